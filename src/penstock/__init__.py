@@ -1,0 +1,14 @@
+"""Penstock feeds a training run from the records you already have."""
+
+from typing import TYPE_CHECKING
+
+from penstock import errors
+from penstock._lazy import facade
+
+if TYPE_CHECKING:
+    from penstock.jsonl._sink import writer as writer
+
+__version__ = "0.1.0"
+
+_names, __getattr__, __dir__ = facade(__name__, {"writer": "jsonl._sink"})
+__all__ = ["errors", *_names]

@@ -1,0 +1,50 @@
+"""Façades: public names that load their module when they are first used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from penstock.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import ModuleType
+
+
+def facade(
+    package: str, names: Mapping[str, str]
+) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` for a package whose names load lazily.
+
+    `names` maps each public name to the module, relative to the package, that defines it.
+    """
+    public = sorted(names)
+
+    def load(name: str) -> object:
+        if name not in names:
+            message = f"module {package!r} has no attribute {name!r}; it offers {', '.join(public)}"
+            raise AttributeError(message, name=name, obj=sys.modules[package])
+        value = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def listing() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *public})
+
+    return public, load, listing
+
+
+def require(module: str, *, extra: str, purpose: str) -> ModuleType:
+    """Import an optional dependency, or say which `pip install` brings it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != module.partition(".")[0]:
+            raise
+        message = (
+            f"{purpose} needs the package {module.partition('.')[0]!r}, which is not installed. "
+            f"Install it with: pip install 'penstock[{extra}]'"
+        )
+        raise MissingExtraError(message) from None

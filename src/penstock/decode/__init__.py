@@ -1,0 +1,27 @@
+"""JSON text into Arrow record batches: the columns asked for, or a schema that widens."""
+
+from typing import TYPE_CHECKING
+
+from penstock._lazy import facade
+
+if TYPE_CHECKING:
+    from penstock.decode._inferring import InferringDecoder as InferringDecoder
+    from penstock.decode._lines import decode_as_json as decode_as_json
+    from penstock.decode._lines import decode_fast as decode_fast
+    from penstock.decode._lines import decode_line as decode_line
+    from penstock.decode._records import OnBad as OnBad
+    from penstock.decode._typed import TypedDecoder as TypedDecoder
+    from penstock.decode._unify import unify as unify
+
+__all__, __getattr__, __dir__ = facade(
+    __name__,
+    {
+        "InferringDecoder": "_inferring",
+        "OnBad": "_records",
+        "TypedDecoder": "_typed",
+        "decode_as_json": "_lines",
+        "decode_fast": "_lines",
+        "decode_line": "_lines",
+        "unify": "_unify",
+    },
+)

@@ -1,0 +1,88 @@
+"""Nested Arrow arrays from their parts (lengths and items, children and masks), and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+def null_mask(nulls: NDArray[np.bool_]) -> pa.Array | None:
+    """Return the mask that Arrow's constructors take, or None when nothing is null."""
+    return pa.array(nulls) if nulls.any() else None
+
+
+def null_rows(array: pa.Array) -> NDArray[np.bool_]:
+    """Return where an array is null, bool[rows]."""
+    nulls: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    return nulls
+
+
+def list_lengths(array: pa.Array) -> NDArray[np.int64]:
+    """Return how many items each list of an array has (0 where null), int64[rows]."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    widened: NDArray[np.int64] = lengths.astype(np.int64)
+    return widened
+
+
+def list_array(
+    lengths: NDArray[np.int64], nulls: NDArray[np.bool_], items: pa.Array, type_: pa.DataType
+) -> pa.Array:
+    """Return rows of `lengths` items each (0 where null) as an array of a list-like type.
+
+    A fixed-size list keeps its items also where it is null.
+    """
+    mask = null_mask(nulls)
+    if pa.types.is_fixed_size_list(type_):
+        return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=mask)
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if pa.types.is_large_list(type_):
+        return pa.LargeListArray.from_arrays(pa.array(offsets), items, type=type_, mask=mask)
+    if pa.types.is_large_list_view(type_):
+        starts, sizes = pa.array(offsets[:-1]), pa.array(lengths)
+        return pa.LargeListViewArray.from_arrays(starts, sizes, items, type=type_, mask=mask)
+    narrow = pa.array(offsets, pa.int32())
+    if pa.types.is_list_view(type_):
+        sizes = pa.array(lengths, pa.int32())
+        return pa.ListViewArray.from_arrays(narrow[:-1], sizes, items, type=type_, mask=mask)
+    return pa.ListArray.from_arrays(narrow, items, type=type_, mask=mask)
+
+
+def map_array(
+    lengths: NDArray[np.int64],
+    nulls: NDArray[np.bool_],
+    keys: pa.Array,
+    items: pa.Array,
+    type_: pa.DataType,
+) -> pa.Array:
+    """Return rows of `lengths` entries each (0 where null) as an array of a map type."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    narrow = pa.array(offsets, pa.int32())
+    return pa.MapArray.from_arrays(narrow, keys, items, type_, mask=null_mask(nulls))
+
+
+def struct_array(
+    children: Sequence[pa.Array], nulls: NDArray[np.bool_], type_: pa.DataType
+) -> pa.Array:
+    """Return rows made of one value of each child, or null, as an array of a struct type."""
+    if not children:
+        # Without a child or a mask Arrow could not know the number of rows.
+        return pa.array([None if null else {} for null in nulls.tolist()], type_)
+    return pa.StructArray.from_arrays(children, fields=list(type_), mask=null_mask(nulls))
+
+
+def record_batch(columns: Sequence[pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns as a batch; one without columns still knows its number of rows."""
+    if columns:
+        return pa.RecordBatch.from_arrays(list(columns), schema=schema)
+    empty = struct_array([], np.zeros(rows, np.bool_), pa.struct([]))
+    return pa.RecordBatch.from_struct_array(empty)

@@ -1,0 +1,182 @@
+"""Python values into an Arrow array of one type, exactly or not at all.
+
+Arrow's own conversion is generous (1.5 becomes 1, 1e300 an infinite float32); a column here takes
+a value only when the type can hold it, and otherwise raises `Misfit`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WHOLE_FLOATS = 2**53
+"""Up to here a float that is a whole number is exactly that number."""
+
+NONE = type(None)
+
+# What pyarrow raises for values that do not fit: its own errors, and Python's from the conversion.
+REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
+
+
+class Misfit(Exception):  # noqa: N818 - says what a value is, not what went wrong
+    """A value that a column cannot hold."""
+
+    def __init__(self, path: str, value: object, wanted: str, why: str = "") -> None:
+        super().__init__(path, value, wanted, why)
+        self.path, self.value, self.wanted, self.why = path, value, wanted, why
+
+
+class Column(ABC):
+    """How values of one Arrow type are made from what JSON gives.
+
+    `annotation` is the type that msgspec decodes such values with; when `trusted`, every value
+    it lets through is one that `pyarrow.array` converts without loss or refuses.
+    """
+
+    accepts: frozenset[type]
+    annotation: Any = Any
+    trusted: bool = False
+
+    def __init__(self, type_: pa.DataType, path: str) -> None:
+        self.type = type_
+        self.path = path
+
+    def build(self, values: Sequence[object]) -> pa.Array:
+        """Return the values (None is null) as an array; raise `Misfit` if one does not fit."""
+        kinds = set(map(type, values))
+        kinds.discard(NONE)
+        if not kinds <= self.accepts:
+            stray = next(v for v in values if v is not None and type(v) not in self.accepts)
+            raise self.misfit(stray)
+        try:
+            return self.convert(values, kinds)
+        except REFUSALS as why:
+            raise self.misfit(*self._culprit(values, why)) from None
+
+    def _culprit(self, values: Sequence[object], why: Exception) -> tuple[object, str]:
+        while len(values) > 1:
+            half = len(values) // 2
+            try:
+                self.build(values[:half])
+            except Misfit as misfit:
+                return misfit.value, misfit.why
+            values = values[half:]
+        return next(iter(values), None), str(why)
+
+    @abstractmethod
+    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+        """Return the array of values whose types, None aside, are `kinds`, all accepted."""
+
+    def misfit(self, value: object, why: str = "") -> Misfit:
+        """Return the error that names this column and the value."""
+        return Misfit(self.path, value, str(self.type), why)
+
+
+class NullColumn(Column):
+    """Nothing but null."""
+
+    accepts = frozenset()
+
+    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+        """Return as many nulls."""
+        return pa.nulls(len(values))
+
+
+class BooleanColumn(Column):
+    """true and false."""
+
+    trusted = True
+    annotation = bool
+    accepts = frozenset({bool})
+
+    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+        """Return them as they are."""
+        return pa.array(values, self.type)
+
+
+class IntegerColumn(Column):
+    """Integers within the range of the type; 2.0 is taken for 2 where floats are exact."""
+
+    trusted = True
+    annotation = int
+    accepts = frozenset({int, float})
+
+    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+        """Return them as they are; Arrow checks the range."""
+        if float in kinds:
+            values = [self._whole(v) if isinstance(v, float) else v for v in values]
+        return pa.array(values, self.type)
+
+    def _whole(self, value: float) -> int:
+        if not value.is_integer():
+            raise ValueError("it is not a whole number")
+        if abs(value) > WHOLE_FLOATS:
+            raise ValueError("a float this large may stand for a neighbouring integer")
+        return int(value)
+
+
+class FloatColumn(Column):
+    """Floats and integers, rounded to the type's precision but never to infinity."""
+
+    annotation = float
+    accepts = frozenset({int, float})
+
+    def __init__(self, type_: pa.DataType, path: str) -> None:
+        super().__init__(type_, path)
+        # Every number that JSON text can hold is a double, but not every one is a float32.
+        self.trusted = pa.types.is_float64(type_)
+
+    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+        """Return the nearest numbers of the type."""
+        if int in kinds:
+            values = [float(v) if isinstance(v, int) else v for v in values]
+        wide = pa.array(values, pa.float64())
+        if self.trusted:
+            return wide
+        narrow = wide.cast(self.type, safe=False)
+        if pc.sum(pc.is_inf(narrow)) != pc.sum(pc.is_inf(wide)):
+            raise OverflowError("it is beyond the range of the type")
+        return narrow
+
+
+class TextColumn(Column):
+    """Strings, also as the UTF-8 bytes of a binary type."""
+
+    trusted = True
+    annotation = str
+    accepts = frozenset({str})
+
+    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+        """Return them as they are; a lone surrogate has no UTF-8."""
+        try:
+            return pa.array(values, self.type)
+        except UnicodeEncodeError:
+            raise ValueError("it holds a lone surrogate, which UTF-8 cannot express") from None
+
+
+class JsonTextColumn(Column):
+    """Values of any kind as strings: a string as it is, another value as its JSON text."""
+
+    accepts = frozenset({bool, int, float, str, list, dict})
+
+    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+        """Return the texts."""
+        if kinds - {str}:
+            values = [v if v is None or isinstance(v, str) else json_text(v) for v in values]
+        return pa.array(values, self.type)
+
+
+def json_text(value: object) -> str:
+    """Return compact JSON for a value; what JSON does not know becomes its `str`.
+
+    >>> json_text({"a": [1, None]})
+    '{"a":[1,null]}'
+    """
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -1,0 +1,184 @@
+"""Text into whole records under a schema that is inferred and widened on the way."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.decode._arrow_reader import ArrowReader
+from penstock.decode._columns import json_text
+from penstock.decode._kinds import (
+    NULL,
+    Fields,
+    arrow_schema,
+    arrow_type,
+    describe,
+    first_change,
+    join_records,
+    settled_record,
+    turns_into_text,
+)
+from penstock.decode._records import OnBad, Record, Records, read_records
+from penstock.decode._seen import TooDeepError, kind_of_batch, kind_of_records
+from penstock.decode._widen import batch_of_records, widen_batch
+from penstock.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("penstock.decode")
+
+_HEAD = 1 << 16
+"""Bytes of a text to guess its schema from: 2 MiB would cost three times as much as reading it."""
+
+
+class InferringDecoder:
+    """Decodes every field; the schema comes from the first text and widens when later ones ask.
+
+    Integers next to floats make a double, a field that is new or was null so far takes the type
+    that arrives, objects and lists merge theirs. Fields of mixed types, and integers that fit
+    neither int64 nor uint64, become strings: strings stay as they are, other values become their
+    JSON text, and a warning says so once a field. With `strict`, a record after the first text
+    that asks for another schema raises `SchemaMismatchError` instead. `name` is the file's, for
+    messages.
+
+    >>> decoder = InferringDecoder()
+    >>> decoder.settle(b'{"a": 1}\\n', None, print).to_pylist()
+    [{'a': 1}]
+    >>> decoder.settle(b'{"a": 0.5, "b": {}}\\n', None, print).schema.types
+    [DataType(double), StructType(struct<>)]
+    """
+
+    def __init__(self, *, strict: bool = False, name: str = "") -> None:
+        self._strict = strict
+        self._name = name
+        self._started = False
+        self._warned: set[str] = set()
+        self._record = Fields({})
+        # Replaced as a whole, never changed: `attempt` takes it in any thread while `settle` runs.
+        self._reader = ArrowReader(arrow_schema(self._record))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema known so far, empty before the first text."""
+        return self._reader.schema
+
+    def attempt(self, text: bytes) -> pa.RecordBatch | None:
+        """Return the batch of a text that the schema known now can hold, or None.
+
+        Pure: it may run ahead of time in any thread, even before there is a schema.
+        """
+        reader = self._reader if self.schema.names else _reader_for_head(text)
+        return reader.read(text) if reader else None
+
+    def settle(
+        self, text: bytes, attempted: pa.RecordBatch | None, on_bad: OnBad
+    ) -> pa.RecordBatch:
+        """Return the batch of a text under the schema known after it.
+
+        Called in the order of the stream, by one thread at a time. Lines that cannot be read are
+        told to `on_bad`.
+        """
+        if attempted is None:
+            # The schema may have grown since the attempt, or may just have begun.
+            attempted = self.attempt(text)
+        if attempted is not None:
+            seen = kind_of_batch(attempted)
+            record = self._widened(seen, {})
+            # Text must come from the values themselves: a double has lost that 1 was no 1.0. So what
+            # comes out does not hang on which schema the attempt was made with.
+            if not (self._refuses(seen) or turns_into_text(seen, record)):
+                self._learn(record, {})
+                self._started |= attempted.num_rows > 0
+                return widen_batch(attempted, record)
+        return self._settle_with_care(text, on_bad)
+
+    def _settle_with_care(self, text: bytes, on_bad: OnBad) -> pa.RecordBatch:
+        records = read_records(text)
+        if not records.plain:
+            records = records.without(_misfits(records.rows))
+        mixed: dict[str, str] = {}
+        try:
+            seen = kind_of_records(records.rows, mixed.setdefault)
+        except TooDeepError:
+            records = records.without(_misfits(records.rows))
+            mixed.clear()
+            seen = kind_of_records(records.rows, mixed.setdefault)
+        records.report(on_bad)
+        if self._refuses(seen):
+            raise self._mismatch(records)
+        self._learn(self._widened(seen, mixed), mixed)
+        self._started |= bool(records.rows)
+        return batch_of_records(records.rows, self._record)
+
+    def _refuses(self, seen: Fields) -> bool:
+        return self._strict and self._started and first_change(self._record, seen) is not None
+
+    def _widened(self, seen: Fields, mixed: dict[str, str]) -> Fields:
+        record = join_records(self._record, seen, "", mixed.setdefault)
+        return settled_record(record, "", mixed.setdefault)
+
+    def _learn(self, record: Fields, mixed: dict[str, str]) -> None:
+        if first_change(self._record, record):
+            self._reader = ArrowReader(arrow_schema(record))
+        self._record = record
+        for path in [path for path in mixed if path not in self._warned]:
+            self._warned.add(path)
+            _log.warning(
+                "%sfield %r holds %s and becomes a string: strings stay as they are, other values "
+                "become their JSON text. Give a schema to choose another type",
+                f"{self._name}: " if self._name else "",
+                path,
+                mixed[path],
+            )
+
+    def _mismatch(self, records: Records) -> SchemaMismatchError:
+        for row, (index, _) in zip(records.rows, records.lines, strict=True):
+            if change := first_change(self._record, kind_of_records([row], _say_nothing)):
+                break
+        else:
+            raise AssertionError("records that each fit the schema do not fit it together")
+        path, known, seen = change
+        before = "had no such field" if known is NULL else f"have {arrow_type(known)} there"
+        return SchemaMismatchError(
+            f"{self._name or 'the text'}, line index {index}: field {path!r} holds "
+            f"{describe(seen)}, but the records that made the schema {before}. "
+            f'Drop schema="strict" to let the schema widen, or give one that holds the field',
+            field=path,
+            line_index=index,
+        )
+
+
+def _reader_for_head(text: bytes) -> ArrowReader | None:
+    """Return a reader with the schema of the first lines, a good guess at that of the others."""
+    head = text[:_HEAD]
+    if len(head) < len(text):
+        head = head[: head.rfind(b"\n") + 1]
+    records = read_records(head)
+    if not records.plain:
+        return None
+    try:
+        return ArrowReader(arrow_schema(kind_of_records(records.rows, _say_nothing)))
+    except TooDeepError:
+        return None
+
+
+def _say_nothing(path: str, what: str) -> None:
+    """Take no notice: a few records are looked at, and the warning comes with the batch."""
+
+
+def _misfits(rows: list[Record]) -> dict[int, Exception]:
+    """Return why a row is no row of any Arrow schema, by row number."""
+    misfits: dict[int, Exception] = {}
+    for number, row in enumerate(rows):
+        try:
+            kind_of_records([row], _say_nothing)
+            json_text(row).encode()
+        except TooDeepError as why:
+            misfits[number] = why
+        except UnicodeEncodeError as why:
+            half = f"\\u{ord(why.object[why.start]):04x}"
+            misfits[number] = ValueError(
+                f"it holds the lone surrogate {half}, which UTF-8 and so Arrow cannot express"
+            )
+    return misfits

@@ -1,0 +1,86 @@
+"""The lines of a text as Python objects, and the lines that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.decode._lines import decode_fast, decode_line
+
+OnBad = Callable[[int, bytes, Exception], None]
+"""Told of each line that cannot be read: its index in the text (from 0, blank lines counted),
+its bytes without the newline, and why. It raises, or returns and the line is left out."""
+
+Record = dict[str, object]
+
+
+class BadLine(NamedTuple):
+    """A line that is left out unless `OnBad` raises."""
+
+    index: int
+    raw: bytes
+    why: Exception
+
+
+class Records(NamedTuple):
+    """The objects of a text, where each came from, and what had to be set aside."""
+
+    rows: list[Record]
+    lines: list[tuple[int, bytes]]  # of each row: index in the text, bytes without newline
+    bad: list[BadLine]
+    plain: bool  # every line is as RFC 8259 has it: finite numbers, no lone surrogates
+
+    def without(self, misfits: dict[int, Exception]) -> Records:
+        """Return the records with some rows (by row number) moved to the bad lines."""
+        kept = [row for row in range(len(self.rows)) if row not in misfits]
+        return Records(
+            [self.rows[row] for row in kept],
+            [self.lines[row] for row in kept],
+            self.bad + [BadLine(*self.lines[row], why) for row, why in misfits.items()],
+            self.plain,
+        )
+
+    def report(self, on_bad: OnBad) -> None:
+        """Tell `on_bad` of every bad line in the order of the text."""
+        for bad in sorted(self.bad, key=lambda bad: bad.index):
+            on_bad(*bad)
+
+
+def read_records(text: bytes) -> Records:
+    """Return the object of every line that is not blank, as `decode_line` reads it."""
+    lines = [(index, line) for index, line in enumerate(text.split(b"\n")) if line.strip()]
+    try:
+        values = [decode_fast(line) for _, line in lines]
+    except (ValueError, RecursionError):
+        pass
+    else:
+        if all(type(value) is dict for value in values):
+            return Records(values, lines, [], plain=True)
+    return _read_each(lines)
+
+
+def _read_each(lines: list[tuple[int, bytes]]) -> Records:
+    records = Records([], [], [], plain=False)
+    for index, line in lines:
+        try:
+            value = decode_line(line)
+        except ValueError as why:
+            records.bad.append(BadLine(index, line, why))
+            continue
+        if isinstance(value, dict):
+            records.rows.append(value)
+            records.lines.append((index, line))
+        else:
+            why = ValueError(f"a record is a JSON object, and this line is {_NAMES[type(value)]}")
+            records.bad.append(BadLine(index, line, why))
+    return records
+
+
+_NAMES: dict[type, str] = {
+    type(None): "null",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+}

@@ -1,0 +1,133 @@
+"""The kind of what is there: of Python values, and of Arrow arrays."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.decode._kinds import (
+    BOOLEAN,
+    FLOAT,
+    MIXED,
+    NATURAL,
+    NEGATIVE,
+    NULL,
+    TEXT,
+    UNSIGNED,
+    WIDE,
+    Fields,
+    Foreign,
+    Kind,
+    ListOf,
+    Scalar,
+    describe,
+    inner_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.decode._kinds import Tell
+    from penstock.decode._records import Record
+
+INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+DEEPEST = 64
+"""Levels of nesting that a column may have; Arrow's readers of its own files stop there too."""
+
+_SCALARS: dict[type, Scalar] = {bool: BOOLEAN, float: FLOAT, str: TEXT}
+
+
+class TooDeepError(ValueError):
+    """A record is nested more deeply than a column may be."""
+
+
+def kind_of_records(rows: Sequence[Record], tell: Tell, path: str = "", depth: int = 1) -> Fields:
+    """Return the kind of some records; `tell` hears of fields of mixed values."""
+    if depth > DEEPEST:
+        raise TooDeepError(f"it is nested more than {DEEPEST} levels deep")
+    names = dict.fromkeys(chain.from_iterable(rows))
+    return Fields(
+        {
+            name: kind_of_values(
+                [row.get(name) for row in rows], inner_path(path, name), tell, depth
+            )
+            for name in names
+        }
+    )
+
+
+def kind_of_values(values: Sequence[object], path: str, tell: Tell, depth: int = 0) -> Kind:
+    """Return the kind that holds all of the values, None aside."""
+    types = set(map(type, values))
+    types.discard(type(None))
+    if not types:
+        return NULL
+    if types == {int, float}:
+        integers = _kind_of_integers([v for v in values if type(v) is int], path, tell)
+        return MIXED if integers is MIXED else FLOAT
+    if len(types) > 1:
+        tell(path, " and ".join(sorted({_word(type_) for type_ in types})))
+        return MIXED
+    (only,) = types
+    present = [value for value in values if value is not None]
+    if only is int:
+        return _kind_of_integers(present, path, tell)
+    if only is dict:
+        return kind_of_records(cast("list[Record]", present), tell, path, depth + 1)
+    if only is list:
+        if depth >= DEEPEST:
+            raise TooDeepError(f"it is nested more than {DEEPEST} levels deep")
+        items = list(chain.from_iterable(cast("list[list[object]]", present)))
+        return ListOf(kind_of_values(items, f"{path}[]", tell, depth + 1))
+    return _SCALARS[only]
+
+
+def _kind_of_integers(values: Sequence[object], path: str, tell: Tell) -> Scalar:
+    integers = cast("Sequence[int]", values)
+    least, most = min(integers), max(integers)
+    if least < INT64_MIN or most > UINT64_MAX:
+        tell(path, "integers beyond 64 bits")
+        return MIXED
+    if least >= 0:
+        return NATURAL if most <= INT64_MAX else UNSIGNED
+    return NEGATIVE if most <= INT64_MAX else WIDE
+
+
+def _word(type_: type) -> str:
+    words = {int: describe(NATURAL), list: "lists", dict: "objects"}
+    return words.get(type_) or describe(_SCALARS[type_])
+
+
+def kind_of_batch(batch: pa.RecordBatch) -> Fields:
+    """Return the kind of the records in a batch."""
+    names = batch.schema.names
+    return Fields({name: kind_of_array(array) for name, array in zip(names, batch, strict=True)})
+
+
+def kind_of_array(array: pa.Array) -> Kind:
+    """Return the kind that the type of an array stands for, looking at int64 values for their sign."""
+    type_, is_ = array.type, pa.types
+    if is_.is_null(type_):
+        return NULL
+    if is_.is_boolean(type_):
+        return BOOLEAN
+    if is_.is_uint64(type_):
+        return UNSIGNED
+    if is_.is_integer(type_):
+        least = pc.min(array).as_py()
+        return NEGATIVE if least is not None and least < 0 else NATURAL
+    if is_.is_floating(type_):
+        return FLOAT
+    if is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_):
+        return TEXT
+    if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
+        return ListOf(kind_of_array(array.flatten()))
+    if is_.is_struct(type_):
+        # `flatten` hides the values under a null struct, `field` would show them.
+        parts = zip(type_, array.flatten(), strict=True)
+        return Fields({field.name: kind_of_array(part) for field, part in parts})
+    return Foreign(type_)

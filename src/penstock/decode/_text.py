@@ -1,0 +1,96 @@
+"""Quick questions about a whole text, asked before a decoder that does not ask them itself."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+
+_NEWLINE, _RETURN, _OPEN, _CLOSE, _ZERO = b"\n\r{}0"
+
+# Python refuses to read an integer of more than 4,300 digits. Of a run that long every 256th byte
+# is a digit, at least 16 times in a row.
+_STRIDE = 256
+_DIGITS_TO_ZERO = bytes(_ZERO if byte in b"0123456789" else 0 for byte in range(256))
+_SAMPLED_RUN = b"0" * 16
+
+_DIGITS_OF_INT64 = 19
+_WIDE_INTEGER = re.compile(rb"[:\[,\s]-?[1-9][0-9]{18,}\s*[,\]}]")
+_NOT_PYTHONS_NUMBERS = re.compile(rb"Inf(?!inity)|-NaN")
+
+
+def is_utf8(text: bytes) -> bool:
+    """Return whether the text is UTF-8; much faster than decoding it, without holding the GIL."""
+    if text.isascii():
+        return True
+    type_, width = (pa.string(), np.int32) if len(text) < 1 << 31 else (pa.large_string(), np.int64)
+    offsets = np.array([0, len(text)], width)
+    whole = pa.Array.from_buffers(type_, 1, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+    try:
+        whole.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def may_hold_endless_number(text: bytes) -> bool:
+    """Return True for any text with an integer that Python refuses for its length.
+
+    >>> may_hold_endless_number(b"[" + b"9" * 4301 + b"]"), may_hold_endless_number(b"[9]")
+    (True, False)
+    """
+    return _SAMPLED_RUN in text[::_STRIDE].translate(_DIGITS_TO_ZERO)
+
+
+def count_object_lines(text: bytes) -> int | None:
+    """Return how many lines are not blank, or None unless each of them is `{` … `}`.
+
+    With a decoder that takes JSON values one after the other wherever they stand, as many values
+    as lines then means one value a line: a value across lines would hold `}`, a newline and `{`
+    in a row, which no JSON value does.
+    """
+    bytes_ = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(bytes_ == _NEWLINE)
+    if not text.endswith(b"\n"):
+        ends = np.append(ends, len(text))
+    starts = np.empty_like(ends)
+    starts[0], starts[1:] = 0, ends[:-1] + 1
+    if text.startswith(b"{"):
+        # The common case, without a blank line or a carriage return.
+        whole = (bytes_[starts] == _OPEN) & (bytes_[ends - 1] == _CLOSE)
+        if whole.all():
+            return len(whole)
+    filled = starts < ends
+    starts, ends = starts[filled], ends[filled]
+    ends = ends - (bytes_[ends - 1] == _RETURN)
+    filled = starts < ends
+    starts, ends = starts[filled], ends[filled]
+    whole = (bytes_[starts] == _OPEN) & (bytes_[ends - 1] == _CLOSE)
+    return len(whole) if whole.all() else None
+
+
+def may_hold_wide_integer(text: bytes) -> bool:
+    """Return True for any text with an integer of 19 or more digits.
+
+    >>> may_hold_wide_integer(b"[1, -9223372036854775809]")
+    True
+    >>> may_hold_wide_integer(b"[0.1234567890123456789]")
+    False
+    """
+    digits = np.frombuffer(text, np.uint8) - _ZERO < len(b"0123456789")
+    run = 1
+    while run < _DIGITS_OF_INT64:
+        step = min(run, _DIGITS_OF_INT64 - run)
+        digits = digits[:-step] & digits[step:]
+        run += step
+    return bool(digits.any()) and _WIDE_INTEGER.search(text) is not None
+
+
+def may_hold_foreign_numbers(text: bytes) -> bool:
+    """Return True for any text with `Inf` or `-NaN`, which Arrow reads and Python does not.
+
+    >>> may_hold_foreign_numbers(b"[Infinity, -Infinity, NaN]"), may_hold_foreign_numbers(b"[Inf]")
+    (False, True)
+    """
+    return _NOT_PYTHONS_NUMBERS.search(text) is not None

@@ -1,0 +1,159 @@
+"""Text into the columns of a schema that the caller gave."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from penstock.decode._assemble import record_batch
+from penstock.decode._columns import REFUSALS, Column, Misfit
+from penstock.decode._nested_columns import optional
+from penstock.decode._records import OnBad, Records, read_records
+from penstock.decode._schema_columns import column_for
+from penstock.decode._text import is_utf8, may_hold_endless_number
+from penstock.errors import OptionError, SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+_LONGEST_VALUE = 80
+
+
+class TypedDecoder:
+    """Decodes just the columns of a schema; every value fits its type, or its line is bad.
+
+    A field that is missing or null is null, an error where the schema says not null. Integers
+    never wrap, strings are never parsed as numbers. Temporal types take ISO 8601 strings or integers
+    in their own unit, binary types the UTF-8 bytes of a string, maps JSON objects.
+
+    >>> import pyarrow as pa
+    >>> decoder = TypedDecoder(pa.schema({"n": pa.int8()}))
+    >>> text = b'{"n": 1, "other": true}\\n{}\\n'
+    >>> decoder.settle(text, decoder.attempt(text), print).to_pylist()
+    [{'n': 1}, {'n': None}]
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        doubled = {name for name in schema.names if schema.names.count(name) > 1}
+        if doubled:
+            names = ", ".join(map(repr, sorted(doubled)))
+            raise OptionError(f"the schema names {names} more than once; a field has one column")
+        self.schema = schema
+        self._columns = [column_for(field.type, field.name) for field in schema]
+        self._decode = _decoder(schema, self._columns)
+        self._getters = [attrgetter(f"f{number}") for number in range(len(schema))]
+
+    def attempt(self, text: bytes) -> pa.RecordBatch | None:
+        """Return the batch of a text in which every line fits, or None.
+
+        Pure: it may run ahead of time in any thread.
+        """
+        if self._decode is None or not is_utf8(text) or may_hold_endless_number(text):
+            return None
+        try:
+            # Line by line: `decode_lines` takes two values on a line and values across lines.
+            rows = list(map(self._decode, filter(bytes.strip, text.split(b"\n"))))
+            arrays = [
+                _build_decoded(field, column, list(map(getter, rows)))
+                for field, column, getter in zip(
+                    self.schema, self._columns, self._getters, strict=True
+                )
+            ]
+        except (Misfit, RecursionError, *REFUSALS):
+            return None
+        return record_batch(arrays, len(rows), self.schema)
+
+    def settle(
+        self, text: bytes, attempted: pa.RecordBatch | None, on_bad: OnBad
+    ) -> pa.RecordBatch:
+        """Return the batch of a text, with every line that does not fit told to `on_bad`."""
+        if attempted is not None:
+            return attempted
+        records = read_records(text)
+        try:
+            batch = self._batch(records)
+        except Misfit:
+            records = records.without(self._misfits(records))
+            batch = None
+        records.report(on_bad)
+        return self._remaining(records) if batch is None else batch
+
+    def _batch(self, records: Records) -> pa.RecordBatch:
+        arrays = [
+            _build(field, column, [row.get(field.name) for row in records.rows])
+            for field, column in zip(self.schema, self._columns, strict=True)
+        ]
+        return record_batch(arrays, len(records.rows), self.schema)
+
+    def _remaining(self, records: Records) -> pa.RecordBatch:
+        try:
+            return self._batch(records)
+        except Misfit as why:
+            # Each row fits by itself: only a dictionary can be too small for all of them.
+            raise SchemaMismatchError(
+                f"field {why.path!r} cannot hold {len(records.rows):,} rows as {why.wanted}: "
+                f"{why.why}. Give it a wider index type"
+            ) from None
+
+    def _misfits(self, records: Records) -> dict[int, Exception]:
+        misfits: dict[int, Exception] = {}
+        for field, column in zip(self.schema, self._columns, strict=True):
+            values = [row.get(field.name) for row in records.rows]
+            for row, why in _search(field, column, values, 0):
+                misfits.setdefault(row, _mismatch(why))
+        return misfits
+
+
+def _decoder(schema: pa.Schema, columns: Sequence[Column]) -> Callable[[bytes], object] | None:
+    fields = [
+        (f"f{number}", optional(column, nullable=True), None)
+        if field.nullable
+        else (f"f{number}", column.annotation)
+        for number, (field, column) in enumerate(zip(schema, columns, strict=True))
+    ]
+    names = {f"f{number}": field.name for number, field in enumerate(schema)}
+    try:
+        row = msgspec.defstruct("Row", fields, rename=names, kw_only=True, gc=False)
+    except ValueError:
+        # msgspec takes no names with quotes, backslashes or control characters.
+        return None
+    return msgspec.json.Decoder(row).decode
+
+
+def _build_decoded(field: pa.Field, column: Column, values: Sequence[object]) -> pa.Array:
+    return pa.array(values, column.type) if column.trusted else _build(field, column, values)
+
+
+def _build(field: pa.Field, column: Column, values: Sequence[object]) -> pa.Array:
+    if not field.nullable and any(value is None for value in values):
+        raise Misfit(column.path, None, f"{column.type} not null")
+    return column.build(values)
+
+
+def _search(
+    field: pa.Field, column: Column, values: Sequence[object], start: int
+) -> Iterator[tuple[int, Misfit]]:
+    """Yield the number of each row that does not fit, by halving until one row is left."""
+    try:
+        _build(field, column, values)
+    except Misfit as why:
+        if len(values) == 1:
+            yield start, why
+            return
+        half = len(values) // 2
+        yield from _search(field, column, values[:half], start)
+        yield from _search(field, column, values[half:], start + half)
+
+
+def _mismatch(misfit: Misfit) -> SchemaMismatchError:
+    value = repr(misfit.value)
+    if len(value) > _LONGEST_VALUE:
+        value = value[: _LONGEST_VALUE - 1] + "…"
+    why = f" ({misfit.why})" if misfit.why else ""
+    return SchemaMismatchError(
+        f"field {misfit.path!r} holds {value}, which does not fit {misfit.wanted}{why}. "
+        f"Give the field a type that holds it, or set such lines aside with on_error"
+    )

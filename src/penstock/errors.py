@@ -1,0 +1,110 @@
+"""Every error a user can meet; each is also the built-in that Python people would catch.
+
+All of them can be built from one string and keep type, text and details through a pickle,
+so an error raised in a worker process arrives as itself.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CorruptFileError",
+    "MalformedLineError",
+    "MissingExtraError",
+    "ObjectChangedError",
+    "ObjectExistsError",
+    "ObjectNotFoundError",
+    "OptionError",
+    "PenstockError",
+    "SchemaMismatchError",
+    "StorageError",
+    "StoragePermissionError",
+    "StorageTimeoutError",
+    "TruncatedFileError",
+    "UnsafeForkError",
+    "UnserializableRecordError",
+]
+
+
+class PenstockError(Exception):
+    """Anything that Penstock itself reports.
+
+    Details (`path`, `line_number` …) are keyword arguments and become attributes.
+
+    >>> PenstockError("what, why, what to do", path="a.jsonl").path
+    'a.jsonl'
+    """
+
+    def __init__(self, message: str = "", **details: object) -> None:
+        super().__init__(message)
+        for name, value in details.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        details = dict(vars(self))
+        # OSError keeps errno outside of __dict__.
+        if getattr(self, "errno", None) is not None:
+            details["errno"] = self.errno  # type: ignore[attr-defined]
+        return _rebuild, (type(self), str(self), details)
+
+
+def _rebuild(kind: type[PenstockError], message: str, details: dict[str, object]) -> PenstockError:
+    return kind(message, **details)
+
+
+class OptionError(PenstockError, ValueError):
+    """An argument or option has a value that cannot work."""
+
+
+class MissingExtraError(PenstockError, ModuleNotFoundError):
+    """An optional dependency is not installed."""
+
+
+class UnsafeForkError(PenstockError, RuntimeError):
+    """A forked child wants to use object storage that its parent has used before the fork."""
+
+
+class MalformedLineError(PenstockError, ValueError):
+    """A line is not the JSON that was expected."""
+
+    path: str
+    line_number: int
+
+
+class UnserializableRecordError(PenstockError, TypeError):
+    """A record holds a value that JSON cannot express."""
+
+
+class SchemaMismatchError(PenstockError, ValueError):
+    """Records do not fit the Arrow schema that holds for the stream."""
+
+
+class CorruptFileError(PenstockError, OSError):
+    """The bytes of a file are damaged."""
+
+
+class TruncatedFileError(CorruptFileError, EOFError):
+    """A file ends before its contents do."""
+
+
+class StorageError(PenstockError, OSError):
+    """Reading from or writing to storage failed for good."""
+
+
+class ObjectNotFoundError(StorageError, FileNotFoundError):
+    """There is no such file, object, directory or bucket."""
+
+
+class ObjectExistsError(StorageError, FileExistsError):
+    """The name is taken and may not be replaced."""
+
+
+class ObjectChangedError(StorageError):
+    """A file or object was replaced while it was being read."""
+
+
+class StoragePermissionError(StorageError, PermissionError):
+    """Storage refuses these credentials, or the file system this user."""
+
+
+class StorageTimeoutError(StorageError, TimeoutError):
+    """Storage did not answer before the deadline."""

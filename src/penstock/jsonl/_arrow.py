@@ -1,0 +1,154 @@
+"""Pieces of text into Arrow record batches of one size."""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import pyarrow as pa
+
+from penstock._cpus import usable_cpus
+from penstock.decode import InferringDecoder, TypedDecoder
+from penstock.decode import unify as unify
+from penstock.errors import OptionError
+from penstock.jsonl._decode import BadLine
+from penstock.jsonl._records import AsyncStream, Stream, checked_size
+from penstock.jsonl._threads import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator, Iterator
+    from concurrent.futures import Future
+
+    from penstock.jsonl._policy import ErrorPolicy
+    from penstock.jsonl._text import Piece
+
+    SchemaChoice: TypeAlias = pa.Schema | Literal["strict"] | None
+
+PIECE_BYTES = 2 << 20
+"""Text decoded at a time: large enough that the decoder's cost per call does not count."""
+_MOST_THREADS = 4
+
+
+def arrow_stream(
+    pieces: Iterator[Piece], policy: ErrorPolicy, size: int, schema: SchemaChoice
+) -> Stream[pa.RecordBatch]:
+    """Return record batches of `size` rows; the last may be shorter."""
+    runs = _sized(_decoded(pieces, _decoder(schema)), checked_size(size))
+
+    def batches() -> Generator[pa.RecordBatch]:
+        try:
+            for run in runs:
+                if isinstance(run, BadLine):
+                    policy.handle(run)
+                else:
+                    yield run
+            policy.finish()
+        finally:
+            runs.close()
+
+    settled = batches()
+    return Stream(settled, policy, settled)
+
+
+def arrow_stream_async(
+    pieces: Iterator[Piece], policy: ErrorPolicy, size: int, schema: SchemaChoice
+) -> AsyncStream[pa.RecordBatch]:
+    """Return the same batches, made in a thread; bad lines are handled on the event loop."""
+    runs = _sized(_decoded(pieces, _decoder(schema)), checked_size(size))
+
+    async def batches() -> AsyncGenerator[pa.RecordBatch]:
+        try:
+            while (run := await in_thread(next, runs, None)) is not None:
+                if isinstance(run, BadLine):
+                    policy.handle(run)
+                else:
+                    yield run
+            policy.finish()
+        finally:
+            runs.close()
+
+    return AsyncStream(batches(), policy)
+
+
+def _decoder(schema: SchemaChoice) -> TypedDecoder | InferringDecoder:
+    if isinstance(schema, pa.Schema):
+        return TypedDecoder(schema)
+    if schema is None or schema == "strict":
+        return InferringDecoder(strict=schema == "strict")
+    message = f"schema={schema!r}: expected a pyarrow.Schema, 'strict' or None."
+    raise OptionError(message)
+
+
+def _decoded(
+    pieces: Iterator[Piece], decoder: TypedDecoder | InferringDecoder
+) -> Generator[pa.RecordBatch | BadLine]:
+    """Yield each piece's batch, and before it the bad lines that it leaves out.
+
+    Attempts at the next pieces run ahead on other cores; they are settled in order.
+    """
+    threads = min(_MOST_THREADS, usable_cpus())
+    pool = ThreadPoolExecutor(threads, "penstock-arrow")
+    attempts: deque[tuple[Piece, Future[pa.RecordBatch | None]]] = deque()
+
+    def settle() -> Generator[pa.RecordBatch | BadLine]:
+        piece, attempt = attempts.popleft()
+        bad: list[BadLine] = []
+
+        def set_apart(index: int, line: bytes, reason: Exception) -> None:
+            bad.append(BadLine(piece.path, piece.first_line + index, line, reason))
+
+        batch = decoder.settle(piece.text, attempt.result(), set_apart)
+        yield from bad
+        yield batch
+
+    try:
+        for piece in pieces:
+            attempts.append((piece, pool.submit(decoder.attempt, piece.text)))
+            if len(attempts) > threads:
+                yield from settle()
+        while attempts:
+            yield from settle()
+    finally:
+        pool.shutdown(cancel_futures=True)
+        close = getattr(pieces, "close", None)
+        if close is not None:
+            close()
+
+
+def _sized(
+    runs: Generator[pa.RecordBatch | BadLine], size: int
+) -> Generator[pa.RecordBatch | BadLine]:
+    """Yield the same rows in batches of one size, each with the schema known by then."""
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    try:
+        for run in runs:
+            if isinstance(run, BadLine):
+                yield run
+                continue
+            waiting.append(run)
+            rows += run.num_rows
+            while rows >= size:
+                yield _joined(waiting, size)
+                rows -= size
+        if rows:
+            yield _joined(waiting, rows)
+    finally:
+        runs.close()
+
+
+def _joined(waiting: list[pa.RecordBatch], rows: int) -> pa.RecordBatch:
+    """Take the first `rows` rows out of `waiting` as one batch."""
+    taken: list[pa.RecordBatch] = []
+    while rows:
+        batch = waiting.pop(0)
+        if batch.num_rows > rows:
+            waiting.insert(0, batch.slice(rows))
+            batch = batch.slice(0, rows)
+        taken.append(batch)
+        rows -= batch.num_rows
+    if len(taken) == 1:
+        return taken[0]
+    (joined,) = unify(taken).combine_chunks().to_batches()
+    return joined

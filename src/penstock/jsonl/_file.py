@@ -1,0 +1,259 @@
+"""One JSON Lines file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.jsonl._async_file import AsyncFile
+from penstock.jsonl._draft_writer import WriteOptions
+from penstock.jsonl._names import base_name
+from penstock.jsonl._policy import ErrorPolicy
+from penstock.jsonl._records import (
+    SLICE_BYTES,
+    batch_stream,
+    batch_stream_async,
+    decode_runs,
+    decode_runs_async,
+    record_stream,
+    record_stream_async,
+)
+from penstock.jsonl._targets import FileTarget
+from penstock.jsonl._text import Source, read_pieces
+from penstock.jsonl._threads import in_thread
+from penstock.jsonl._writers import JsonlWriter, JsonlWriterSync
+from penstock.storage import (
+    LocalStore,
+    StorageOptions,
+    join,
+    locate,
+    new_remote_root,
+    open_for_reading,
+    open_for_writing,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal, Self
+
+    import pyarrow as pa
+
+    from penstock.jsonl._arrow import SchemaChoice
+    from penstock.jsonl._policy import OnError
+    from penstock.jsonl._records import AsyncStream, Stream
+    from penstock.storage import Entry
+
+
+class JsonlFile:
+    """A JSON Lines file, local or in object storage; compressed if its name says so.
+
+    A small picklable value: it names a file and holds nothing open.
+
+    >>> import tempfile
+    >>> f = JsonlFile(tempfile.mkdtemp() + "/people.jsonl.zst")
+    >>> with f.writer_sync() as w:
+    ...     w.write_many([{"name": "Ada"}, {"name": "Emmy"}])
+    >>> [record["name"] for record in f.iter_records_sync()]
+    ['Ada', 'Emmy']
+    """
+
+    __slots__ = ("_known", "path", "storage_options")
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        storage_options = StorageOptions(storage_options)
+        self.path = os.fspath(path)
+        self.storage_options = storage_options
+        self._known: Entry | None = None
+        locate(self.path, storage_options)
+
+    @classmethod
+    def new_remote(cls, name: str, storage_options: Mapping[str, Any] | None = None) -> Self:
+        """Return a new file below the default remote root (see `PENSTOCK_REMOTE`)."""
+        return cls(join(new_remote_root(), name), storage_options)
+
+    def __repr__(self) -> str:
+        options = f", {self.storage_options!r}" if self.storage_options else ""
+        return f"{type(self).__name__}({self.path!r}{options})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JsonlFile) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    def _value(self) -> tuple[str, StorageOptions]:
+        return self.path, self.storage_options
+
+    def source(self) -> Source:
+        """Return where this file lies."""
+        store, name = locate(self.path, self.storage_options)
+        return Source(store, name, self._known)
+
+    def iter_records_sync(self, on_error: OnError = "raise") -> Stream[Any]:
+        """Yield the records one by one.
+
+        `on_error`: `"raise"`, `"skip"`, or a function of (line number, raw line, exception).
+        """
+        policy = ErrorPolicy(on_error)
+        return record_stream(decode_runs(read_pieces([self.source()], SLICE_BYTES)), policy)
+
+    def iter_records(self, on_error: OnError = "raise") -> AsyncStream[Any]:
+        """Yield the records one by one, for `async for`."""
+        policy = ErrorPolicy(on_error)
+        runs = decode_runs_async(read_pieces([self.source()], SLICE_BYTES))
+        return record_stream_async(runs, policy)
+
+    def iter_batches_sync(
+        self, batch_size: int = 1000, on_error: OnError = "raise"
+    ) -> Stream[list[Any]]:
+        """Yield lists of `batch_size` records; only the last may be shorter."""
+        policy = ErrorPolicy(on_error)
+        runs = decode_runs(read_pieces([self.source()], SLICE_BYTES))
+        return batch_stream(runs, policy, batch_size)
+
+    def iter_batches(
+        self, batch_size: int = 1000, on_error: OnError = "raise"
+    ) -> AsyncStream[list[Any]]:
+        """Yield lists of `batch_size` records, for `async for`."""
+        policy = ErrorPolicy(on_error)
+        runs = decode_runs_async(read_pieces([self.source()], SLICE_BYTES))
+        return batch_stream_async(runs, policy, batch_size)
+
+    def iter_arrow_batches_sync(
+        self, batch_size: int = 65536, schema: SchemaChoice = None, on_error: OnError = "raise"
+    ) -> Stream[pa.RecordBatch]:
+        """Yield Arrow record batches of `batch_size` rows; only the last may be shorter.
+
+        With a `schema` just those columns are decoded. Without, it is inferred from the first
+        records and widened when later ones need it (`penstock.jsonl.unify` joins such batches);
+        `"strict"` raises instead.
+        """
+        from penstock.jsonl._arrow import PIECE_BYTES, arrow_stream  # noqa: PLC0415 (pyarrow)
+
+        policy = ErrorPolicy(on_error)
+        return arrow_stream(read_pieces([self.source()], PIECE_BYTES), policy, batch_size, schema)
+
+    def iter_arrow_batches(
+        self, batch_size: int = 65536, schema: SchemaChoice = None, on_error: OnError = "raise"
+    ) -> AsyncStream[pa.RecordBatch]:
+        """Yield Arrow record batches, for `async for`."""
+        from penstock.jsonl._arrow import PIECE_BYTES, arrow_stream_async  # noqa: PLC0415
+
+        policy = ErrorPolicy(on_error)
+        pieces = read_pieces([self.source()], PIECE_BYTES)
+        return arrow_stream_async(pieces, policy, batch_size, schema)
+
+    def writer_sync(
+        self,
+        flush_bytes: int = 1 << 20,
+        compression_level: int = 3,
+        *,
+        overwrite: bool = True,
+        frame_bytes: int = 256 << 10,
+        allow_nan: bool = False,
+    ) -> JsonlWriterSync:
+        """Return a writer for a `with` block; the file appears when the block ends well.
+
+        `overwrite=False` fails if the name is taken.
+        """
+        options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
+        return JsonlWriterSync(self._target(options, overwrite=overwrite), options)
+
+    def writer(
+        self,
+        flush_bytes: int = 1 << 20,
+        compression_level: int = 3,
+        *,
+        overwrite: bool = True,
+        frame_bytes: int = 256 << 10,
+        allow_nan: bool = False,
+    ) -> JsonlWriter:
+        """Return a writer for an `async with` block."""
+        options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
+        return JsonlWriter(self._target(options, overwrite=overwrite), options)
+
+    def _target(self, options: WriteOptions, *, overwrite: bool) -> FileTarget:
+        store, name, _ = self.source()
+        if isinstance(store, LocalStore):
+            name = os.path.realpath(name)  # Replace what a link points to, not the link.
+        return FileTarget(store, name, options, overwrite=overwrite)
+
+    def exists_sync(self) -> bool:
+        """Whether the file is there."""
+        try:
+            self.size_sync()
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    async def exists(self) -> bool:
+        """Whether the file is there."""
+        return await in_thread(self.exists_sync)
+
+    def size_sync(self) -> int:
+        """Return the size in bytes, as stored."""
+        store, name, _ = self.source()
+        return store.entry(name).size
+
+    async def size(self) -> int:
+        """Return the size in bytes, as stored."""
+        return await in_thread(self.size_sync)
+
+    def open_sync(self, mode: Literal["rb", "wb"] = "rb") -> IO[bytes]:
+        """Return a binary file of the stored bytes: `"rb"` seekable, `"wb"` published at the end."""
+        store, name, _ = self.source()
+        if mode == "rb":
+            return cast("IO[bytes]", open_for_reading(store, name))
+        if mode == "wb":
+            return cast("IO[bytes]", open_for_writing(store, name.rpartition("/")[0], name))
+        message = f"mode={mode!r}: expected 'rb' or 'wb'."
+        raise OptionError(message)
+
+    def open(self, mode: Literal["rb", "wb"] = "rb") -> AsyncFile:
+        """Return the same for `async with`, its calls awaited."""
+        return AsyncFile(lambda: self.open_sync(mode))
+
+    def download_sync(self, local_path: str | os.PathLike[str] | None = None) -> str:
+        """Copy the file here and return the local path.
+
+        Without `local_path` a local file stays where it is, and a remote one goes to a new
+        temporary directory.
+        """
+        store, name, _ = self.source()
+        if local_path is None:
+            if isinstance(store, LocalStore):
+                return name
+            local_path = tempfile.mkdtemp(prefix="penstock-")
+        path = Path(local_path).absolute()
+        if path.is_dir():
+            path /= base_name(name)
+        with (
+            open_for_reading(store, name) as remote,
+            open_for_writing(LocalStore(), str(path.parent), str(path)) as local,
+        ):
+            shutil.copyfileobj(remote, local, 8 << 20)
+        return str(path)
+
+    async def download(self, local_path: str | os.PathLike[str] | None = None) -> str:
+        """Copy the file here and return the local path."""
+        return await in_thread(self.download_sync, local_path)
+
+    def delete_sync(self) -> None:
+        """Remove the file."""
+        store, name, _ = self.source()
+        store.delete(name)
+
+    async def delete(self) -> None:
+        """Remove the file."""
+        await in_thread(self.delete_sync)

@@ -1,0 +1,90 @@
+"""What names say: shard numbers, compression, and which files of a directory are read."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from natsort import natsort_keygen, ns
+
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+Compression = Literal["zstd", "gzip"]
+
+SHARD_EXTENSIONS = (".jsonl", ".jsonl.zst", ".jsonl.zstd")
+_COMPRESSIONS: dict[str, Compression] = {
+    ".jsonl.zst": "zstd",
+    ".jsonl.zstd": "zstd",
+    ".jsonl.gz": "gzip",
+}
+_READ = (".jsonl", *_COMPRESSIONS)
+_SHARD = re.compile(r"part-(\d+)\.jsonl(?:\.zstd?)?")
+_NUMBERED = re.compile(r"part-(\d+)\.jsonl(?:\..+)?")
+_natural = natsort_keygen(alg=ns.IGNORECASE)
+
+
+def compression_of(path: str) -> Compression | None:
+    """Return how a file of this name is compressed; None for plain text.
+
+    >>> compression_of("a/part-00000.jsonl.zst")
+    'zstd'
+    """
+    lower = path.lower()
+    return next((kind for end, kind in _COMPRESSIONS.items() if lower.endswith(end)), None)
+
+
+def is_jsonl(path: str) -> bool:
+    """Whether a path names a single JSON Lines file rather than a directory."""
+    return path.lower().endswith(_READ)
+
+
+def shard_name(number: int, extension: str) -> str:
+    """Return the name of a shard.
+
+    >>> shard_name(7, ".jsonl.zst")
+    'part-00007.jsonl.zst'
+    """
+    return f"part-{number:05d}{extension}"
+
+
+def checked_extension(extension: str) -> str:
+    """Return the extension, or say which ones shards may have."""
+    if extension not in SHARD_EXTENSIONS:
+        message = f"shard_extension={extension!r}: expected one of {', '.join(SHARD_EXTENSIONS)}."
+        raise OptionError(message)
+    return extension
+
+
+def next_number(names: Iterable[str]) -> int:
+    """Return the number after the highest one present, whatever the extension.
+
+    >>> next_number(["part-00000.jsonl", "part-00004.jsonl.zst", "notes.txt"])
+    5
+    """
+    matches = (_NUMBERED.fullmatch(base_name(name)) for name in names)
+    return max((int(match[1]) for match in matches if match), default=-1) + 1
+
+
+def in_reading_order(items: Iterable[T], name_of: Callable[[T], str]) -> list[T]:
+    """Return what is read of a directory: shards by number, then other files in natural order.
+
+    >>> in_reading_order(["b.jsonl", "part-10.jsonl", "part-9.jsonl", "_x.jsonl", "n.txt"], str)
+    ['part-9.jsonl', 'part-10.jsonl', 'b.jsonl']
+    """
+    read = [i for i in items if is_jsonl(name_of(i)) and base_name(name_of(i))[0] not in "._"]
+
+    def key(item: T) -> tuple[object, ...]:
+        name = base_name(name_of(item))
+        shard = _SHARD.fullmatch(name)
+        return (0, int(shard[1]), name) if shard else (1, _natural(name), name)
+
+    return sorted(read, key=key)
+
+
+def base_name(name: str) -> str:
+    """Return the last part of a name."""
+    return name.rpartition("/")[2]

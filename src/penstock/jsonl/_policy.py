@@ -1,0 +1,77 @@
+"""What becomes of a bad line: raised, skipped and counted, or given to the user's function."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from penstock.errors import MalformedLineError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock.jsonl._decode import BadLine
+
+    OnError: TypeAlias = Literal["raise", "skip"] | Callable[[int, bytes, Exception], object]
+
+_log = logging.getLogger("penstock.jsonl")
+_SHOWN_BYTES = 80
+_LOGGED_AT_ONCE = 10
+_LOG_PAUSE = 1.0
+
+
+class ErrorPolicy:
+    """One `on_error` at work on one stream."""
+
+    def __init__(self, on_error: OnError) -> None:
+        if on_error not in ("raise", "skip") and not callable(on_error):
+            message = (
+                f"on_error={on_error!r}: expected 'raise', 'skip' or a function of "
+                "(line_number, raw_line, exception)."
+            )
+            raise OptionError(message)
+        self._on_error = on_error
+        self._last_log = 0.0
+        self._not_logged = 0
+        self.skipped = 0
+        """Bad lines passed over so far."""
+
+    def handle(self, bad: BadLine) -> None:
+        """Raise, or note the line and return: then iteration goes on behind it."""
+        error = malformed(bad)
+        if self._on_error == "raise":
+            raise error
+        self.skipped += 1
+        if callable(self._on_error):
+            self._on_error(bad.number, bad.line.removesuffix(b"\r"), error)
+            return
+        now = time.monotonic()
+        if self.skipped <= _LOGGED_AT_ONCE or now - self._last_log >= _LOG_PAUSE:
+            more = f" (and {self._not_logged} more since)" if self._not_logged else ""
+            _log.warning("skipped %s%s", error, more)
+            self._last_log, self._not_logged = now, 0
+        else:
+            self._not_logged += 1
+
+    def finish(self) -> None:
+        """Tell the count; called when the stream has ended."""
+        if self.skipped and self._on_error == "skip":
+            _log.warning("%d malformed lines were skipped", self.skipped)
+
+
+def malformed(bad: BadLine) -> MalformedLineError:
+    """Return the error for a bad line: where, why, and what it looks like."""
+    shown = bad.line[:_SHOWN_BYTES]
+    dots = " …" if len(bad.line) > _SHOWN_BYTES else ""
+    message = (
+        f"{bad.path}, line {bad.number:,}: {_reason(bad.reason)}. The line begins {shown!r}{dots} "
+        "(on_error='skip' leaves such lines out)"
+    )
+    return MalformedLineError(message, path=bad.path, line_number=bad.number)
+
+
+def _reason(reason: Exception) -> str:
+    if isinstance(reason, UnicodeDecodeError):
+        return f"not UTF-8 at byte {reason.start:,} of the line"
+    return str(reason).rstrip(".") or type(reason).__name__

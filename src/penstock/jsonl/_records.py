@@ -1,0 +1,213 @@
+"""Records, one by one or in lists, for sync and async loops over one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+
+from penstock.errors import OptionError
+from penstock.jsonl._decode import BadLine, Record, Records, decode_piece
+from penstock.jsonl._threads import in_thread
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
+
+    from penstock.jsonl._policy import ErrorPolicy
+    from penstock.jsonl._text import Piece
+
+T = TypeVar("T")
+Run: TypeAlias = Records | BadLine
+
+SLICE_BYTES = 64 << 10
+"""Text decoded at a time: what the event loop is held for, and what stays in the CPU's cache."""
+_PIECES_A_HOP = 16
+
+
+class Stream(Generic[T]):
+    """An iterator over records or batches, with the number of lines it `skipped`."""
+
+    def __init__(self, items: Iterator[T], policy: ErrorPolicy, closing: Generator[object]) -> None:
+        self._items = items
+        self._policy = policy
+        self._closing = closing
+
+    @property
+    def skipped(self) -> int:
+        """Bad lines passed over so far."""
+        return self._policy.skipped
+
+    def __iter__(self) -> Iterator[T]:
+        return self._items  # The inner iterator runs in C; a loop should not come through here.
+
+    def __next__(self) -> T:
+        return next(self._items)
+
+    def close(self) -> None:
+        """Stop early: end background work and close files."""
+        self._closing.close()
+
+
+class AsyncStream(Generic[T]):
+    """An async iterator over records or batches, with the number of lines it `skipped`."""
+
+    def __init__(self, items: AsyncGenerator[T], policy: ErrorPolicy) -> None:
+        self._items = items
+        self._policy = policy
+
+    @property
+    def skipped(self) -> int:
+        """Bad lines passed over so far."""
+        return self._policy.skipped
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self._items
+
+    async def __anext__(self) -> T:
+        return await anext(self._items)
+
+    async def aclose(self) -> None:
+        """Stop early: end background work and close files."""
+        await self._items.aclose()
+
+
+def decode_runs(pieces: Iterator[Piece]) -> Iterator[Run]:
+    """Yield the runs of records, and the bad lines, of all pieces."""
+    for piece in pieces:
+        yield from decode_piece(piece)
+
+
+async def decode_runs_async(pieces: Iterator[Piece]) -> AsyncGenerator[Run]:
+    """Yield the same runs while the event loop stays free.
+
+    Reading and decompressing wait in a thread; slices are decoded on the loop, which is faster
+    than handing records between threads, with a pause after each. Only a line that is longer
+    than a slice is decoded in a thread.
+    """
+    try:
+        failure: Exception | None = None
+        while failure is None:
+            some, failure = await in_thread(_take, pieces)
+            for piece in some:
+                if len(piece.text) > 2 * SLICE_BYTES:
+                    for run in await in_thread(_decode_whole, piece):
+                        yield run
+                else:
+                    for run in decode_piece(piece):
+                        yield run
+                await asyncio.sleep(0)
+        if not isinstance(failure, StopIteration):
+            raise failure
+    finally:
+        _close(pieces)
+
+
+def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
+    """Return records one by one."""
+    lists = _settled(runs, policy)
+    return Stream(chain.from_iterable(lists), policy, lists)
+
+
+def batch_stream(runs: Iterator[Run], policy: ErrorPolicy, size: int) -> Stream[list[Record]]:
+    """Return lists of `size` records; the last may be shorter."""
+    batches = _batches(_settled(runs, policy), checked_size(size))
+    return Stream(batches, policy, batches)
+
+
+def record_stream_async(runs: AsyncGenerator[Run], policy: ErrorPolicy) -> AsyncStream[Record]:
+    """Return records one by one."""
+
+    async def records() -> AsyncGenerator[Record]:
+        try:
+            async for run in runs:
+                if isinstance(run, BadLine):
+                    policy.handle(run)
+                else:
+                    for record in run.items:
+                        yield record
+            policy.finish()
+        finally:
+            await runs.aclose()
+
+    return AsyncStream(records(), policy)
+
+
+def batch_stream_async(
+    runs: AsyncGenerator[Run], policy: ErrorPolicy, size: int
+) -> AsyncStream[list[Record]]:
+    """Return lists of `size` records; the last may be shorter."""
+    checked_size(size)
+
+    async def batches() -> AsyncGenerator[list[Record]]:
+        waiting: list[Record] = []
+        try:
+            async for run in runs:
+                if isinstance(run, BadLine):
+                    policy.handle(run)
+                    continue
+                waiting += run.items
+                for start in range(0, len(waiting) - size + 1, size):
+                    yield waiting[start : start + size]
+                del waiting[: len(waiting) // size * size]
+            policy.finish()
+            if waiting:
+                yield waiting
+        finally:
+            await runs.aclose()
+
+    return AsyncStream(batches(), policy)
+
+
+def checked_size(size: int) -> int:
+    """Return a batch size, or say that it must be positive."""
+    if size <= 0:
+        message = f"batch_size={size}: expected a number above 0."
+        raise OptionError(message)
+    return size
+
+
+def _settled(runs: Iterator[Run], policy: ErrorPolicy) -> Generator[list[Record]]:
+    try:
+        for run in runs:
+            if isinstance(run, BadLine):
+                policy.handle(run)
+            else:
+                yield run.items
+        policy.finish()
+    finally:
+        _close(runs)
+
+
+def _batches(lists: Generator[list[Record]], size: int) -> Generator[list[Record]]:
+    waiting: list[Record] = []
+    try:
+        for records in lists:
+            waiting += records
+            for start in range(0, len(waiting) - size + 1, size):
+                yield waiting[start : start + size]
+            del waiting[: len(waiting) // size * size]
+        if waiting:
+            yield waiting
+    finally:
+        lists.close()
+
+
+def _take(pieces: Iterator[Piece]) -> tuple[list[Piece], Exception | None]:
+    """Return some pieces, and what ended them: an error must not swallow those before it."""
+    taken: list[Piece] = []
+    try:
+        while len(taken) < _PIECES_A_HOP:
+            taken.append(next(pieces))
+    except Exception as end:  # noqa: BLE001 (raised by the caller, at its place)
+        return taken, end
+    return taken, None
+
+
+def _decode_whole(piece: Piece) -> list[Run]:
+    return list(decode_piece(piece))
+
+
+def _close(source: Iterable[object]) -> None:
+    close = getattr(source, "close", None)
+    if close is not None:
+        close()

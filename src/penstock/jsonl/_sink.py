@@ -1,0 +1,140 @@
+"""`penstock.writer`: records or columns into the sink that a path names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import OptionError
+from penstock.jsonl._dir import JsonlDir
+from penstock.jsonl._file import JsonlFile
+from penstock.jsonl._names import is_jsonl
+from penstock.storage import StorageOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.jsonl._writers import JsonlWriterSync
+
+_OTHER_FORMATS = (".parquet", ".csv", ".feather", ".orc", ".avro", ".json")
+
+
+def writer(
+    path: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    **options: Any,  # noqa: ANN401 (the options of the sink, checked there)
+) -> RecordSink:
+    """Return a sink for `path`: a `.jsonl[.zst|.gz]` file, or else a directory of shards.
+
+    `options` are those of `JsonlFile.writer_sync` or `JsonlDir.writer_sync`.
+
+    >>> import tempfile
+    >>> with writer(tempfile.mkdtemp() + "/a.jsonl") as sink:
+    ...     sink.write([{"id": 1}, {"id": 2}], valid=[True, False])
+    """
+    storage_options = StorageOptions(storage_options)
+    text = os.fspath(path)
+    if is_jsonl(text):
+        return RecordSink(JsonlFile(text, storage_options).writer_sync(**options))
+    if text.lower().endswith(_OTHER_FORMATS) or text.startswith("odps://"):
+        message = (
+            f"cannot write {text}: this release writes .jsonl[.zst|.gz] files and directories."
+        )
+        raise OptionError(message)
+    return RecordSink(JsonlDir(text, storage_options).writer_sync(**options))
+
+
+class RecordSink:
+    """Takes records or columns; published when the `with` block ends well."""
+
+    def __init__(self, lines: JsonlWriterSync) -> None:
+        self._lines = lines
+
+    @property
+    def path(self) -> str:
+        """Where the records go."""
+        return self._lines.path
+
+    def write(self, data: object, valid: object = None) -> None:
+        """Write a dict, an iterable of dicts, or columns.
+
+        Columns are an Arrow table or batch, a data frame, a NumPy structured array, or a dict
+        of NumPy arrays, torch tensors or Arrow arrays. Where `valid` (one bool a row) is false,
+        the row is left out.
+        """
+        rows = _rows(data)
+        if valid is not None:
+            rows = _chosen(rows, _plain_list(valid))
+        self._lines.write_many(rows)
+
+    def close(self) -> None:
+        """Publish; a `with` block does this when it ends well."""
+        self._lines.close()
+
+    def __enter__(self) -> Self:
+        self._lines.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._lines.__exit__(kind, failure, trace)
+
+
+def _rows(data: Any) -> Iterable[object]:  # noqa: ANN401 (whatever the user has)
+    if isinstance(data, dict):
+        if data and all(_is_column(column) for column in data.values()):
+            return _transposed({name: _plain_list(column) for name, column in data.items()})
+        return [data]
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        import pyarrow as pa  # noqa: PLC0415 (only for Arrow data)
+
+        rows: list[object] = pa.table(data).to_pylist()
+        return rows
+    names = getattr(getattr(data, "dtype", None), "names", None)
+    if names:
+        return _transposed({name: data[name].tolist() for name in names})
+    if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
+        message = f"cannot write {type(data).__qualname__}: expected records or columns."
+        raise OptionError(message)
+    records: Iterable[object] = data
+    return records
+
+
+def _transposed(columns: dict[str, list[object]]) -> list[object]:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        message = f"columns of different lengths cannot be rows: {lengths}"
+        raise OptionError(message)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _chosen(rows: Iterable[object], valid: list[object]) -> list[object]:
+    rows = list(rows)
+    if len(rows) != len(valid):
+        message = f"valid has {len(valid):,} entries for {len(rows):,} rows."
+        raise OptionError(message)
+    return [row for row, chosen in zip(rows, valid, strict=True) if chosen]
+
+
+def _is_column(value: object) -> bool:
+    numpy, torch, arrow = (sys.modules.get(name) for name in ("numpy", "torch", "pyarrow"))
+    return (
+        (numpy is not None and isinstance(value, numpy.ndarray) and value.ndim > 0)
+        or (torch is not None and isinstance(value, torch.Tensor) and value.ndim > 0)
+        or (arrow is not None and isinstance(value, arrow.Array | arrow.ChunkedArray))
+    )
+
+
+def _plain_list(column: Any) -> list[object]:  # noqa: ANN401
+    if isinstance(column, bool):
+        return [column]
+    values: list[object] = column.tolist() if hasattr(column, "tolist") else list(column)
+    return values

@@ -1,0 +1,124 @@
+"""A file's text in pieces of whole lines: read, decompressed and cut, whatever the file is."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.jsonl import _gzip, _zstd
+from penstock.jsonl._names import compression_of
+from penstock.storage import LocalStore, ReadAhead, read_blocks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from penstock.storage import Entry, OpenFile, Store
+
+_LOCAL_BLOCK_BYTES = 256 << 10
+_REMOTE_BLOCK_BYTES = 8 << 20
+_AHEAD_BYTES = 16 << 20
+_BOM = b"\xef\xbb\xbf"
+
+
+class Piece(NamedTuple):
+    """Some whole lines of a file."""
+
+    path: str
+    first_line: int
+    """Number of the first line; lines count from 1, blank ones too."""
+    text: bytes
+
+
+class Source(NamedTuple):
+    """A file to read, with what a listing said of it."""
+
+    store: Store
+    name: str
+    known: Entry | None = None
+
+
+def read_pieces(sources: Sequence[Source], piece_bytes: int) -> Iterator[Piece]:
+    """Yield the text of files in pieces of about `piece_bytes`; a longer line stays in one.
+
+    Where reading waits for a network or decompresses, it runs ahead in a thread of its own.
+    """
+    pieces = chain.from_iterable(_pieces_of(source, piece_bytes) for source in sources)
+    if all(_is_plain_and_local(source) for source in sources):
+        yield from pieces
+        return
+    ahead = ReadAhead(pieces, limit=_AHEAD_BYTES, weigh=_weight, name="read")
+    try:
+        yield from ahead
+    finally:
+        ahead.close()
+
+
+def _is_plain_and_local(source: Source) -> bool:
+    return isinstance(source.store, LocalStore) and compression_of(source.name) is None
+
+
+def _weight(piece: Piece) -> int:
+    return len(piece.text)
+
+
+def _pieces_of(source: Source, piece_bytes: int) -> Iterator[Piece]:
+    local = isinstance(source.store, LocalStore)
+    file = source.store.open(source.name, source.known)
+    try:
+        blocks = _decompressed(file, _LOCAL_BLOCK_BYTES if local else _REMOTE_BLOCK_BYTES)
+        first_line = 1
+        for text in whole_lines(blocks, piece_bytes):
+            yield Piece(file.path, first_line, text)
+            first_line += text.count(b"\n")
+    finally:
+        file.close()
+
+
+def _decompressed(file: OpenFile, block_bytes: int) -> Iterator[bytes]:
+    compression = compression_of(file.path)
+    blocks = read_blocks(file, block_bytes)
+    if compression == "zstd":
+        frames = _zstd.read_seek_table(file)
+        if frames is not None:
+            return _zstd.decode_frames(file, frames, block_bytes)
+        return _zstd.decode_stream(blocks, file.path)
+    if compression == "gzip":
+        return _gzip.decode_stream(blocks, file.path)
+    return blocks
+
+
+def whole_lines(blocks: Iterable[bytes], piece_bytes: int) -> Iterator[bytes]:
+    r"""Yield the same bytes cut after newlines, about `piece_bytes` each; drop a leading BOM.
+
+    >>> list(whole_lines([b"a\nbb", b"b\nc"], 3))
+    [b'a\n', b'bbb\n', b'c']
+    """
+    unfinished: list[bytes] = []
+    for block in _without_bom(blocks):
+        start = 0
+        while start < len(block):
+            limit = start + piece_bytes
+            end = (block.rfind(b"\n", start, limit) + 1) or (block.find(b"\n", limit) + 1)
+            if not end:
+                break
+            piece = block[start:end]
+            if unfinished:
+                piece = b"".join((*unfinished, piece))
+                unfinished.clear()
+            yield piece
+            start = end
+        if start < len(block):
+            unfinished.append(block[start:])
+    if unfinished:
+        yield b"".join(unfinished)
+
+
+def _without_bom(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    rest = iter(blocks)
+    head = b""
+    for block in rest:
+        head += block
+        if len(head) >= len(_BOM):
+            break
+    yield head.removeprefix(_BOM)
+    yield from rest

@@ -1,0 +1,201 @@
+"""Zstandard in the public seekable format: independent frames and a table of them at the end.
+
+The table is a skippable frame, so every zstd tool reads our files; theirs, with one frame or
+many and without a table, are read as streams.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NoReturn
+
+import zstandard
+
+from penstock._cpus import usable_cpus
+from penstock.errors import CorruptFileError, TruncatedFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
+
+    from penstock.storage import OpenFile
+
+_SKIPPABLE_MAGIC = 0x184D2A5E
+_SEEKABLE_MAGIC = 0x8F92EAB1
+_CHECKSUM_FLAG = 0x80
+_RESERVED_BITS = 0x7C
+_FOOTER = struct.Struct("<IBI")
+_HEADER = struct.Struct("<II")
+_LARGEST_FRAME = (1 << 32) - 1
+_MOST_THREADS = 4
+
+
+class ZstdEncoder:
+    """Text into frames, compressed on as many cores as there are; frames come out in order."""
+
+    def __init__(self, level: int, frame_bytes: int) -> None:
+        self._level = level
+        self._frame_bytes = frame_bytes
+        self._frames: list[tuple[int, int]] = []
+        self._text = b""
+        self._own = threading.local()
+        self._running: deque[tuple[int, Future[bytes]]] = deque()
+        self._threads = min(_MOST_THREADS, usable_cpus())
+        self._pool = ThreadPoolExecutor(self._threads, "penstock-zstd")
+
+    def add(self, text: bytes) -> Iterator[bytes]:
+        """Take whole lines; yield the frames that are finished."""
+        text = self._text + text
+        start = 0
+        while len(text) - start >= self._frame_bytes:
+            end = text.rfind(b"\n", start, start + self._frame_bytes) + 1
+            end = end or text.index(b"\n", start) + 1
+            yield from self._submit(text[start:end])
+            start = end
+        self._text = text[start:]
+
+    def flush(self) -> Iterator[bytes]:
+        """Yield frames for everything taken so far."""
+        if self._text:
+            yield from self._submit(self._text)
+            self._text = b""
+        while self._running:
+            yield self._finished()
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield what is left and the table of frames."""
+        yield from self.flush()
+        if all(max(sizes) <= _LARGEST_FRAME for sizes in self._frames):
+            yield seek_table(self._frames)
+
+    def close(self) -> None:
+        """Let go of the threads."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _submit(self, text: bytes) -> Iterator[bytes]:
+        self._running.append((len(text), self._pool.submit(self._compress, text)))
+        if len(self._running) > 2 * self._threads:
+            yield self._finished()
+
+    def _finished(self) -> bytes:
+        size, future = self._running.popleft()
+        frame = future.result()
+        self._frames.append((len(frame), size))
+        return frame
+
+    def _compress(self, text: bytes) -> bytes:
+        compressor: zstandard.ZstdCompressor | None = getattr(self._own, "compressor", None)
+        if compressor is None:
+            compressor = zstandard.ZstdCompressor(self._level, write_checksum=True)
+            self._own.compressor = compressor
+        return compressor.compress(text)
+
+
+def seek_table(frames: Iterable[tuple[int, int]]) -> bytes:
+    """Return the skippable frame that lists each frame's compressed and uncompressed size."""
+    entries = b"".join(_HEADER.pack(*sizes) for sizes in frames)
+    body = entries + _FOOTER.pack(len(entries) // _HEADER.size, 0, _SEEKABLE_MAGIC)
+    return _HEADER.pack(_SKIPPABLE_MAGIC, len(body)) + body
+
+
+def read_seek_table(file: OpenFile) -> list[tuple[int, int]] | None:
+    """Return each frame's compressed and uncompressed size, or None without a fitting table.
+
+    A table that does not account for every byte (concatenated files, a foreign skippable
+    frame) is no table: such a file is read as a stream.
+    """
+    if file.size < _FOOTER.size + _HEADER.size:
+        return None
+    count, flags, magic = _FOOTER.unpack(file.read_at(file.size - _FOOTER.size, _FOOTER.size))
+    if magic != _SEEKABLE_MAGIC or flags & _RESERVED_BITS:
+        return None
+    entry_bytes = _HEADER.size + (4 if flags & _CHECKSUM_FLAG else 0)
+    table_bytes = _HEADER.size + count * entry_bytes + _FOOTER.size
+    if table_bytes > file.size:
+        return None
+    table = file.read_at(file.size - table_bytes, table_bytes)
+    if _HEADER.unpack_from(table) != (_SKIPPABLE_MAGIC, table_bytes - _HEADER.size):
+        return None
+    frames = [_HEADER.unpack_from(table, _HEADER.size + i * entry_bytes) for i in range(count)]
+    if sum(compressed for compressed, _ in frames) + table_bytes != file.size:
+        return None
+    return frames
+
+
+def decode_frames(
+    file: OpenFile, frames: list[tuple[int, int]], block_bytes: int
+) -> Iterator[bytes]:
+    """Yield the text of each frame that a table lists."""
+    decompressor = zstandard.ZstdDecompressor()
+    start = 0
+    for group in _groups(frames, block_bytes):
+        length = sum(compressed for compressed, _ in group)
+        block = memoryview(file.read_at(start, length))
+        at = 0
+        for compressed, uncompressed in group:
+            frame = block[at : at + compressed]
+            try:
+                stated = zstandard.frame_content_size(frame)
+                if stated not in (-1, uncompressed):
+                    _fail_corrupt(file.path, start + at, "its size is not what the table says")
+                text = decompressor.decompress(frame, max_output_size=uncompressed)
+            except zstandard.ZstdError as failure:
+                _fail_corrupt(file.path, start + at, str(failure))
+            if len(text) != uncompressed:
+                _fail_corrupt(file.path, start + at, "its size is not what the table says")
+            yield text
+            at += compressed
+        start += length
+
+
+def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Yield the text of any sequence of zstd frames, skippable ones passed over."""
+    decompressor = zstandard.ZstdDecompressor()
+    frame = None
+    at = 0
+    for block in blocks:
+        rest = block
+        while rest:
+            if frame is None:
+                frame = decompressor.decompressobj(write_size=1 << 20)
+            try:
+                text = frame.decompress(rest)
+            except zstandard.ZstdError as failure:
+                _fail_corrupt(path, at + len(block) - len(rest), str(failure))
+            if text:
+                yield text
+            rest = frame.unused_data if frame.eof else b""
+            if frame.eof:
+                frame = None
+        at += len(block)
+    if frame is not None:
+        message = (
+            f"{path} is cut off: its last zstd frame is incomplete after {at:,} bytes. "
+            "Get the file again; nothing of the unfinished record was used."
+        )
+        raise TruncatedFileError(message, path=path)
+
+
+def _groups(frames: list[tuple[int, int]], block_bytes: int) -> Iterator[list[tuple[int, int]]]:
+    """Yield runs of frames that are worth one read each."""
+    group: list[tuple[int, int]] = []
+    total = 0
+    for sizes in frames:
+        if group and total + sizes[0] > block_bytes:
+            yield group
+            group, total = [], 0
+        group.append(sizes)
+        total += sizes[0]
+    if group:
+        yield group
+
+
+def _fail_corrupt(path: str, offset: int, why: str) -> NoReturn:
+    message = (
+        f"{path} is damaged: the zstd data near byte {offset:,} cannot be read ({why}). "
+        "Get the file again, or write it anew from its source."
+    )
+    raise CorruptFileError(message, path=path, offset=offset)

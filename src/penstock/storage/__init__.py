@@ -1,0 +1,45 @@
+"""Where bytes are: local paths and object stores behind one `Store`."""
+
+from typing import TYPE_CHECKING
+
+from penstock._lazy import facade
+
+if TYPE_CHECKING:
+    from penstock.storage._environment import cache_directory as cache_directory
+    from penstock.storage._environment import new_remote_root as new_remote_root
+    from penstock.storage._files import open_for_reading as open_for_reading
+    from penstock.storage._files import open_for_writing as open_for_writing
+    from penstock.storage._files import read_blocks as read_blocks
+    from penstock.storage._local import LocalStore as LocalStore
+    from penstock.storage._locate import is_remote as is_remote
+    from penstock.storage._locate import join as join
+    from penstock.storage._locate import locate as locate
+    from penstock.storage._object import ObjectStore as ObjectStore
+    from penstock.storage._options import StorageOptions as StorageOptions
+    from penstock.storage._read_ahead import ReadAhead as ReadAhead
+    from penstock.storage._store import Draft as Draft
+    from penstock.storage._store import Entry as Entry
+    from penstock.storage._store import OpenFile as OpenFile
+    from penstock.storage._store import Store as Store
+
+__all__, __getattr__, __dir__ = facade(
+    __name__,
+    {
+        "Draft": "_store",
+        "Entry": "_store",
+        "LocalStore": "_local",
+        "ObjectStore": "_object",
+        "OpenFile": "_store",
+        "ReadAhead": "_read_ahead",
+        "StorageOptions": "_options",
+        "Store": "_store",
+        "cache_directory": "_environment",
+        "is_remote": "_locate",
+        "join": "_locate",
+        "locate": "_locate",
+        "new_remote_root": "_environment",
+        "open_for_reading": "_files",
+        "open_for_writing": "_files",
+        "read_blocks": "_files",
+    },
+)

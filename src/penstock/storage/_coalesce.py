@@ -1,0 +1,45 @@
+"""Few large reads instead of many small ones."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+GAP = 1 << 20
+"""Bytes between two ranges up to which fetching the gap beats a second request."""
+
+
+def coalesce(ranges: Sequence[tuple[int, int]], gap: int = GAP) -> list[tuple[int, int]]:
+    """Return sorted, disjoint `(start, length)` reads that cover all ranges.
+
+    >>> coalesce([(100, 10), (0, 10), (5_000_000, 1)])
+    [(0, 110), (5000000, 1)]
+    """
+    merged: list[tuple[int, int]] = []
+    for start, length in sorted(r for r in ranges if r[1]):
+        if merged and start <= sum(merged[-1]) + gap:
+            first, covered = merged[-1]
+            merged[-1] = (first, max(covered, start + length - first))
+        else:
+            merged.append((start, length))
+    return merged
+
+
+def read_coalesced(
+    read_at: Callable[[int, int], bytes], ranges: Sequence[tuple[int, int]]
+) -> list[bytes]:
+    """Return the bytes of each range, in the order asked, through coalesced reads."""
+    reads = coalesce(ranges)
+    blocks = {start: read_at(start, length) for start, length in reads}
+    starts = [start for start, _ in reads]
+    pieces = []
+    for start, length in ranges:
+        if not length:
+            pieces.append(b"")
+            continue
+        first = starts[bisect_right(starts, start) - 1]
+        pieces.append(blocks[first][start - first : start - first + length])
+    return pieces

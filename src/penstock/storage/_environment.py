@@ -1,0 +1,44 @@
+"""The one place that reads environment variables."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from pathlib import Path
+
+
+def cache_directory() -> Path:
+    """Return `PENSTOCK_CACHE`, else the user's cache directory for Penstock (not created)."""
+    if chosen := os.environ.get("PENSTOCK_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/penstock").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "penstock"
+
+
+def new_remote_root() -> str:
+    """Return a fresh place for new files: below `PENSTOCK_REMOTE`, else below the cache."""
+    root = os.environ.get("PENSTOCK_REMOTE") or str(cache_directory() / "remote")
+    return f"{root.rstrip('/')}/{secrets.token_hex(8)}"
+
+
+def endpoint_is_plain_http() -> bool:
+    """Whether the standard variables name an S3 endpoint without TLS."""
+    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+    return any(os.environ.get(name, "").startswith("http://") for name in names)
+
+
+def secrets_in_environment() -> list[str]:
+    """Return the credentials that the standard variables hold, so that no text shows them."""
+    names = (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AZURE_STORAGE_ACCOUNT_KEY",
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_STORAGE_SAS_KEY",
+        "AZURE_STORAGE_TOKEN",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+    )
+    return [os.environ[name] for name in names if os.environ.get(name)]

@@ -1,0 +1,122 @@
+"""Files as Python knows them, over any store."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+    from _typeshed import WriteableBuffer
+
+    from penstock.storage._store import Draft, OpenFile, Store
+
+_BUFFER_BYTES = 1 << 20
+
+
+def read_blocks(file: OpenFile, block_bytes: int) -> Iterator[bytes]:
+    """Yield a file's bytes from first to last, in blocks."""
+    for start in range(0, file.size, block_bytes):
+        yield file.read_at(start, min(block_bytes, file.size - start))
+
+
+def open_for_reading(store: Store, name: str) -> io.BufferedReader:
+    """Return a seekable binary file that reads ahead, as pyarrow and zstandard take it."""
+    return io.BufferedReader(_SeekableFile(store.open(name)), _BUFFER_BYTES)
+
+
+def open_for_writing(store: Store, directory: str, name: str) -> PublishingFile:
+    """Return a binary file that appears under `name` when its `with` block ends well."""
+    return PublishingFile(store.draft(directory, name.rpartition("/")[2]), name)
+
+
+class _SeekableFile(io.RawIOBase):
+    def __init__(self, file: OpenFile) -> None:
+        super().__init__()
+        self._file = file
+        self._position = 0
+        self.name = file.path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
+        if base + offset < 0:
+            message = f"cannot seek to {base + offset} in {self._file.path}"
+            raise ValueError(message)
+        self._position = base + offset
+        return self._position
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        with memoryview(buffer).cast("B") as view:
+            length = max(0, min(len(view), self._file.size - self._position))
+            if length:
+                view[:length] = self._file.read_at(self._position, length)
+        self._position += length
+        return length
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+
+class PublishingFile(io.RawIOBase):
+    """A write-only file: `close` publishes, leaving a `with` block by an exception discards."""
+
+    def __init__(self, draft: Draft, name: str) -> None:
+        super().__init__()
+        self._draft = draft
+        self.name = name
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
+        if self.closed:
+            message = f"write to {self.name} after it was closed"
+            raise ValueError(message)
+        self._draft.write(data)
+        return memoryview(data).nbytes
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        try:
+            self._draft.publish(self.name, exclusive=False)
+        finally:
+            self._draft.discard()
+
+    def discard(self) -> None:
+        """Close without publishing anything."""
+        super().close()
+        self._draft.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def __del__(self) -> None:
+        # Never closed means never finished: publish nothing.
+        self.discard()

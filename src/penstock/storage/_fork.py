@@ -1,0 +1,44 @@
+"""Refuse what would hang: object-store clients do not survive a fork.
+
+The client's runtime is one per process. Used in a parent and then in its forked child, the child
+hangs for ever and the parent may crash, so the child refuses before it touches the client.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from penstock.errors import UnsafeForkError
+
+_clients: dict[object, Any] = {}
+_used = False
+_unsafe = False
+
+
+def guarded_clients() -> dict[object, Any]:
+    """Return this process's clients by key, for immediate use; refuse in an unsafe fork."""
+    global _used  # noqa: PLW0603 (one flag a process is what this module is for)
+    if _unsafe:
+        message = (
+            "this process was forked from one that had already used object storage; its client "
+            "would hang here. Start workers with multiprocessing_context='forkserver' (or "
+            "'spawn'), or fork before the first remote read or write."
+        )
+        raise UnsafeForkError(message)
+    _used = True
+    return _clients
+
+
+def _after_fork_in_child() -> None:
+    global _unsafe  # noqa: PLW0603
+    if _used:
+        _unsafe = True
+        # Their destructors belong to the parent's runtime: keep them from ever running here.
+        for client in _clients.values():
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(client))
+        _clients.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

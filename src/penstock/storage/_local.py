@@ -1,0 +1,117 @@
+"""Files on this machine's file systems."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.errors import ObjectChangedError, ObjectNotFoundError, StorageError
+from penstock.storage._coalesce import read_coalesced
+from penstock.storage._drafts import LocalDraft, clear_dead_drafts
+from penstock.storage._local_errors import translated
+from penstock.storage._store import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """The local file systems; names are absolute paths."""
+
+    def path(self, name: str) -> str:
+        """Return the path itself."""
+        return name
+
+    def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
+        """Yield the files in a directory, hidden ones too."""
+        with translated(directory, "list"):
+            waiting = [directory]
+            while waiting:
+                with os.scandir(waiting.pop()) as found:
+                    for item in found:
+                        if item.is_dir():
+                            if recursive and not item.is_symlink():
+                                waiting.append(item.path)
+                            continue
+                        try:
+                            yield _entry(item.path, item.stat())
+                        except FileNotFoundError:
+                            continue  # Renamed or removed since the directory was read.
+
+    def entry(self, name: str) -> Entry:
+        """Return size and time of one file."""
+        with translated(name, "read"):
+            return _entry(name, os.stat(name))
+
+    def open(self, name: str, known: Entry | None = None) -> _LocalFile:
+        """Open a file for reading; all reads see this file, even when it is replaced."""
+        del known  # A stat of the open descriptor costs nothing and cannot be stale.
+        with translated(name, "read"):
+            return _LocalFile(name)
+
+    def draft(self, directory: str, label: str) -> LocalDraft:
+        """Begin a hidden file in `directory`, which is made where it is missing."""
+        return LocalDraft(directory, label)
+
+    def clear_dead_drafts(self, directory: str) -> Sequence[Entry]:
+        """Remove the drafts of writers that are gone."""
+        return clear_dead_drafts(directory)
+
+    def delete(self, name: str) -> None:
+        """Remove a file."""
+        with translated(name, "delete"):
+            os.unlink(name)
+
+
+class _LocalFile:
+    """A file read by position."""
+
+    __slots__ = ("_descriptor", "path", "size")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        status = os.fstat(self._descriptor)
+        self.size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            message = f"cannot read {path}: it is {kind}. Give the path of a file."
+            raise StorageError(message, path=path)
+
+    def read_at(self, start: int, length: int) -> bytes:
+        with translated(self.path, "read"):
+            data = os.pread(self._descriptor, length, start)
+            while len(data) < length:  # One call gives at most 2 GiB, and less on some systems.
+                more = os.pread(self._descriptor, length - len(data), start + len(data))
+                if not more:
+                    message = (
+                        f"{self.path} shrank while it was being read: {self.size:,} bytes when "
+                        f"opened, nothing now at byte {start + len(data):,}."
+                    )
+                    raise ObjectChangedError(message, path=self.path)
+                data += more
+            return data
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return read_coalesced(self.read_at, ranges)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        # After a failed __init__ there is no descriptor.
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+
+def _entry(path: str, status: os.stat_result) -> Entry:
+    if stat.S_ISDIR(status.st_mode):
+        message = f"{path} is a directory, not a file."
+        raise ObjectNotFoundError(message, path=path)
+    return Entry(path, status.st_size, status.st_mtime)

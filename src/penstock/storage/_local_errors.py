@@ -1,0 +1,45 @@
+"""Errors of the operating system, told to the person who will see them."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from penstock.errors import (
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PenstockError,
+    StorageError,
+    StoragePermissionError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_REMEDIES: dict[int, tuple[type[StorageError], str]] = {
+    errno.ENOENT: (ObjectNotFoundError, "there is no such file or directory"),
+    errno.ENOTDIR: (ObjectNotFoundError, "a part of the path is not a directory"),
+    errno.EEXIST: (ObjectExistsError, "the name is taken"),
+    errno.EACCES: (StoragePermissionError, "permission denied; check owner and mode"),
+    errno.EPERM: (StoragePermissionError, "operation not permitted here"),
+    errno.EROFS: (StoragePermissionError, "the file system is read-only"),
+    errno.ENOSPC: (StorageError, "the disk is full; free space and write again"),
+    errno.EDQUOT: (StorageError, "the disk quota is used up; free space and write again"),
+    errno.EFBIG: (StorageError, "the file would pass the size limit (see ulimit -f)"),
+    errno.EMFILE: (StorageError, "too many open files (see ulimit -n)"),
+}
+
+
+@contextmanager
+def translated(path: str, verb: str) -> Iterator[None]:
+    """Raise operating-system errors as `StorageError`s that name the path and the way out."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except OSError as failure:
+        number = failure.errno or 0
+        kind, why = _REMEDIES.get(number, (StorageError, failure.strerror or str(failure)))
+        message = f"cannot {verb} {path}: {why}."
+        raise kind(message, path=path, errno=failure.errno) from failure

@@ -1,0 +1,251 @@
+"""Objects in S3, Google Cloud Storage and Azure, through obstore; nothing else touches it."""
+
+from __future__ import annotations
+
+import mmap
+import secrets
+import tempfile
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from obstore.exceptions import AlreadyExistsError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from penstock.errors import ObjectNotFoundError, OptionError, StorageError
+from penstock.storage._coalesce import read_coalesced
+from penstock.storage._environment import endpoint_is_plain_http
+from penstock.storage._fork import guarded_clients
+from penstock.storage._local_errors import translated
+from penstock.storage._object_errors import ConflictError, is_passing, object_error
+from penstock.storage._options import StorageOptions
+from penstock.storage._retry import retry
+from penstock.storage._store import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from obstore import ObjectMeta
+
+T = TypeVar("T")
+
+LARGEST_SINGLE_PUT = 5 << 30
+"""What the stores accept as one request, and so as one exclusive publish."""
+_MULTIPART_ABOVE = 64 << 20
+_PART_BYTES = 16 << 20
+_SLOWEST_UPLOAD = 1e6
+_MANY = 1000  # The deadline ends the repeats, not their number.
+_OWNER = "penstock-draft"
+"""Metadata that tells a writer whether it was its own upload that took a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """One bucket or container; names are object keys."""
+
+    url: str
+    options: StorageOptions = field(default_factory=StorageOptions)
+
+    def path(self, name: str) -> str:
+        """Return the URL of an object."""
+        return f"{self.url}/{name}"
+
+    def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
+        """Yield the objects under a prefix that ends at a slash."""
+        prefix = f"{directory}/" if directory else None
+
+        def collect() -> list[ObjectMeta]:
+            if recursive:
+                return list(self.client().list(prefix).collect())
+            found = self.client().list_with_delimiter(prefix)
+            nested.extend(found["common_prefixes"])
+            return list(found["objects"])
+
+        nested: list[str] = []
+        # The client repeats failed requests by itself, but not a listing that broke off.
+        objects = self.request("list", self.path(directory), lambda: self.retry("list", collect))
+        if not objects and not nested:
+            message = f"{self.path(directory)}: there is no object under this prefix."
+            raise ObjectNotFoundError(message, path=self.path(directory))
+        for meta in objects:
+            # An object named like the directory itself is how consoles make "folders".
+            if meta["path"] != directory:
+                yield _entry(meta)
+
+    def entry(self, name: str) -> Entry:
+        """Return size, time and ETag of one object."""
+        return _entry(self.request("read", self.path(name), lambda: self.client().head(name)))
+
+    def open(self, name: str, known: Entry | None = None) -> _RemoteFile:
+        """Open an object for reading; every read asks for the version that was opened."""
+        return _RemoteFile(self, known or self.entry(name))
+
+    def draft(self, directory: str, label: str) -> ObjectDraft:
+        """Begin a draft in an unnamed local file, which vanishes with this process."""
+        del directory, label
+        return ObjectDraft(self)
+
+    def clear_dead_drafts(self, directory: str) -> Sequence[Entry]:  # noqa: ARG002 (the contract)
+        """Do nothing: drafts of objects have no name, so a killed writer leaves none."""
+        return []
+
+    def delete(self, name: str) -> None:
+        """Remove an object."""
+        self.entry(name)  # Stores answer a delete of nothing with success.
+        self.request("delete", self.path(name), lambda: self.client().delete(name))
+
+    def request(self, verb: str, what: str, call: Callable[[], T]) -> T:
+        """Return `call()`, its errors told in our words."""
+        try:
+            return call()
+        except Exception as failure:
+            raise object_error(failure, verb, what, self.options) from None
+
+    def client(self, *, repeats: bool = True, upload_bytes: int = 0) -> Any:  # noqa: ANN401
+        """Return this process's client for a kind of request.
+
+        With `repeats` it sends a failed request again by itself, and continues a broken body
+        where it stopped; `upload_bytes` gives an upload the time it needs at 1 MB/s.
+        """
+        clients = guarded_clients()
+        seconds = self.options.timeout
+        while seconds < upload_bytes / _SLOWEST_UPLOAD:
+            seconds *= 2
+        key = (self.url, self.options, repeats, seconds)
+        if key not in clients:
+            clients[key] = _new_client(self.url, self.options, repeats=repeats, seconds=seconds)
+        return clients[key]
+
+    def retry(self, what: str, call: Callable[[], T]) -> T:
+        """Return `call()`, sent again while that may help; for what the client does not repeat."""
+        return retry(call, what=what, is_passing=is_passing, timeout=self.options.retry_timeout)
+
+
+class _RemoteFile:
+    """An object read by ranged requests, all for one version."""
+
+    __slots__ = ("_entry", "_store", "path", "size")
+
+    def __init__(self, store: ObjectStore, entry: Entry) -> None:
+        self._store = store
+        self._entry = entry
+        self.path = store.path(entry.name)
+        self.size = entry.size
+
+    def read_at(self, start: int, length: int) -> bytes:
+        options: dict[str, Any] = {"range": (start, start + length)}
+        if self._entry.version:
+            options["if_match"] = self._entry.version
+
+        def fetch() -> bytes:
+            data: bytes = (
+                self._store.client().get(self._entry.name, options=options).bytes().to_bytes()
+            )
+            if len(data) != length:
+                message = f"{length:,} bytes asked for, {len(data):,} received"
+                raise ConnectionError(message)
+            return data
+
+        what = f"{self.path} (bytes {start:,} to {start + length:,})"
+        return self._store.request("read", what, fetch)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return read_coalesced(self.read_at, ranges)
+
+    def close(self) -> None:
+        """Nothing is open between two requests."""
+
+
+class ObjectDraft:
+    """A draft spooled to an unnamed local file and uploaded when published."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._owner = secrets.token_hex(16)
+        with translated(tempfile.gettempdir(), "write in"):
+            self._spool = tempfile.TemporaryFile(prefix="penstock-")  # noqa: SIM115 (kept open)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        with translated(f"the local spool in {tempfile.gettempdir()}", "write"):
+            self._spool.write(data)
+
+    def publish(self, name: str, *, exclusive: bool) -> None:
+        path = self._store.path(name)
+        with translated(f"the local spool in {tempfile.gettempdir()}", "write"):
+            self._spool.flush()
+        size = self._spool.tell()
+        if exclusive and size > LARGEST_SINGLE_PUT:
+            message = (
+                f"cannot publish {path} exclusively: {size:,} bytes, and stores take at most "
+                f"{LARGEST_SINGLE_PUT:,} in one request. Write smaller shards."
+            )
+            raise StorageError(message, path=path)
+        put = self._put_new if exclusive else self._put
+        self._store.request("publish", path, lambda: put(name, size))
+        self.discard()
+
+    def discard(self) -> None:
+        self._spool.close()
+
+    def _put(self, name: str, size: int) -> None:
+        multipart = size > _MULTIPART_ABOVE
+        self._spool.seek(0)
+        client = self._store.client(upload_bytes=_PART_BYTES * 12 if multipart else size)
+        client.put(name, self._spool, use_multipart=multipart, chunk_size=_PART_BYTES)
+
+    def _put_new(self, name: str, size: int) -> None:
+        client = self._store.client(repeats=False, upload_bytes=size)
+
+        def put(body: bytes | mmap.mmap) -> None:
+            try:
+                client.put(name, body, mode="create", attributes={_OWNER: self._owner})
+            except AlreadyExistsError:
+                # After a lost answer the name may be taken by this very draft.
+                if self._owner_of(name) != self._owner:
+                    raise
+
+        if not size:
+            self._store.retry(f"publish {name}", lambda: put(b""))
+            return
+        # Mapped, not read: the body of one request is otherwise held in memory as a whole.
+        with mmap.mmap(self._spool.fileno(), size, access=mmap.ACCESS_READ) as body:
+            self._store.retry(f"publish {name}", lambda: put(body))
+
+    def _owner_of(self, name: str) -> str | None:
+        try:
+            attributes = self._store.client().get(name, options={"head": True}).attributes
+        except FileNotFoundError:
+            # Some stores refuse one of two conditional requests although neither took the name.
+            raise ConflictError from None
+        owner: str | None = attributes.get(_OWNER)
+        return owner
+
+
+def _new_client(url: str, options: StorageOptions, *, repeats: bool, seconds: float) -> Any:  # noqa: ANN401 (one of three classes)
+    scheme, _, bucket = url.partition("://")
+    config = options.store_config()
+    client_options = options.client_options() | {"timeout": timedelta(seconds=seconds)}
+    endpoints = [v for k, v in config.items() if k.removesuffix("_url").endswith("endpoint")]
+    if any(e.startswith("http://") for e in endpoints) or endpoint_is_plain_http():
+        client_options.setdefault("allow_http", True)
+    kind: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[scheme]
+    problem = ""
+    try:
+        return kind(
+            bucket,
+            config=config,
+            client_options=client_options,
+            retry_config={
+                "max_retries": _MANY if repeats else 0,
+                "retry_timeout": timedelta(seconds=options.retry_timeout),
+            },
+        )
+    except Exception as failure:  # noqa: BLE001 (every refusal is told in our words)
+        problem = options.redact(str(failure)).partition("\n")[0]
+    del config, client_options  # They hold secrets that a traceback with locals would show.
+    message = f"cannot use storage options for {url}: {problem}"
+    raise OptionError(message)
+
+
+def _entry(meta: ObjectMeta) -> Entry:
+    return Entry(meta["path"], meta["size"], meta["last_modified"].timestamp(), meta["e_tag"])

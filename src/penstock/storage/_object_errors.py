@@ -1,0 +1,100 @@
+"""What an object store's client says, told in our words and without secrets.
+
+The client keeps the cause in free text: a status line with the server's XML body, or a dump
+that names the kind of network failure. Only what is recognised is passed on, because servers
+copy parts of the request, credentials included, into their answers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    GenericError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from penstock.errors import (
+    ObjectChangedError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    PenstockError,
+    StorageError,
+    StoragePermissionError,
+    StorageTimeoutError,
+)
+
+if TYPE_CHECKING:
+    from penstock.storage._options import StorageOptions
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>(\w+)</Code>")
+_KIND = re.compile(r"kind: (Timeout|Connect|Interrupted|Request|Decode)\b")
+_PASSING_CLIENT_ERRORS = {"408", "429"}
+_NETWORK = {
+    "Timeout": "the server did not answer in time",
+    "Connect": "no connection to the server; check the endpoint and that it is up",
+    "Interrupted": "the connection broke",
+}
+
+
+class ConflictError(ConnectionError):
+    """A conditional request met another one under way; it has to be sent again."""
+
+
+def is_passing(failure: Exception) -> bool:
+    """Whether the same request may succeed when it is sent again."""
+    if isinstance(failure, ConnectionError):
+        return True
+    if not isinstance(failure, GenericError):
+        return False
+    status = _STATUS.search(str(failure))
+    return status is None or status[1].startswith("5") or status[1] in _PASSING_CLIENT_ERRORS
+
+
+def object_error(
+    failure: Exception, verb: str, what: str, options: StorageOptions
+) -> PenstockError | Exception:
+    """Return the error to raise in place of the client's."""
+    if isinstance(failure, PenstockError):
+        return failure
+    text = str(failure)
+    code = _CODE.search(text)
+    status = _STATUS.search(text)
+    answer = " ".join(match[1] for match in (status, code) if match)
+    told = f" (the server said: {answer})" if answer else ""
+    kind: type[StorageError] = StorageError
+    if isinstance(failure, FileNotFoundError) or (status and status[1] == "404"):
+        kind = ObjectNotFoundError
+        bucket = code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound")
+        why = (
+            "the bucket does not exist" if bucket else "there is no such object, or no such bucket"
+        )
+    elif isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or (
+        status and status[1] in ("401", "403")
+    ):
+        kind = StoragePermissionError
+        why = f"access denied{told}; check the credentials and what they may do"
+    elif isinstance(failure, AlreadyExistsError):
+        kind, why = ObjectExistsError, "the name is taken"
+    elif isinstance(failure, PreconditionError):
+        kind, why = ObjectChangedError, "it was replaced while it was being read; open it again"
+    elif isinstance(failure, GenericError | ConnectionError):
+        network = _KIND.search(text)
+        reason = _NETWORK.get(network[1], "the connection failed") if network else ""
+        if network and network[1] == "Timeout":
+            kind = StorageTimeoutError
+        why = f"{reason or told.strip() or text.partition(chr(10))[0]}"
+        why += (
+            f"; given up after {options.retry_timeout:g} s of trying (storage option retry_timeout)"
+        )
+    elif isinstance(failure, BaseError):
+        why = text.partition("\n")[0]
+    else:
+        return failure
+    return kind(options.redact(f"cannot {verb} {what}: {why}."), path=what.partition(" (")[0])

@@ -1,0 +1,135 @@
+"""Storage options: endpoint, credentials, deadlines; secrets never show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from penstock.errors import OptionError
+from penstock.storage._environment import secrets_in_environment
+
+_SECRET = re.compile(r"secret|key|token|password|sas|credential|signature", re.IGNORECASE)
+_SECONDS = ("retry_timeout", "timeout", "connect_timeout", "read_timeout", "pool_idle_timeout")
+_CLIENT = {
+    "allow_http",
+    "allow_invalid_certificates",
+    "connect_timeout",
+    "http1_only",
+    "http2_only",
+    "pool_idle_timeout",
+    "pool_max_idle_per_host",
+    "proxy_url",
+    "read_timeout",
+    "timeout",
+    "user_agent",
+}
+_MASK = "***"
+
+
+class StorageOptions(Mapping[str, str]):
+    """Options for a store as plain text; `repr`, `str` and errors mask what is secret.
+
+    `retry_timeout` (seconds, default 120) bounds how long a failing request is tried again,
+    `timeout` (30) and `connect_timeout` (5) one attempt. All other names are those of the
+    store: `endpoint`, `region`, `access_key_id`, `secret_access_key`, `allow_http` …
+
+    >>> StorageOptions({"region": "eu-west-1", "secret_access_key": "hush"})
+    StorageOptions({'region': 'eu-west-1', 'secret_access_key': '***'})
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        items = {} if options is None else {str(k).lower(): _text(v) for k, v in options.items()}
+        del options  # A traceback that shows locals must not show the caller's secrets.
+        self._items = _Masked(sorted(items.items()))
+        for name in _SECONDS:
+            self._seconds(name, 0)
+
+    def __getitem__(self, name: str) -> str:
+        for known, value in self._items:
+            if known == name:
+                return value
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._items))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StorageOptions) and tuple(self._items) == tuple(other._items)
+
+    def __repr__(self) -> str:
+        shown = {k: _MASK if _SECRET.search(k) else v for k, v in self._items}
+        return f"StorageOptions({shown})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return StorageOptions, (dict(self._items),)
+
+    def redact(self, text: str) -> str:
+        """Return `text` with every secret value masked."""
+        given = (value for name, value in self._items if _SECRET.search(name))
+        for value in (*given, *secrets_in_environment()):
+            if value:
+                text = text.replace(value, _MASK)
+        return text
+
+    @property
+    def retry_timeout(self) -> float:
+        """Seconds after which a failing request is given up."""
+        return self._seconds("retry_timeout", 120)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds after which one request is given up, before it is sent again."""
+        return self._seconds("timeout", 30)
+
+    def client_options(self) -> dict[str, Any]:
+        """Return what configures the HTTP client."""
+        chosen: dict[str, Any] = {k: v for k, v in self._items if k in _CLIENT}
+        chosen["connect_timeout"] = timedelta(seconds=self._seconds("connect_timeout", 5))
+        for name in ("read_timeout", "pool_idle_timeout"):
+            if name in chosen:
+                chosen[name] = timedelta(seconds=self._seconds(name, 0))
+        return chosen
+
+    def store_config(self) -> dict[str, str]:
+        """Return what configures the store itself: endpoint, region, credentials."""
+        return {k: v for k, v in self._items if k not in _CLIENT and k != "retry_timeout"}
+
+    def _seconds(self, name: str, default: float) -> float:
+        given = self.get(name)
+        if given is None:
+            return default
+        try:
+            seconds = float(given.removesuffix("s"))
+        except ValueError:
+            seconds = -1.0
+        if not 0 < seconds < float("inf"):
+            message = f"storage option {name}={given!r}: expected a number of seconds above 0"
+            raise OptionError(message)
+        return seconds
+
+
+class _Masked(tuple[tuple[str, str], ...]):
+    """The items; masked as well where a traceback prints this object by itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} storage options>"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, timedelta):
+        return str(value.total_seconds())
+    return str(value)

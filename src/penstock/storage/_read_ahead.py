@@ -1,0 +1,112 @@
+"""Run an iterator in a thread, a bounded distance ahead of its consumer."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+T = TypeVar("T")
+
+
+class ReadAhead(Generic[T]):
+    """An iterator whose items are made in a thread of its own, from now on.
+
+    At most `limit` (sum of `weigh(item)`, and at least one item) waits to be taken. An error
+    comes out at its place in the order. `close` stops the thread and waits for it; dropping the
+    last reference does the same, so an early `break` leaves nothing behind.
+    """
+
+    def __init__(
+        self, source: Iterator[T], *, limit: int, weigh: Callable[[T], int], name: str
+    ) -> None:
+        self._waiting: _Waiting[T] = _Waiting(limit, weigh)
+        # The thread must not hold `self`, or dropping the last reference would not end it.
+        self._thread = threading.Thread(
+            target=_fill, args=(source, self._waiting), name=f"penstock-{name}", daemon=True
+        )
+        self._thread.start()
+
+    def __iter__(self) -> ReadAhead[T]:
+        return self
+
+    def __next__(self) -> T:
+        return self._waiting.take()
+
+    def close(self) -> None:
+        """Stop the thread and wait until it has let go of its source."""
+        self._waiting.close()
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Waiting(Generic[T]):
+    """Items between the thread that makes them and the one that takes them."""
+
+    def __init__(self, limit: int, weigh: Callable[[T], int]) -> None:
+        self._limit = limit
+        self._weigh = weigh
+        self._items: deque[T] = deque()
+        self._weight = 0
+        self._changed = threading.Condition()
+        self._ended = False
+        self._failure: BaseException | None = None
+        self._closed = False
+
+    def put(self, item: T) -> bool:
+        """Add an item as soon as there is room; False when nobody will take it any more."""
+        weight = self._weigh(item)
+        with self._changed:
+            while self._items and self._weight + weight > self._limit and not self._closed:
+                self._changed.wait()
+            self._items.append(item)
+            self._weight += weight
+            self._changed.notify_all()
+            return not self._closed
+
+    def end(self, failure: BaseException | None) -> None:
+        with self._changed:
+            self._ended = True
+            self._failure = failure
+            self._changed.notify_all()
+
+    def take(self) -> T:
+        with self._changed:
+            while not self._items and not self._ended and not self._closed:
+                self._changed.wait()
+            if self._items and not self._closed:
+                item = self._items.popleft()
+                self._weight -= self._weigh(item)
+                self._changed.notify_all()
+                return item
+            failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+        raise StopIteration
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._items.clear()
+            self._changed.notify_all()
+
+
+def _fill(source: Iterator[T], waiting: _Waiting[T]) -> None:
+    failure: BaseException | None = None
+    try:
+        for item in source:
+            if not waiting.put(item):
+                break
+    except BaseException as raised:  # noqa: BLE001 (handed to the consumer, whatever it is)
+        failure = raised
+    finally:
+        close = getattr(source, "close", None)
+        if close is not None:
+            close()
+        waiting.end(failure)

@@ -1,0 +1,44 @@
+"""Try again what failed for a passing reason: with jitter, and until a deadline."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+_log = logging.getLogger("penstock.storage")
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+
+
+def retry(
+    call: Callable[[], T],
+    *,
+    what: str,
+    is_passing: Callable[[Exception], bool],
+    timeout: float,
+) -> T:
+    """Return `call()`, repeated while it fails for a passing reason and time is left.
+
+    The pause before attempt n is random between 0 and 0.1 s × 2ⁿ (at most 10 s), so that many
+    clients that were throttled together do not come back together. The last failure is raised.
+    """
+    deadline = time.monotonic() + timeout
+    attempt = 0
+    while True:
+        try:
+            return call()
+        except Exception as failure:
+            attempt += 1
+            longest = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE)
+            pause = random.uniform(0, longest)  # noqa: S311 (not a secret)
+            if not is_passing(failure) or time.monotonic() + pause >= deadline:
+                raise
+            _log.debug("%s failed (attempt %d), again in %.1f s", what, attempt, pause)
+            time.sleep(pause)

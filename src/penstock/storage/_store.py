@@ -1,0 +1,108 @@
+"""The contract between Penstock and a place where bytes lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file or object, as a listing tells it."""
+
+    name: str
+    """Its name in the store."""
+    size: int
+    """Bytes."""
+    modified: float
+    """Seconds since the epoch."""
+    version: str | None = None
+    """Changes whenever the content does (an ETag), where the store has such a thing."""
+
+
+class OpenFile(Protocol):
+    """One version of one file, open for positional reads.
+
+    Reads never move an offset, so threads may share it; it is not pickled and not used after
+    a fork. All reads see the version that was opened, or raise `ObjectChangedError`.
+    """
+
+    path: str
+    size: int
+
+    def read_at(self, start: int, length: int) -> bytes:
+        """Return exactly `length` bytes from `start`; both must lie inside the file."""
+        ...
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Return the bytes of each `(start, length)`, in the order asked, in few requests."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what is open."""
+        ...
+
+
+class Draft(Protocol):
+    """Bytes on their way: invisible to every reader until published, gone if not.
+
+    Used by one thread at a time, in the process that made it.
+    """
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
+        ...
+
+    def publish(self, name: str, *, exclusive: bool) -> None:
+        """Make everything written visible under `name`, durably and at once.
+
+        With `exclusive` a taken name raises `ObjectExistsError` and the draft may be published
+        under another one; else it replaces what is there.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Leave nothing behind; does nothing after `publish`."""
+        ...
+
+
+class Store(Protocol):
+    """A place where bytes lie: a file system or a bucket.
+
+    A store is a small picklable value without anything open. It is used by any number of threads
+    and processes; after a fork a used object store refuses with `UnsafeForkError`.
+    """
+
+    def path(self, name: str) -> str:
+        """Return the path or URL under which a user knows `name`."""
+        ...
+
+    def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
+        """Yield the files in a directory, in no particular order, hidden ones too.
+
+        Raises `ObjectNotFoundError` when there is no such directory.
+        """
+        ...
+
+    def entry(self, name: str) -> Entry:
+        """Return what a listing would say of one file, or raise `ObjectNotFoundError`."""
+        ...
+
+    def open(self, name: str, known: Entry | None = None) -> OpenFile:
+        """Open a file for reading; `known` (from a listing) saves asking for it again."""
+        ...
+
+    def draft(self, directory: str, label: str) -> Draft:
+        """Begin to write what will be published in `directory`; `label` names leftovers."""
+        ...
+
+    def clear_dead_drafts(self, directory: str) -> Sequence[Entry]:
+        """Remove what killed writers left in a directory; return what was removed."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove a file, or raise `ObjectNotFoundError`."""
+        ...

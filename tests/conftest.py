@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.rounds import LONG, rounds
+
+pytest_plugins = ["tests.doctests", "tests.servers.fixtures"]
+
+LONG_TIMEOUT = 1800
+
+# Normal runs try the same examples every time, so that a run fails for a change and not by chance;
+# long runs look for new ones. Nothing depends on how fast the machine is.
+settings.register_profile(
+    "penstock",
+    deadline=None,
+    derandomize=not LONG,
+    max_examples=rounds(50, 1000),
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("penstock")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test the time that its long counts need."""
+    if LONG:
+        for item in items:
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT), append=False)
