@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import documents
+
+if TYPE_CHECKING:
+    from tests.servers.s3_server import S3Server
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
@@ -17,7 +23,28 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 SECONDS = 100
 
 
-def run_clean(program: Path, *arguments: Path, place: Path) -> subprocess.CompletedProcess[str]:
+def s3_for(text: str, request: pytest.FixtureRequest) -> dict[str, str]:
+    """Make the buckets that a text names, empty; return the environment that leads to them."""
+    buckets = set(re.findall(r"s3://([a-z0-9.-]+)", text))
+    if not buckets:
+        return {}
+    server: S3Server = request.getfixturevalue("s3_server")
+    with closing(server.client()) as client:
+        for bucket in buckets:
+            client.create_bucket(Bucket=bucket)
+            for key in server.list_keys(bucket):
+                client.delete_object(Bucket=bucket, Key=key)
+    return {
+        "AWS_ACCESS_KEY_ID": server.access_key_id,
+        "AWS_ENDPOINT_URL": server.url,
+        "AWS_REGION": server.region,
+        "AWS_SECRET_ACCESS_KEY": server.secret_access_key,
+    }
+
+
+def run_clean(
+    program: Path, *arguments: Path, place: Path, s3: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a Python program as a new user would: empty directory, empty home, no settings."""
     home = place / "home"
     work = place / "work"
@@ -30,6 +57,7 @@ def run_clean(program: Path, *arguments: Path, place: Path) -> subprocess.Comple
         "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
         "PYTHONWARNINGS": "error",
         "TMPDIR": str(place),
+        **(s3 or {}),
     }
     return subprocess.run(
         [sys.executable, "-P", "-s", program, *arguments],
@@ -44,16 +72,21 @@ def run_clean(program: Path, *arguments: Path, place: Path) -> subprocess.Comple
     )
 
 
-def run_document(document: Path, place: Path) -> subprocess.CompletedProcess[str]:
-    return run_clean(Path(documents.__file__), document, place=place)
+def run_document(
+    document: Path, place: Path, s3: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return run_clean(Path(documents.__file__), document, place=place, s3=s3)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_code_in_a_document_runs(document: Path, tmp_path: Path) -> None:
-    expected = sum(fence.runs for fence in documents.fences(document))
-    done = run_document(document, tmp_path)
+def test_the_code_in_a_document_runs(
+    document: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    running = [fence for fence in documents.fences(document) if fence.runs]
+    s3 = s3_for("".join(fence.text for fence in running), request)
+    done = run_document(document, tmp_path, s3)
     assert done.returncode == 0, done.stdout
-    assert done.stdout.endswith(f"{document}: ran {expected} fences\n"), done.stdout
+    assert done.stdout.endswith(f"{document}: ran {len(running)} fences\n"), done.stdout
 
 
 def test_the_readme_has_code_and_commands_that_run() -> None:
@@ -63,8 +96,9 @@ def test_the_readme_has_code_and_commands_that_run() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
-    done = run_clean(example, place=tmp_path)
+def test_an_example_runs(example: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    s3 = s3_for(example.read_text(encoding="utf-8"), request)
+    done = run_clean(example, place=tmp_path, s3=s3)
     assert done.returncode == 0, done.stdout
 
 

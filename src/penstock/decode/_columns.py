@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 WHOLE_FLOATS = 2**53
 """Up to here a float that is a whole number is exactly that number."""
 
-NONE = type(None)
-
 # What pyarrow raises for values that do not fit: its own errors, and Python's from the conversion.
 REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
@@ -31,6 +29,13 @@ class Misfit(Exception):  # noqa: N818 - says what a value is, not what went wro
     def __init__(self, path: str, value: object, wanted: str, why: str = "") -> None:
         super().__init__(path, value, wanted, why)
         self.path, self.value, self.wanted, self.why = path, value, wanted, why
+
+
+def json_types(values: Sequence[object]) -> set[type]:
+    """Return the types that the values have, None aside."""
+    types = set(map(type, values))
+    types.discard(type(None))
+    return types
 
 
 class Column(ABC):
@@ -50,13 +55,11 @@ class Column(ABC):
 
     def build(self, values: Sequence[object]) -> pa.Array:
         """Return the values (None is null) as an array; raise `Misfit` if one does not fit."""
-        kinds = set(map(type, values))
-        kinds.discard(NONE)
-        if not kinds <= self.accepts:
+        if not json_types(values) <= self.accepts:
             stray = next(v for v in values if v is not None and type(v) not in self.accepts)
             raise self.misfit(stray)
         try:
-            return self.convert(values, kinds)
+            return self.convert(values)
         except REFUSALS as why:
             raise self.misfit(*self._culprit(values, why)) from None
 
@@ -71,8 +74,8 @@ class Column(ABC):
         return next(iter(values), None), str(why)
 
     @abstractmethod
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
-        """Return the array of values whose types, None aside, are `kinds`, all accepted."""
+    def convert(self, values: Sequence[object]) -> pa.Array:
+        """Return the array of values that are all None or of an accepted type."""
 
     def misfit(self, value: object, why: str = "") -> Misfit:
         """Return the error that names this column and the value."""
@@ -84,7 +87,7 @@ class NullColumn(Column):
 
     accepts = frozenset()
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return as many nulls."""
         return pa.nulls(len(values))
 
@@ -96,7 +99,7 @@ class BooleanColumn(Column):
     annotation = bool
     accepts = frozenset({bool})
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return them as they are."""
         return pa.array(values, self.type)
 
@@ -108,9 +111,9 @@ class IntegerColumn(Column):
     annotation = int
     accepts = frozenset({int, float})
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return them as they are; Arrow checks the range."""
-        if float in kinds:
+        if float in json_types(values):
             values = [self._whole(v) if isinstance(v, float) else v for v in values]
         return pa.array(values, self.type)
 
@@ -133,9 +136,9 @@ class FloatColumn(Column):
         # Every number that JSON text can hold is a double, but not every one is a float32.
         self.trusted = pa.types.is_float64(type_)
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the nearest numbers of the type."""
-        if int in kinds:
+        if int in json_types(values):
             values = [float(v) if isinstance(v, int) else v for v in values]
         wide = pa.array(values, pa.float64())
         if self.trusted:
@@ -153,7 +156,7 @@ class TextColumn(Column):
     annotation = str
     accepts = frozenset({str})
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return them as they are; a lone surrogate has no UTF-8."""
         try:
             return pa.array(values, self.type)
@@ -166,9 +169,9 @@ class JsonTextColumn(Column):
 
     accepts = frozenset({bool, int, float, str, list, dict})
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the texts."""
-        if kinds - {str}:
+        if json_types(values) - {str}:
             values = [v if v is None or isinstance(v, str) else json_text(v) for v in values]
         return pa.array(values, self.type)
 

@@ -33,7 +33,7 @@ _HEAD = 1 << 16
 
 
 class InferringDecoder:
-    """Decodes every field; the schema comes from the first text and widens when later ones ask.
+    r"""Decodes every field; the schema comes from the first text and widens when later ones ask.
 
     Integers next to floats make a double, a field that is new or was null so far takes the type
     that arrives, objects and lists merge theirs. Fields of mixed types, and integers that fit
@@ -43,9 +43,9 @@ class InferringDecoder:
     messages.
 
     >>> decoder = InferringDecoder()
-    >>> decoder.settle(b'{"a": 1}\\n', None, print).to_pylist()
+    >>> decoder.settle(b'{"a": 1}\n', None, print).to_pylist()
     [{'a': 1}]
-    >>> decoder.settle(b'{"a": 0.5, "b": {}}\\n', None, print).schema.types
+    >>> decoder.settle(b'{"a": 0.5, "b": {}}\n', None, print).schema.types
     [DataType(double), StructType(struct<>)]
     """
 
@@ -85,8 +85,8 @@ class InferringDecoder:
         if attempted is not None:
             seen = kind_of_batch(attempted)
             record = self._widened(seen, {})
-            # Text must come from the values themselves: a double has lost that 1 was no 1.0. So what
-            # comes out does not hang on which schema the attempt was made with.
+            # Text must come from the values themselves: a double has lost that 1 was no 1.0. So
+            # what comes out does not hang on the schema that the attempt was made with.
             if not (self._refuses(seen) or turns_into_text(seen, record)):
                 self._learn(record, {})
                 self._started |= attempted.num_rows > 0
@@ -133,12 +133,11 @@ class InferringDecoder:
             )
 
     def _mismatch(self, records: Records) -> SchemaMismatchError:
-        for row, (index, _) in zip(records.rows, records.lines, strict=True):
-            if change := first_change(self._record, kind_of_records([row], _say_nothing)):
-                break
-        else:
-            raise AssertionError("records that each fit the schema do not fit it together")
-        path, known, seen = change
+        changes = (
+            (index, first_change(self._record, kind_of_records([row], _say_nothing)))
+            for row, (index, _) in zip(records.rows, records.lines, strict=True)
+        )
+        index, (path, known, seen) = next((at, change) for at, change in changes if change)
         before = "had no such field" if known is NULL else f"have {arrow_type(known)} there"
         return SchemaMismatchError(
             f"{self._name or 'the text'}, line index {index}: field {path!r} holds "

@@ -114,17 +114,16 @@ def join(old: Kind, new: Kind, path: str, tell: Tell) -> Kind:
     """Return the kind that holds the values of both; new fields stand after the old ones."""
     if new is NULL or old == new:
         return old
-    if old is NULL:
+    if old is NULL or new is MIXED:
         return new
-    if old is MIXED or new is MIXED:
-        return MIXED
     if old in _NUMBERS and new in _NUMBERS:
         return _join_numbers((old, new))
     if isinstance(old, ListOf) and isinstance(new, ListOf):
         return ListOf(join(old.item, new.item, f"{path}[]", tell))
     if isinstance(old, Fields) and isinstance(new, Fields):
         return join_records(old, new, path, tell)
-    tell(path, f"{describe(old)} and {describe(new)}")
+    if old is not MIXED:
+        tell(path, f"{describe(old)} and {describe(new)}")
     return MIXED
 
 

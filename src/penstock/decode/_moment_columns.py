@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.decode._columns import Column
+from penstock.decode._columns import Column, json_types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,13 +20,14 @@ class MomentColumn(Column):
 
     accepts = frozenset({str, int})
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return strings parsed by Arrow and integers as the counts that Arrow stores."""
-        if kinds == {str, int}:
+        types = json_types(values)
+        if types == {str, int}:
             texts = [v if isinstance(v, str) else None for v in values]
             counts = [v if isinstance(v, int) else None for v in values]
             return pc.coalesce(self._parsed(texts), self._counted(counts))
-        return self._parsed(values) if str in kinds else self._counted(values)
+        return self._parsed(values) if str in types else self._counted(values)
 
     def _parsed(self, texts: Sequence[object]) -> pa.Array:
         strings = pa.array(texts, pa.string())
@@ -53,7 +54,7 @@ class DurationColumn(Column):
 
     accepts = frozenset({int})
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return integers as the counts that Arrow stores."""
         return pa.array(values, self.type)
 
@@ -63,9 +64,9 @@ class DecimalColumn(Column):
 
     accepts = frozenset({str, int, float})
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the decimals; Arrow refuses digits that precision or scale would drop."""
-        if kinds - {str}:
+        if json_types(values) - {str}:
             values = [v if v is None or isinstance(v, str) else _digits(v) for v in values]
         return pa.array(values, pa.string()).cast(self.type)
 

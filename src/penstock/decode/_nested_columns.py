@@ -48,7 +48,7 @@ class ListColumn(Column):
         if self.trusted:
             self.annotation = GenericAlias(list, optional(item, nullable=self.item_nullable))
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the lists; a fixed-size list must have exactly its size."""
         nulls, lengths = null_flags(values), row_lengths(values)
         rows = cast("Sequence[list[object] | None]", values)
@@ -72,7 +72,7 @@ class StructColumn(Column):
         super().__init__(type_, path)
         self.children = list(zip(type_, children, strict=True))
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the structs; a field that is missing is null."""
         nulls = null_flags(values)
         rows = cast("Sequence[dict[str, object]]", [{} if v is None else v for v in values])
@@ -96,7 +96,7 @@ class MapColumn(Column):
         self.item = item
         self.item_nullable = type_.item_field.nullable
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the maps, entries in the order of the text."""
         rows = cast("Sequence[dict[str, object] | None]", values)
         keys = list(chain.from_iterable(row for row in rows if row))
@@ -115,7 +115,7 @@ class DictionaryColumn(Column):
         self.value = value
         self.accepts = value.accepts
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the values as indices into the batch's own dictionary."""
         encoded = self.value.build(values).dictionary_encode()
         indices = encoded.indices.cast(self.type.index_type)
@@ -132,6 +132,6 @@ class ExtensionColumn(Column):
         self.storage = storage
         self.accepts = storage.accepts
 
-    def convert(self, values: Sequence[object], kinds: set[type]) -> pa.Array:
+    def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the storage under its type."""
         return pa.ExtensionArray.from_storage(self.type, self.storage.build(values))

@@ -17,7 +17,7 @@ Record = dict[str, object]
 class BadLine(NamedTuple):
     """A line that is left out unless `OnBad` raises."""
 
-    index: int
+    line_index: int
     raw: bytes
     why: Exception
 
@@ -42,7 +42,7 @@ class Records(NamedTuple):
 
     def report(self, on_bad: OnBad) -> None:
         """Tell `on_bad` of every bad line in the order of the text."""
-        for bad in sorted(self.bad, key=lambda bad: bad.index):
+        for bad in sorted(self.bad, key=lambda bad: bad.line_index):
             on_bad(*bad)
 
 
@@ -71,8 +71,8 @@ def _read_each(lines: list[tuple[int, bytes]]) -> Records:
             records.rows.append(value)
             records.lines.append((index, line))
         else:
-            why = ValueError(f"a record is a JSON object, and this line is {_NAMES[type(value)]}")
-            records.bad.append(BadLine(index, line, why))
+            reason = f"a record is a JSON object, and this line is {_NAMES[type(value)]}"
+            records.bad.append(BadLine(index, line, ValueError(reason)))
     return records
 
 

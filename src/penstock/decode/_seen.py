@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decode._columns import json_types
 from penstock.decode._kinds import (
     BOOLEAN,
     FLOAT,
@@ -28,7 +29,7 @@ from penstock.decode._kinds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.decode._kinds import Tell
     from penstock.decode._records import Record
@@ -40,6 +41,17 @@ DEEPEST = 64
 
 _SCALARS: dict[type, Scalar] = {bool: BOOLEAN, float: FLOAT, str: TEXT}
 
+is_ = pa.types
+_KINDS: list[tuple[Callable[[pa.DataType], bool], Scalar]] = [
+    (is_.is_null, NULL),
+    (is_.is_boolean, BOOLEAN),
+    (is_.is_uint64, UNSIGNED),
+    (is_.is_floating, FLOAT),
+    (is_.is_string, TEXT),
+    (is_.is_large_string, TEXT),
+    (is_.is_string_view, TEXT),
+]
+
 
 class TooDeepError(ValueError):
     """A record is nested more deeply than a column may be."""
@@ -47,8 +59,7 @@ class TooDeepError(ValueError):
 
 def kind_of_records(rows: Sequence[Record], tell: Tell, path: str = "", depth: int = 1) -> Fields:
     """Return the kind of some records; `tell` hears of fields of mixed values."""
-    if depth > DEEPEST:
-        raise TooDeepError(f"it is nested more than {DEEPEST} levels deep")
+    _check_depth(depth)
     names = dict.fromkeys(chain.from_iterable(rows))
     return Fields(
         {
@@ -60,38 +71,39 @@ def kind_of_records(rows: Sequence[Record], tell: Tell, path: str = "", depth: i
     )
 
 
-def kind_of_values(values: Sequence[object], path: str, tell: Tell, depth: int = 0) -> Kind:
+def kind_of_values(values: Sequence[object], path: str, tell: Tell, depth: int) -> Kind:
     """Return the kind that holds all of the values, None aside."""
-    types = set(map(type, values))
-    types.discard(type(None))
+    types = json_types(values)
     if not types:
         return NULL
-    if types == {int, float}:
-        integers = _kind_of_integers([v for v in values if type(v) is int], path, tell)
-        return MIXED if integers is MIXED else FLOAT
+    present = [value for value in values if value is not None]
+    if types <= {int, float}:
+        return _kind_of_numbers(present, types, path, tell)
     if len(types) > 1:
         tell(path, " and ".join(sorted({_word(type_) for type_ in types})))
         return MIXED
-    (only,) = types
-    present = [value for value in values if value is not None]
-    if only is int:
-        return _kind_of_integers(present, path, tell)
-    if only is dict:
+    if types == {dict}:
         return kind_of_records(cast("list[Record]", present), tell, path, depth + 1)
-    if only is list:
-        if depth >= DEEPEST:
-            raise TooDeepError(f"it is nested more than {DEEPEST} levels deep")
+    if types == {list}:
+        _check_depth(depth + 1)
         items = list(chain.from_iterable(cast("list[list[object]]", present)))
         return ListOf(kind_of_values(items, f"{path}[]", tell, depth + 1))
-    return _SCALARS[only]
+    return _SCALARS[types.pop()]
 
 
-def _kind_of_integers(values: Sequence[object], path: str, tell: Tell) -> Scalar:
-    integers = cast("Sequence[int]", values)
-    least, most = min(integers), max(integers)
+def _check_depth(depth: int) -> None:
+    if depth > DEEPEST:
+        raise TooDeepError(f"it is nested more than {DEEPEST} levels deep, deeper than Arrow reads")
+
+
+def _kind_of_numbers(values: Sequence[object], types: set[type], path: str, tell: Tell) -> Scalar:
+    integers = cast("list[int]", [value for value in values if isinstance(value, int)])
+    least, most = min(integers, default=0), max(integers, default=0)
     if least < INT64_MIN or most > UINT64_MAX:
         tell(path, "integers beyond 64 bits")
         return MIXED
+    if float in types:
+        return FLOAT
     if least >= 0:
         return NATURAL if most <= INT64_MAX else UNSIGNED
     return NEGATIVE if most <= INT64_MAX else WIDE
@@ -109,21 +121,14 @@ def kind_of_batch(batch: pa.RecordBatch) -> Fields:
 
 
 def kind_of_array(array: pa.Array) -> Kind:
-    """Return the kind that the type of an array stands for, looking at int64 values for their sign."""
-    type_, is_ = array.type, pa.types
-    if is_.is_null(type_):
-        return NULL
-    if is_.is_boolean(type_):
-        return BOOLEAN
-    if is_.is_uint64(type_):
-        return UNSIGNED
+    """Return the kind that an array's type stands for; of integers also the sign counts."""
+    type_ = array.type
+    for is_type, kind in _KINDS:
+        if is_type(type_):
+            return kind
     if is_.is_integer(type_):
         least = pc.min(array).as_py()
         return NEGATIVE if least is not None and least < 0 else NATURAL
-    if is_.is_floating(type_):
-        return FLOAT
-    if is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_):
-        return TEXT
     if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
         return ListOf(kind_of_array(array.flatten()))
     if is_.is_struct(type_):

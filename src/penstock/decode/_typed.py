@@ -23,15 +23,15 @@ _LONGEST_VALUE = 80
 
 
 class TypedDecoder:
-    """Decodes just the columns of a schema; every value fits its type, or its line is bad.
+    r"""Decodes just the columns of a schema; every value fits its type, or its line is bad.
 
     A field that is missing or null is null, an error where the schema says not null. Integers
-    never wrap, strings are never parsed as numbers. Temporal types take ISO 8601 strings or integers
-    in their own unit, binary types the UTF-8 bytes of a string, maps JSON objects.
+    never wrap, strings are never parsed as numbers. Temporal types take ISO 8601 strings or
+    integers in their own unit, binary types the UTF-8 bytes of a string, maps JSON objects.
 
     >>> import pyarrow as pa
     >>> decoder = TypedDecoder(pa.schema({"n": pa.int8()}))
-    >>> text = b'{"n": 1, "other": true}\\n{}\\n'
+    >>> text = b'{"n": 1, "other": true}\n{}\n'
     >>> decoder.settle(text, decoder.attempt(text), print).to_pylist()
     [{'n': 1}, {'n': None}]
     """

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.decode import unify as unify
     from penstock.jsonl._dir import JsonlDir as JsonlDir
     from penstock.jsonl._file import JsonlFile as JsonlFile
     from penstock.jsonl._records import AsyncStream as AsyncStream
     from penstock.jsonl._records import Stream as Stream
-    from penstock.decode import unify as unify
     from penstock.jsonl._writers import JsonlDirWriter as JsonlDirWriter
     from penstock.jsonl._writers import JsonlDirWriterSync as JsonlDirWriterSync
     from penstock.jsonl._writers import JsonlWriter as JsonlWriter

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import pyarrow as pa
 
 from penstock._cpus import usable_cpus
-from penstock.decode import InferringDecoder, TypedDecoder
-from penstock.decode import unify as unify
+from penstock.decode import InferringDecoder, TypedDecoder, unify
 from penstock.errors import OptionError
 from penstock.jsonl._decode import BadLine
 from penstock.jsonl._records import AsyncStream, Stream, checked_size
@@ -24,6 +23,8 @@ if TYPE_CHECKING:
     from penstock.jsonl._text import Piece
 
     SchemaChoice: TypeAlias = pa.Schema | Literal["strict"] | None
+
+__all__ = ["PIECE_BYTES", "SchemaChoice", "arrow_stream", "arrow_stream_async", "unify"]
 
 PIECE_BYTES = 2 << 20
 """Text decoded at a time: large enough that the decoder's cost per call does not count."""

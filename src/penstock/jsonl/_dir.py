@@ -143,8 +143,8 @@ class JsonlDir:
     def iter_records_sync(
         self,
         on_error: OnError = "raise",
-        prefetch: bool = True,
-        queue_size: int = _DEFAULT_QUEUE,  # noqa: FBT001, FBT002
+        prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
+        queue_size: int = _DEFAULT_QUEUE,
     ) -> Stream[Any]:
         """Yield the records one by one, shard after shard.
 
@@ -157,8 +157,8 @@ class JsonlDir:
     def iter_records(
         self,
         on_error: OnError = "raise",
-        prefetch: bool = True,
-        queue_size: int = _DEFAULT_QUEUE,  # noqa: FBT001, FBT002
+        prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
+        queue_size: int = _DEFAULT_QUEUE,
     ) -> AsyncStream[Any]:
         """Yield the records one by one, for `async for`."""
         policy = ErrorPolicy(on_error)

@@ -211,7 +211,7 @@ class JsonlFile:
         return await in_thread(self.size_sync)
 
     def open_sync(self, mode: Literal["rb", "wb"] = "rb") -> IO[bytes]:
-        """Return a binary file of the stored bytes: `"rb"` seekable, `"wb"` published at the end."""
+        """Return a binary file of the stored bytes; `"wb"` is published when it ends well."""
         store, name, _ = self.source()
         if mode == "rb":
             return cast("IO[bytes]", open_for_reading(store, name))

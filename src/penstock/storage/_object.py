@@ -85,7 +85,7 @@ class ObjectStore:
         del directory, label
         return ObjectDraft(self)
 
-    def clear_dead_drafts(self, directory: str) -> Sequence[Entry]:  # noqa: ARG002 (the contract)
+    def clear_dead_drafts(self, directory: str) -> Sequence[Entry]:
         """Do nothing: drafts of objects have no name, so a killed writer leaves none."""
         return []
 
@@ -98,7 +98,7 @@ class ObjectStore:
         """Return `call()`, its errors told in our words."""
         try:
             return call()
-        except Exception as failure:
+        except Exception as failure:  # noqa: BLE001 (object_error passes on what it does not know)
             raise object_error(failure, verb, what, self.options) from None
 
     def client(self, *, repeats: bool = True, upload_bytes: int = 0) -> Any:  # noqa: ANN401
