@@ -24,7 +24,7 @@ def main() -> None:
             worker.join()
         directory = JsonlDir(path)
         found = Counter(record["worker"] for record in directory.iter_records_sync())
-        print(f"{len(directory.shards_sync())} shards, records by worker: {dict(sorted(found.items()))}")
+        print(f"{len(directory.shards_sync())} shards, records by worker: {dict(found)}")
         if set(found.values()) != {1000}:
             raise SystemExit("a record was lost")
 

@@ -2,9 +2,8 @@
 
 import asyncio
 import tempfile
-from pathlib import Path
 
-from penstock.jsonl import JsonlDir
+from penstock.jsonl import JsonlDir, JsonlFile
 
 
 async def main() -> None:
@@ -13,7 +12,8 @@ async def main() -> None:
         orders, expensive = JsonlDir(f"{root}/orders"), JsonlDir(f"{root}/expensive")
         async with orders.writer(max_records_per_shard=500) as w:
             await w.write_many({"order": n, "price": n % 97} for n in range(2000))
-        Path(root, "orders", "from_elsewhere.jsonl").write_text('{"order": 2000, "pri\n')
+        async with JsonlFile(f"{root}/orders/from_elsewhere.jsonl").open("wb") as raw:
+            await raw.write(b'{"order": 2000, "pri\n')
 
         records = orders.iter_records(on_error="skip")
         async with expensive.writer(".jsonl.zst") as w:

@@ -67,7 +67,7 @@ def arrow_stream_async(
                     yield run
             policy.finish()
         finally:
-            runs.close()
+            await in_thread(runs.close)
 
     return AsyncStream(batches(), policy)
 

@@ -99,7 +99,7 @@ async def decode_runs_async(pieces: Iterator[Piece]) -> AsyncGenerator[Run]:
         if not isinstance(failure, StopIteration):
             raise failure
     finally:
-        _close(pieces)
+        await in_thread(_close, pieces)  # It may wait for a read that is under way.
 
 
 def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:

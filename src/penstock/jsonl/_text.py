@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.jsonl import _gzip, _zstd
 from penstock.jsonl._names import compression_of
-from penstock.storage import LocalStore, ReadAhead, read_blocks
+from penstock.storage import HeldFile, LocalStore, ReadAhead, read_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -76,6 +76,8 @@ def _pieces_of(source: Source, piece_bytes: int) -> Iterator[Piece]:
 
 def _decompressed(file: OpenFile, block_bytes: int) -> Iterator[bytes]:
     compression = compression_of(file.path)
+    if file.size <= block_bytes:
+        file = HeldFile(file)  # One request, also for a file whose end is looked at first.
     blocks = read_blocks(file, block_bytes)
     if compression == "zstd":
         frames = _zstd.read_seek_table(file)

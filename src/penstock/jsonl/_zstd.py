@@ -31,6 +31,8 @@ _FOOTER = struct.Struct("<IBI")
 _HEADER = struct.Struct("<II")
 _LARGEST_FRAME = (1 << 32) - 1
 _MOST_THREADS = 4
+_TAIL_BYTES = 64 << 10
+"""Read at once from the end of a file: holds the table of 2 GiB of text."""
 
 
 class ZstdEncoder:
@@ -107,16 +109,19 @@ def read_seek_table(file: OpenFile) -> list[tuple[int, int]] | None:
     A table that does not account for every byte (concatenated files, a foreign skippable
     frame) is no table: such a file is read as a stream.
     """
-    if file.size < _FOOTER.size + _HEADER.size:
+    tail = file.read_at(max(0, file.size - _TAIL_BYTES), min(file.size, _TAIL_BYTES))
+    if len(tail) < _FOOTER.size + _HEADER.size:
         return None
-    count, flags, magic = _FOOTER.unpack(file.read_at(file.size - _FOOTER.size, _FOOTER.size))
+    count, flags, magic = _FOOTER.unpack_from(tail, len(tail) - _FOOTER.size)
     if magic != _SEEKABLE_MAGIC or flags & _RESERVED_BITS:
         return None
     entry_bytes = _HEADER.size + (4 if flags & _CHECKSUM_FLAG else 0)
     table_bytes = _HEADER.size + count * entry_bytes + _FOOTER.size
     if table_bytes > file.size:
         return None
-    table = file.read_at(file.size - table_bytes, table_bytes)
+    if table_bytes > len(tail):
+        tail = file.read_at(file.size - table_bytes, table_bytes)
+    table = tail[-table_bytes:]
     if _HEADER.unpack_from(table) != (_SKIPPABLE_MAGIC, table_bytes - _HEADER.size):
         return None
     frames = [_HEADER.unpack_from(table, _HEADER.size + i * entry_bytes) for i in range(count)]

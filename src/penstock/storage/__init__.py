@@ -7,6 +7,7 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.storage._environment import cache_directory as cache_directory
     from penstock.storage._environment import new_remote_root as new_remote_root
+    from penstock.storage._files import HeldFile as HeldFile
     from penstock.storage._files import open_for_reading as open_for_reading
     from penstock.storage._files import open_for_writing as open_for_writing
     from penstock.storage._files import read_blocks as read_blocks
@@ -27,6 +28,7 @@ __all__, __getattr__, __dir__ = facade(
     {
         "Draft": "_store",
         "Entry": "_store",
+        "HeldFile": "_files",
         "LocalStore": "_local",
         "ObjectStore": "_object",
         "OpenFile": "_store",

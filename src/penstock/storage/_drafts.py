@@ -126,7 +126,8 @@ def _create_locked(path: str) -> int:
 
 def _lock_if_dead(path: str) -> int | None:
     """Return a locked descriptor of a draft whose writer is gone, else None."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    # For writing, because NFS grants an exclusive lock on nothing less.
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -31,6 +31,24 @@ def open_for_reading(store: Store, name: str) -> io.BufferedReader:
 def open_for_writing(store: Store, directory: str, name: str) -> PublishingFile:
     """Return a binary file that appears under `name` when its `with` block ends well."""
     return PublishingFile(store.draft(directory, name.rpartition("/")[2]), name)
+
+
+class HeldFile:
+    """A small file, read once and held in memory; see `penstock.storage.OpenFile`."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self.path = file.path
+        self.size = file.size
+        self._data = file.read_at(0, file.size) if file.size else b""
+
+    def read_at(self, start: int, length: int) -> bytes:
+        return self._data[start : start + length]
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read_at(start, length) for start, length in ranges]
+
+    def close(self) -> None:
+        """Nothing is open."""
 
 
 class _SeekableFile(io.RawIOBase):

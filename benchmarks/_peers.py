@@ -1,0 +1,36 @@
+"""Environments of peers: each in a folder of its own, made once."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ENVIRONMENTS = Path(__file__).parents[1] / ".venv-peers"
+_SHARED = ("orjson", "pyarrow", "zstandard")
+"""What peers use as well: in our versions, so that only what is built on them differs."""
+
+
+def python_with(name: str, *requirements: str) -> Path:
+    """Return the Python of an environment that has what is required, made where it is missing."""
+    home = ENVIRONMENTS / name
+    python = home / "bin" / "python"
+    wanted = [*requirements, *(f"{x}=={importlib.metadata.version(x)}" for x in _SHARED)]
+    note = home / "requirements.txt"
+    text = "\n".join([sys.version, *wanted])
+    if not note.exists() or note.read_text(encoding="utf-8") != text:
+        print(f"installing {' '.join(requirements)} into {home}", file=sys.stderr)
+        venv.create(home, clear=True, symlinks=True)
+        # This interpreter's pip fills it, so that it needs none of its own.
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-qq"]
+        subprocess.run([*pip, "--disable-pip-version-check", *wanted], check=True)
+        note.write_text(text, encoding="utf-8")
+    return python
+
+
+def version_in(python: Path, package: str) -> str:
+    """Return the version of a package in another environment."""
+    program = f"import importlib.metadata as m; print(m.version({package!r}))"
+    return subprocess.check_output([python, "-c", program], text=True).strip()

@@ -1,0 +1,110 @@
+"""Golden files: what an older release wrote stays readable, and what is pinned stays the same."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from penstock.jsonl import JsonlDir, JsonlFile
+from penstock.jsonl._zstd import read_seek_table, seek_table
+from penstock.storage import LocalStore
+
+GOLDEN = Path(__file__).parent / "golden" / "jsonl-1"
+
+RECORDS = [
+    {
+        "id": number,
+        "text": "Ünïcödé \u2028 " * (number % 3),
+        "price": number / 4,
+        "big": 10 ** (number % 40),
+        "none": None,
+        "items": [{"sku": "a", "qty": number}, {"sku": "b", "qty": None}],
+        "nested": {"deep": {"empty": {}, "list": []}},
+    }
+    for number in range(200)
+]
+
+
+@pytest.mark.parametrize("name", ["plain.jsonl", "frames.jsonl.zst", "member.jsonl.gz"])
+def test_files_of_the_first_release_are_read(name: str) -> None:
+    assert list(JsonlFile(GOLDEN / name).iter_records_sync()) == RECORDS
+
+
+def test_directories_of_the_first_release_are_read_in_order() -> None:
+    assert list(JsonlDir(GOLDEN / "shards").iter_records_sync()) == RECORDS
+
+
+def test_plain_text_is_written_byte_for_byte_as_before(tmp_path: Path) -> None:
+    written = tmp_path / "plain.jsonl"
+    with JsonlFile(written).writer_sync() as w:
+        w.write_many(RECORDS)
+    assert written.read_bytes() == (GOLDEN / "plain.jsonl").read_bytes()
+
+
+def test_values_that_json_has_no_type_for_are_written_as_before(tmp_path: Path) -> None:
+    written = tmp_path / "values.jsonl"
+    with JsonlFile(written).writer_sync() as w:
+        w.write(
+            {
+                "moment": datetime.datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=datetime.UTC),
+                "day": datetime.date(2026, 1, 2),
+                "uuid": uuid.UUID(int=7),
+                "decimal": Decimal("1.10"),
+                "nan": float("nan"),
+                "surrogate": "\ud800",
+            }
+        )
+    assert written.read_bytes() == (
+        b'{"moment":"2026-01-02T03:04:05.000678+00:00","day":"2026-01-02",'
+        b'"uuid":"00000000-0000-0000-0000-000000000007","decimal":"1.10","nan":null,'
+        b'"surrogate":"\\ud800"}\n'
+    )
+
+
+def test_frames_are_cut_where_they_were_before(tmp_path: Path) -> None:
+    written = tmp_path / "frames.jsonl.zst"
+    with JsonlFile(written).writer_sync(frame_bytes=4096) as w:
+        w.write_many(RECORDS)
+    tables = [_frames(path) for path in (written, GOLDEN / "frames.jsonl.zst")]
+    assert [text for _, text in tables[0]] == [text for _, text in tables[1]]
+
+
+def test_the_seek_table_is_the_public_one() -> None:
+    assert seek_table([(10, 300), (20, 400)]) == bytes.fromhex(
+        "5e2a4d18 19000000 0a000000 2c010000 14000000 90010000 02000000 00 b1ea928f"
+    )
+
+
+def test_a_file_without_records_holds_only_an_empty_table(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.jsonl.zst"
+    with JsonlFile(empty).writer_sync():
+        pass
+    assert empty.read_bytes() == seek_table([])
+    assert list(JsonlFile(empty).iter_records_sync()) == []
+
+
+def _frames(path: Path) -> list[tuple[int, int]]:
+    file = LocalStore().open(str(path))
+    try:
+        frames = read_seek_table(file)
+    finally:
+        file.close()
+    assert frames is not None
+    return frames
+
+
+def write_golden(directory: Path = GOLDEN) -> None:
+    """Write the golden files; run once a format version, never to make a test pass."""
+    directory.mkdir(parents=True)
+    for name in ("plain.jsonl", "frames.jsonl.zst", "member.jsonl.gz"):
+        with JsonlFile(directory / name).writer_sync(frame_bytes=4096) as w:
+            w.write_many(RECORDS)
+    shards = JsonlDir(directory / "shards")
+    with shards.writer_sync(max_records_per_shard=60) as w:
+        w.write_many(RECORDS[:120])
+    with shards.writer_sync(".jsonl.zst", max_records_per_shard=60) as w:
+        w.write_many(RECORDS[120:])
