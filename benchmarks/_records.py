@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from penstock.jsonl import JsonlFile
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 SEED = 7
 FLAT_COLUMNS = {"id": "int64", "price": "double", "title": "string"}
 """Three fields at the top of each record, with Arrow types."""
-_LINES_A_WRITE = 1000
 
 
 def records(count: int, *, nulls: bool = False) -> Iterator[dict[str, object]]:
@@ -81,3 +82,9 @@ def write_large(path: Path, source: Path, size: int) -> int:
             file.write(text)
             total += lines
     return total
+
+
+def compress(source: Path, target: Path) -> None:
+    """Write a file's text as one zstd frame after another, as Penstock's writer does."""
+    with JsonlFile(target).writer_sync() as writer:
+        writer.write_raw(source.read_bytes())

@@ -41,9 +41,10 @@ class PenstockError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         details = dict(vars(self))
-        # OSError keeps errno outside of __dict__.
-        if getattr(self, "errno", None) is not None:
-            details["errno"] = self.errno  # type: ignore[attr-defined]
+        # OSError keeps errno, and ImportError the other two, outside of __dict__.
+        for name in ("errno", "name", "path"):
+            if (value := getattr(self, name, None)) is not None:
+                details[name] = value
         return _rebuild, (type(self), str(self), details)
 
 
@@ -60,7 +61,7 @@ class MissingExtraError(PenstockError, ModuleNotFoundError):
 
 
 class UnsafeForkError(PenstockError, RuntimeError):
-    """A forked child wants to use object storage that its parent has used before the fork."""
+    """A forked child wants to use what only its parent can: a used store, a writer, a stream."""
 
 
 class MalformedLineError(PenstockError, ValueError):

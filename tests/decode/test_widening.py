@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.decode import InferringDecoder, unify
+from tests.decode.bad_lines import never
 from tests.decode.json_values import cut_records, texts
 from tests.decode.widening_model import holds, schema_after
 from tests.rounds import rounds
@@ -26,17 +27,15 @@ def quiet() -> Iterator[None]:
     logging.getLogger("penstock.decode").setLevel(logging.NOTSET)
 
 
-def never(index: int, raw: bytes, why: Exception) -> None:
-    raise AssertionError(f"line {index}, {raw!r}, counted as bad") from why
-
-
 def shown(batch: pa.RecordBatch) -> tuple[str, str]:
     return batch.schema.to_string(), repr(batch.to_pylist())
 
 
-@settings(max_examples=rounds(200, 20_000))
+@settings(max_examples=rounds(150, 3000))
 @given(st.data())
-def test_every_value_comes_out_under_the_narrowest_schema_that_holds_all(data: st.DataObject) -> None:
+def test_every_value_comes_out_under_the_narrowest_schema_that_holds_all(
+    data: st.DataObject,
+) -> None:
     parts = data.draw(cut_records())
     decoder = InferringDecoder()
     batches = []
@@ -56,7 +55,7 @@ def test_every_value_comes_out_under_the_narrowest_schema_that_holds_all(data: s
             assert holds(got[field.name], row.get(field.name), field.type), (got, row)
 
 
-@settings(max_examples=rounds(200, 20_000))
+@settings(max_examples=rounds(150, 3000))
 @given(st.data())
 def test_the_fast_and_the_careful_way_agree(data: st.DataObject) -> None:
     parts = data.draw(cut_records())
@@ -67,7 +66,7 @@ def test_the_fast_and_the_careful_way_agree(data: st.DataObject) -> None:
         assert shown(quick) == shown(careful._settle_with_care(text, never))  # noqa: SLF001
 
 
-@settings(max_examples=rounds(100, 10_000))
+@settings(max_examples=rounds(80, 2000))
 @given(st.data())
 def test_what_comes_out_does_not_hang_on_when_attempts_were_made(data: st.DataObject) -> None:
     written = [data.draw(texts(rows)) for rows in data.draw(cut_records())]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from penstock.decode._assemble import (
@@ -29,6 +29,8 @@ from penstock.decode._text import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
 _BEYOND_INT64 = 2.0**63
 
@@ -50,7 +52,7 @@ class ArrowReader:
 
     def read(self, text: bytes) -> pa.RecordBatch | None:
         """Return the batch of a text, or None when any line asks for a closer look."""
-        if not text or not self.schema.names:
+        if not self.schema.names:
             return None
         lines = count_object_lines(text)
         if not lines or not is_utf8(text):
@@ -108,24 +110,23 @@ def _restore_nulls(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _numbers_differ(batch: pa.RecordBatch, text: bytes) -> bool:
-    """Return whether a float may stand for a token that Python reads otherwise or not at all."""
-    large = foreign = False
-    for floats in _float_leaves(batch.columns):
-        bounds = pc.min_max(floats).as_py()
-        least, most = bounds["min"], bounds["max"]
-        if least is None:
-            continue
-        large |= not -_BEYOND_INT64 < least <= most < _BEYOND_INT64
-        foreign |= pc.any(pc.is_nan(floats)).as_py()
-    return (large and (may_hold_wide_integer(text) or may_hold_foreign_numbers(text))) or (
-        foreign and may_hold_foreign_numbers(text)
-    )
+    """Return whether a float may stand for a token that Python reads otherwise or not at all.
+
+    Such a float is not a number, infinite or large: only then the text is worth a look.
+    """
+    if all(np.abs(floats).max(initial=0.0) < _BEYOND_INT64 for floats in _floats(batch.columns)):
+        return False
+    return may_hold_wide_integer(text) or may_hold_foreign_numbers(text)
 
 
-def _float_leaves(arrays: list[pa.Array]) -> Iterator[pa.Array]:
+def _floats(arrays: list[pa.Array]) -> Iterator[NDArray[np.float64]]:
+    """Yield the values of every column of doubles, zeros or leftovers where one is null."""
     for array in arrays:
+        if not len(array):
+            continue
         if pa.types.is_float64(array.type):
-            yield array
+            stored = np.frombuffer(array.buffers()[1], np.float64)
+            yield stored[array.offset : array.offset + len(array)]
         elif pa.types.is_list(array.type) or pa.types.is_struct(array.type):
             inner = array.flatten()
-            yield from _float_leaves(inner if isinstance(inner, list) else [inner])
+            yield from _floats(inner if isinstance(inner, list) else [inner])

@@ -68,7 +68,8 @@ class InferringDecoder:
 
         Pure: it may run ahead of time in any thread, even before there is a schema.
         """
-        reader = self._reader if self.schema.names else _reader_for_head(text)
+        known = self._reader
+        reader = known if known.schema.names else _reader_for_head(text)
         return reader.read(text) if reader else None
 
     def settle(
@@ -90,7 +91,8 @@ class InferringDecoder:
             if not (self._refuses(seen) or turns_into_text(seen, record)):
                 self._learn(record, {})
                 self._started |= attempted.num_rows > 0
-                return widen_batch(attempted, record)
+                same = attempted.schema.equals(self.schema)
+                return attempted if same else widen_batch(attempted, record)
         return self._settle_with_care(text, on_bad)
 
     def _settle_with_care(self, text: bytes, on_bad: OnBad) -> pa.RecordBatch:
@@ -153,12 +155,10 @@ def _reader_for_head(text: bytes) -> ArrowReader | None:
     head = text[:_HEAD]
     if len(head) < len(text):
         head = head[: head.rfind(b"\n") + 1]
-    records = read_records(head)
-    if not records.plain:
-        return None
     try:
-        return ArrowReader(arrow_schema(kind_of_records(records.rows, _say_nothing)))
-    except TooDeepError:
+        record = kind_of_records(read_records(head).rows, _say_nothing)
+        return ArrowReader(arrow_schema(record))
+    except (TooDeepError, UnicodeEncodeError):
         return None
 
 

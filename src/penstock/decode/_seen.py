@@ -29,7 +29,7 @@ from penstock.decode._kinds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from penstock.decode._kinds import Tell
     from penstock.decode._records import Record
@@ -42,15 +42,17 @@ DEEPEST = 64
 _SCALARS: dict[type, Scalar] = {bool: BOOLEAN, float: FLOAT, str: TEXT}
 
 is_ = pa.types
-_KINDS: list[tuple[Callable[[pa.DataType], bool], Scalar]] = [
-    (is_.is_null, NULL),
-    (is_.is_boolean, BOOLEAN),
-    (is_.is_uint64, UNSIGNED),
-    (is_.is_floating, FLOAT),
-    (is_.is_string, TEXT),
-    (is_.is_large_string, TEXT),
-    (is_.is_string_view, TEXT),
-]
+_KINDS: dict[int, Scalar] = {
+    pa.null().id: NULL,
+    pa.bool_().id: BOOLEAN,
+    pa.uint64().id: UNSIGNED,
+    pa.float16().id: FLOAT,
+    pa.float32().id: FLOAT,
+    pa.float64().id: FLOAT,
+    pa.string().id: TEXT,
+    pa.large_string().id: TEXT,
+    pa.string_view().id: TEXT,
+}
 
 
 class TooDeepError(ValueError):
@@ -123,9 +125,8 @@ def kind_of_batch(batch: pa.RecordBatch) -> Fields:
 def kind_of_array(array: pa.Array) -> Kind:
     """Return the kind that an array's type stands for; of integers also the sign counts."""
     type_ = array.type
-    for is_type, kind in _KINDS:
-        if is_type(type_):
-            return kind
+    if type_.id in _KINDS:
+        return _KINDS[type_.id]
     if is_.is_integer(type_):
         least = pc.min(array).as_py()
         return NEGATIVE if least is not None and least < 0 else NATURAL

@@ -17,7 +17,6 @@ _SAMPLED_RUN = b"0" * 16
 
 _DIGITS_OF_INT64 = 19
 _WIDE_INTEGER = re.compile(rb"[:\[,\s]-?[1-9][0-9]{18,}\s*[,\]}]")
-_NOT_PYTHONS_NUMBERS = re.compile(rb"Inf(?!inity)|-NaN")
 
 
 def is_utf8(text: bytes) -> bool:
@@ -50,6 +49,8 @@ def count_object_lines(text: bytes) -> int | None:
     as lines then means one value a line: a value across lines would hold `}`, a newline and `{`
     in a row, which no JSON value does.
     """
+    if not text:
+        return 0
     bytes_ = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(bytes_ == _NEWLINE)
     if not text.endswith(b"\n"):
@@ -93,4 +94,5 @@ def may_hold_foreign_numbers(text: bytes) -> bool:
     >>> may_hold_foreign_numbers(b"[Infinity, -Infinity, NaN]"), may_hold_foreign_numbers(b"[Inf]")
     (False, True)
     """
-    return _NOT_PYTHONS_NUMBERS.search(text) is not None
+    # Four searches for plain bytes take a fraction of the time of one for a pattern.
+    return b"-NaN" in text or text.count(b"Inf") > text.count(b"Infinity")

@@ -86,8 +86,6 @@ def _column(kind: Kind, path: str) -> Column:
 def widen_batch(batch: pa.RecordBatch, record: Fields) -> pa.RecordBatch:
     """Return a batch under the schema of a kind that holds its records, new fields null."""
     schema = arrow_schema(record)
-    if batch.schema.equals(schema):
-        return batch
     columns = _widen_fields(batch.schema.names, batch.columns, record, batch.num_rows)
     return record_batch(columns, batch.num_rows, schema)
 

@@ -8,12 +8,18 @@ if TYPE_CHECKING:
     from penstock.decode import unify as unify
     from penstock.jsonl._dir import JsonlDir as JsonlDir
     from penstock.jsonl._file import JsonlFile as JsonlFile
+    from penstock.jsonl._names import compression_of as compression_of
+    from penstock.jsonl._names import in_reading_order as in_reading_order
+    from penstock.jsonl._names import is_jsonl as is_jsonl
+    from penstock.jsonl._policy import reason_text as reason_text
     from penstock.jsonl._records import AsyncStream as AsyncStream
     from penstock.jsonl._records import Stream as Stream
+    from penstock.jsonl._text import read_pieces as read_pieces
     from penstock.jsonl._writers import JsonlDirWriter as JsonlDirWriter
     from penstock.jsonl._writers import JsonlDirWriterSync as JsonlDirWriterSync
     from penstock.jsonl._writers import JsonlWriter as JsonlWriter
     from penstock.jsonl._writers import JsonlWriterSync as JsonlWriterSync
+    from penstock.jsonl._zstd import read_seek_table as read_seek_table
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -26,6 +32,12 @@ __all__, __getattr__, __dir__ = facade(
         "JsonlWriter": "_writers",
         "JsonlWriterSync": "_writers",
         "Stream": "_records",
+        "compression_of": "_names",
+        "in_reading_order": "_names",
+        "is_jsonl": "_names",
+        "read_pieces": "_text",
+        "read_seek_table": "_zstd",
+        "reason_text": "_policy",
         "unify": "_arrow",
     },
 )

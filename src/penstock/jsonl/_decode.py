@@ -36,25 +36,29 @@ def decode_piece(piece: Piece) -> Iterator[Records | BadLine]:
     lines = piece.text.split(b"\n")
     if not lines[-1]:
         lines.pop()
-    done = 0
-    while done < len(lines):
-        records: list[Record] = []
+    piece.lines = len(lines)
+    rest = iter(lines)
+    records: list[Record] = []
+    before = 0  # Lines consumed that are not among `records`.
+    while True:
         try:
             # The hot path: no Python between two records. When a line is refused, the records
-            # before it are in the list, so its place is known.
-            records.extend(map(decode_fast, lines[done:] if done else lines))
+            # before it are in the list, so its place is known, and `rest` stands behind it.
+            records.extend(map(decode_fast, rest))
+            break
         except (ValueError, RecursionError):
-            refused = done + len(records)
-            try:
-                if not lines[refused].isspace() and lines[refused]:
-                    records.append(decode_as_json(lines[refused]))
-            except ValueError as reason:
-                if records:
-                    yield Records(records, len(piece.text))
-                yield BadLine(piece.path, piece.first_line + refused, lines[refused], reason)
-                records = []
-            done = refused + 1
-        else:
-            done = len(lines)
-        if records:
-            yield Records(records, len(piece.text))
+            refused = before + len(records)
+        line = lines[refused]
+        if not line or line.isspace():
+            before += 1
+            continue
+        try:
+            records.append(decode_as_json(line))
+        except ValueError as reason:
+            if records:
+                yield Records(records, len(piece.text))
+            yield BadLine(piece.path, piece.first_line + refused, line, reason)
+            records = []
+            before = refused + 1
+    if records:
+        yield Records(records, len(piece.text))

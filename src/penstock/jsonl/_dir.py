@@ -70,6 +70,7 @@ class JsonlDir:
     @classmethod
     def new_remote(cls, name: str, storage_options: Mapping[str, Any] | None = None) -> Self:
         """Return a new directory below the default remote root (see `PENSTOCK_REMOTE`)."""
+        storage_options = StorageOptions(storage_options)  # So that no traceback shows secrets.
         return cls(join(new_remote_root(), name), storage_options)
 
     def __repr__(self) -> str:

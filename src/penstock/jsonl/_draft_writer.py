@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import OptionError
 from penstock.jsonl._gzip import GzipEncoder
-from penstock.jsonl._names import base_name, compression_of
 from penstock.jsonl._zstd import ZstdEncoder
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class WriteOptions:
 class _TextEncoder(Protocol):
     """Text in, the file's bytes out."""
 
-    def add(self, text: bytes) -> Iterator[bytes]: ...
+    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]: ...
     def flush(self) -> Iterator[bytes]: ...
     def finish(self) -> Iterator[bytes]: ...
     def close(self) -> None: ...
@@ -51,13 +50,20 @@ class _TextEncoder(Protocol):
 class DraftWriter:
     """One file on its way; used by one thread at a time."""
 
-    def __init__(self, store: Store, directory: str, name: str, options: WriteOptions) -> None:
-        self._draft = store.draft(directory, base_name(name))
-        self._encoder = _text_encoder(name, options)
+    def __init__(
+        self,
+        store: Store,
+        directory: str,
+        label: str,
+        compression: Compression | None,
+        options: WriteOptions,
+    ) -> None:
+        self._draft = store.draft(directory, label)
+        self._encoder = _text_encoder(compression, options)
         self.text_bytes = 0
         self.records = 0
 
-    def add(self, text: bytes, records: int) -> None:
+    def add(self, text: bytes | bytearray, records: int) -> None:
         """Take whole lines."""
         self._write(self._encoder.add(text))
         self.text_bytes += len(text)
@@ -81,7 +87,7 @@ class DraftWriter:
         self._encoder.close()
         self._draft.discard()
 
-    def _write(self, pieces: Iterable[bytes]) -> None:
+    def _write(self, pieces: Iterable[bytes | bytearray]) -> None:
         for piece in pieces:
             if piece:
                 self._draft.write(piece)
@@ -90,7 +96,7 @@ class DraftWriter:
 class _PlainEncoder:
     """Text as it is."""
 
-    def add(self, text: bytes) -> Iterator[bytes]:
+    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]:
         yield text
 
     def flush(self) -> Iterator[bytes]:
@@ -103,8 +109,7 @@ class _PlainEncoder:
         """Nothing is held."""
 
 
-def _text_encoder(name: str, options: WriteOptions) -> _TextEncoder:
-    compression = compression_of(name)
+def _text_encoder(compression: Compression | None, options: WriteOptions) -> _TextEncoder:
     check_level(compression, options.compression_level)
     if compression == "zstd":
         return ZstdEncoder(options.compression_level, options.frame_bytes)

@@ -11,10 +11,11 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.jsonl._async_file import AsyncFile
 from penstock.jsonl._draft_writer import WriteOptions
-from penstock.jsonl._names import base_name
+from penstock.jsonl._names import base_name, compression_of
 from penstock.jsonl._policy import ErrorPolicy
 from penstock.jsonl._records import (
     SLICE_BYTES,
+    SYNC_SLICE_BYTES,
     batch_stream,
     batch_stream_async,
     decode_runs,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._arrow import SchemaChoice
     from penstock.jsonl._policy import OnError
     from penstock.jsonl._records import AsyncStream, Stream
-    from penstock.storage import Entry
+    from penstock.storage import Entry, Store
 
 
 class JsonlFile:
@@ -77,6 +78,7 @@ class JsonlFile:
     @classmethod
     def new_remote(cls, name: str, storage_options: Mapping[str, Any] | None = None) -> Self:
         """Return a new file below the default remote root (see `PENSTOCK_REMOTE`)."""
+        storage_options = StorageOptions(storage_options)  # So that no traceback shows secrets.
         return cls(join(new_remote_root(), name), storage_options)
 
     def __repr__(self) -> str:
@@ -106,7 +108,8 @@ class JsonlFile:
         `on_error`: `"raise"`, `"skip"`, or a function of (line number, raw line, exception).
         """
         policy = ErrorPolicy(on_error)
-        return record_stream(decode_runs(read_pieces([self.source()], SLICE_BYTES)), policy)
+        runs = decode_runs(read_pieces([self.source()], SYNC_SLICE_BYTES))
+        return record_stream(runs, policy)
 
     def iter_records(self, on_error: OnError = "raise") -> AsyncStream[Any]:
         """Yield the records one by one, for `async for`."""
@@ -119,7 +122,7 @@ class JsonlFile:
     ) -> Stream[list[Any]]:
         """Yield lists of `batch_size` records; only the last may be shorter."""
         policy = ErrorPolicy(on_error)
-        runs = decode_runs(read_pieces([self.source()], SLICE_BYTES))
+        runs = decode_runs(read_pieces([self.source()], SYNC_SLICE_BYTES))
         return batch_stream(runs, policy, batch_size)
 
     def iter_batches(
@@ -184,10 +187,15 @@ class JsonlFile:
         return JsonlWriter(self._target(options, overwrite=overwrite), options)
 
     def _target(self, options: WriteOptions, *, overwrite: bool) -> FileTarget:
+        compression = compression_of(self.source().name)  # By this name: it is the one that is read.
+        store, name = self._written()
+        return FileTarget(store, name, options, compression=compression, overwrite=overwrite)
+
+    def _written(self) -> tuple[Store, str]:
         store, name, _ = self.source()
         if isinstance(store, LocalStore):
             name = os.path.realpath(name)  # Replace what a link points to, not the link.
-        return FileTarget(store, name, options, overwrite=overwrite)
+        return store, name
 
     def exists_sync(self) -> bool:
         """Whether the file is there."""
@@ -212,10 +220,11 @@ class JsonlFile:
 
     def open_sync(self, mode: Literal["rb", "wb"] = "rb") -> IO[bytes]:
         """Return a binary file of the stored bytes; `"wb"` is published when it ends well."""
-        store, name, _ = self.source()
         if mode == "rb":
+            store, name, _ = self.source()
             return cast("IO[bytes]", open_for_reading(store, name))
         if mode == "wb":
+            store, name = self._written()
             return cast("IO[bytes]", open_for_writing(store, name.rpartition("/")[0], name))
         message = f"mode={mode!r}: expected 'rb' or 'wb'."
         raise OptionError(message)

@@ -20,7 +20,7 @@ class GzipEncoder:
     def __init__(self, level: int) -> None:
         self._member = zlib.compressobj(level, wbits=_GZIP_WINDOW)
 
-    def add(self, text: bytes) -> Iterator[bytes]:
+    def add(self, text: bytes | bytearray) -> Iterator[bytes]:
         """Take whole lines; yield what is compressed so far."""
         yield self._member.compress(text)
 

@@ -65,13 +65,14 @@ def malformed(bad: BadLine) -> MalformedLineError:
     shown = bad.line[:_SHOWN_BYTES]
     dots = " …" if len(bad.line) > _SHOWN_BYTES else ""
     message = (
-        f"{bad.path}, line {bad.number:,}: {_reason(bad.reason)}. The line begins {shown!r}{dots} "
-        "(on_error='skip' leaves such lines out)"
+        f"{bad.path}, line {bad.number:,}: {reason_text(bad.reason)}. "
+        f"The line begins {shown!r}{dots} (on_error='skip' leaves such lines out)"
     )
     return MalformedLineError(message, path=bad.path, line_number=bad.number)
 
 
-def _reason(reason: Exception) -> str:
+def reason_text(reason: Exception) -> str:
+    """Return in words why a line is bad."""
     if isinstance(reason, UnicodeDecodeError):
         return f"not UTF-8 at byte {reason.start:,} of the line"
     return str(reason).rstrip(".") or type(reason).__name__

@@ -20,7 +20,10 @@ T = TypeVar("T")
 Run: TypeAlias = Records | BadLine
 
 SLICE_BYTES = 64 << 10
-"""Text decoded at a time: what the event loop is held for, and what stays in the CPU's cache."""
+"""Text decoded at a time on an event loop: what the loop is held for."""
+SYNC_SLICE_BYTES = 16 << 10
+"""Text decoded at a time where nothing waits. The records in hand stay in the CPU's cache and are
+too few to set off the garbage collector (700 new containers do): together a tenth faster."""
 _PIECES_A_HOP = 16
 
 
@@ -46,6 +49,7 @@ class Stream(Generic[T]):
     def close(self) -> None:
         """Stop early: end background work and close files."""
         self._closing.close()
+        self._items = iter(())
 
 
 class AsyncStream(Generic[T]):

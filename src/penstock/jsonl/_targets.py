@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
 from penstock.jsonl._draft_writer import DraftWriter, WriteOptions, check_level
-from penstock.jsonl._names import checked_extension, compression_of, next_number, shard_name
+from penstock.jsonl._names import (
+    base_name,
+    checked_extension,
+    compression_of,
+    next_number,
+    shard_name,
+)
 from penstock.storage import LocalStore, join
 
 if TYPE_CHECKING:
+    from penstock.jsonl._names import Compression
     from penstock.storage import Store
 
 _log = logging.getLogger("penstock.jsonl")
@@ -31,7 +38,7 @@ class Target(Protocol):
         """Return bytes and records that may come next, this line first; rotate if it must."""
         ...
 
-    def add(self, text: bytes, records: int) -> None:
+    def add(self, text: bytes | bytearray, records: int) -> None:
         """Take whole lines."""
         ...
 
@@ -51,12 +58,21 @@ class Target(Protocol):
 class FileTarget:
     """One file, published when everything is written."""
 
-    def __init__(self, store: Store, name: str, options: WriteOptions, *, overwrite: bool) -> None:
-        check_level(compression_of(name), options.compression_level)
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        options: WriteOptions,
+        *,
+        compression: Compression | None,
+        overwrite: bool,
+    ) -> None:
+        check_level(compression, options.compression_level)
         self.path = store.path(name)
         self._store = store
         self._name = name
         self._directory = name.rpartition("/")[0]
+        self._compression = compression
         self._options = options
         self._exclusive = not overwrite
         self._draft: DraftWriter | None = None
@@ -71,7 +87,7 @@ class FileTarget:
         del line_bytes
         return math.inf, math.inf
 
-    def add(self, text: bytes, records: int) -> None:
+    def add(self, text: bytes | bytearray, records: int) -> None:
         self._begun().add(text, records)
 
     def flush(self) -> None:
@@ -89,7 +105,10 @@ class FileTarget:
     def _begun(self) -> DraftWriter:
         if self._draft is None:
             clear_dead_drafts(self._store, self._directory)
-            self._draft = DraftWriter(self._store, self._directory, self._name, self._options)
+            label = base_name(self._name)
+            self._draft = DraftWriter(
+                self._store, self._directory, label, self._compression, self._options
+            )
         return self._draft
 
 
@@ -107,7 +126,8 @@ class DirTarget:
         max_bytes_per_shard: int | None,
     ) -> None:
         self._extension = checked_extension(shard_extension)
-        check_level(compression_of(shard_extension), options.compression_level)
+        self._compression = compression_of(shard_extension)
+        check_level(self._compression, options.compression_level)
         self.path = store.path(directory)
         self._store = store
         self._directory = directory
@@ -139,13 +159,15 @@ class DirTarget:
             return self._most_bytes, self._most_records
         return self._most_bytes - draft.text_bytes, self._most_records - draft.records
 
-    def add(self, text: bytes, records: int) -> None:
+    def add(self, text: bytes | bytearray, records: int) -> None:
         if self._draft is None:
             if not self._cleared:
                 clear_dead_drafts(self._store, self._directory)
                 self._cleared = True
-            name = f"shard{self._extension}"
-            self._draft = DraftWriter(self._store, self._directory, name, self._options)
+            label = f"shard{self._extension}"
+            self._draft = DraftWriter(
+                self._store, self._directory, label, self._compression, self._options
+            )
         self._draft.add(text, records)
 
     def flush(self) -> None:
@@ -156,13 +178,15 @@ class DirTarget:
         if self._draft is None:
             return
         self._draft.finish()
+        lowest = 0
         while True:
-            number = self._free_number() if self._next is None else self._next
+            number = max(lowest, self._free_number()) if self._next is None else self._next
             name = join(self._directory, shard_name(number, self._extension))
             try:
                 self._draft.publish(name, exclusive=True)
             except ObjectExistsError:
                 self._next = None  # Somebody else took it: look again.
+                lowest = number + 1  # A listing may not show it yet.
                 continue
             self._next = number + 1
             self.published.append(self._store.path(name))

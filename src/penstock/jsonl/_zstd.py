@@ -31,6 +31,12 @@ _FOOTER = struct.Struct("<IBI")
 _HEADER = struct.Struct("<II")
 _LARGEST_FRAME = (1 << 32) - 1
 _MOST_THREADS = 4
+_SLICE_BYTES = 8 << 10
+"""Decompressed at a time in a stream."""
+_DENSE_SLICE_BYTES = 512
+"""The same where text is thousands of times as long."""
+_HELD_BYTES = 1 << 20
+_LARGEST_WHOLE_FRAME = 16 << 20
 _TAIL_BYTES = 64 << 10
 """Read at once from the end of a file: holds the table of 2 GiB of text."""
 
@@ -48,7 +54,7 @@ class ZstdEncoder:
         self._threads = min(_MOST_THREADS, usable_cpus())
         self._pool = ThreadPoolExecutor(self._threads, "penstock-zstd")
 
-    def add(self, text: bytes) -> Iterator[bytes]:
+    def add(self, text: bytes | bytearray) -> Iterator[bytes]:
         """Take whole lines; yield the frames that are finished."""
         text = self._text + text
         start = 0
@@ -130,6 +136,11 @@ def read_seek_table(file: OpenFile) -> list[tuple[int, int]] | None:
     return frames
 
 
+def are_small(frames: Iterable[tuple[int, int]]) -> bool:
+    """Whether each frame's text may be held in memory; else they are read as a stream."""
+    return all(uncompressed <= _LARGEST_WHOLE_FRAME for _, uncompressed in frames)
+
+
 def decode_frames(
     file: OpenFile, frames: list[tuple[int, int]], block_bytes: int
 ) -> Iterator[bytes]:
@@ -146,7 +157,7 @@ def decode_frames(
                 stated = zstandard.frame_content_size(frame)
                 if stated not in (-1, uncompressed):
                     _fail_corrupt(file.path, start + at, "its size is not what the table says")
-                text = decompressor.decompress(frame, max_output_size=uncompressed)
+                text = decompressor.decompress(frame, max_output_size=max(1, uncompressed))
             except zstandard.ZstdError as failure:
                 _fail_corrupt(file.path, start + at, str(failure))
             if len(text) != uncompressed:
@@ -157,24 +168,36 @@ def decode_frames(
 
 
 def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yield the text of any sequence of zstd frames, skippable ones passed over."""
+    """Yield the text of any sequence of zstd frames, skippable ones passed over.
+
+    The text of a frame is held back until its checksum is seen, as far as a frame is no larger
+    than what may be held; so a damaged one gives an error and no wrong records.
+    """
     decompressor = zstandard.ZstdDecompressor()
     frame = None
+    held: list[bytes] = []
+    step = _DENSE_SLICE_BYTES
     at = 0
     for block in blocks:
-        rest = block
-        while rest:
+        start = 0
+        while start < len(block):
             if frame is None:
-                frame = decompressor.decompressobj(write_size=1 << 20)
+                frame = decompressor.decompressobj()
+            part = block[start : start + step]
             try:
-                text = frame.decompress(rest)
+                text = frame.decompress(part)
             except zstandard.ZstdError as failure:
-                _fail_corrupt(path, at + len(block) - len(rest), str(failure))
+                _fail_corrupt(path, at + start, str(failure))
+            start += len(part)
+            step = _SLICE_BYTES if len(text) < _HELD_BYTES else _DENSE_SLICE_BYTES
             if text:
-                yield text
-            rest = frame.unused_data if frame.eof else b""
+                held.append(text)
             if frame.eof:
+                start -= len(frame.unused_data)
                 frame = None
+            if held and (frame is None or sum(map(len, held)) >= _HELD_BYTES):
+                yield b"".join(held)
+                held.clear()
         at += len(block)
     if frame is not None:
         message = (

@@ -5,9 +5,13 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.storage._drafts import list_drafts as list_drafts
+    from penstock.storage._drafts import remove_draft as remove_draft
     from penstock.storage._environment import cache_directory as cache_directory
     from penstock.storage._environment import new_remote_root as new_remote_root
+    from penstock.storage._environment import rank as rank
     from penstock.storage._files import HeldFile as HeldFile
+    from penstock.storage._files import MeteredFile as MeteredFile
     from penstock.storage._files import open_for_reading as open_for_reading
     from penstock.storage._files import open_for_writing as open_for_writing
     from penstock.storage._files import read_blocks as read_blocks
@@ -30,6 +34,7 @@ __all__, __getattr__, __dir__ = facade(
         "Entry": "_store",
         "HeldFile": "_files",
         "LocalStore": "_local",
+        "MeteredFile": "_files",
         "ObjectStore": "_object",
         "OpenFile": "_store",
         "ReadAhead": "_read_ahead",
@@ -38,10 +43,13 @@ __all__, __getattr__, __dir__ = facade(
         "cache_directory": "_environment",
         "is_remote": "_locate",
         "join": "_locate",
+        "list_drafts": "_drafts",
         "locate": "_locate",
         "new_remote_root": "_environment",
         "open_for_reading": "_files",
         "open_for_writing": "_files",
+        "rank": "_environment",
         "read_blocks": "_files",
+        "remove_draft": "_drafts",
     },
 )

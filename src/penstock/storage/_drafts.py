@@ -17,10 +17,12 @@ from pathlib import Path
 
 from penstock.errors import ObjectExistsError
 from penstock.storage._local_errors import translated
+from penstock.storage._owned_file import OwnedFile
 from penstock.storage._store import Entry
 
-_DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.penstock-tmp")
-_CLAIM_NAME = re.compile(r"\..+\.penstock-claim")
+_DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.penstock-tmp", re.DOTALL)
+_CLAIM_NAME = re.compile(r"\..+\.penstock-claim", re.DOTALL)
+_LABEL_BYTES = 150
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 
 
@@ -28,59 +30,61 @@ class LocalDraft:
     """A hidden, locked file; see `penstock.storage.Draft`."""
 
     def __init__(self, directory: str, label: str) -> None:
-        self._descriptor = -1
-        self._process = os.getpid()
+        self._file = OwnedFile(-1, directory)
+        # A name may have 255 bytes, and the label's own file may use them all.
+        label = os.fsencode(label)[:_LABEL_BYTES].decode(errors="ignore") or "draft"
         with translated(directory, "write in"):
             Path(directory).mkdir(parents=True, exist_ok=True)
-            while self._descriptor < 0:
-                self._path = f"{directory}/.{label}.{secrets.token_hex(8)}.penstock-tmp"
-                self._descriptor = _create_locked(self._path)
+            while self._file.descriptor < 0:
+                path = f"{directory}/.{label}.{secrets.token_hex(8)}.penstock-tmp"
+                self._file = OwnedFile(_create_locked(path), path)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        with translated(self._path, "write"), memoryview(data) as view:
-            done = 0
-            while done < len(view):
-                done += os.write(self._descriptor, view[done:])
+        self._file.write(data)
 
     def publish(self, name: str, *, exclusive: bool) -> None:
+        self._file.check()
         with translated(name, "publish"):
-            os.fsync(self._descriptor)
+            os.fsync(self._file.descriptor)
             if exclusive:
-                _publish_exclusively(self._path, self._descriptor, name)
+                _publish_exclusively(self._file.path, self._file.descriptor, name)
             else:
-                os.replace(self._path, name)
+                os.replace(self._file.path, name)
             _sync_directory(name)
         self._close()
 
     def discard(self) -> None:
         # A forked child holds a copy of this object; the file is its parent's.
-        if self._descriptor >= 0 and self._process == os.getpid():
+        if self._file.descriptor >= 0 and self._file.is_ours:
             with suppress(FileNotFoundError):
-                os.unlink(self._path)
+                os.unlink(self._file.path)
         self._close()
 
     def _close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        if self._file.descriptor >= 0:
+            os.close(self._file.descriptor)
+            self._file.descriptor = -1
 
     def __del__(self) -> None:
         self.discard()
 
 
-def list_drafts(directory: str) -> list[tuple[Entry, bool]]:
+def list_drafts(directory: str) -> list[tuple[Entry, bool | None]]:
     """Return the drafts and claims in a directory, each with whether its writer is gone.
 
-    Where the file system has no locks nobody can know; such drafts count as alive.
+    Where nobody can know that (a file system without locks, a file that may not be opened) it
+    is None.
     """
-    found = []
+    found: list[tuple[Entry, bool | None]] = []
     for path in _leftovers(directory):
+        gone: bool | None = None
         with suppress(OSError):
             status = os.stat(path)
-            dead = (descriptor := _lock_if_dead(path)) is not None
-            if descriptor is not None:
-                os.close(descriptor)
-            found.append((Entry(path, status.st_size, status.st_mtime), dead))
+            with suppress(OSError):
+                gone = (descriptor := _lock_if_dead(path)) is not None
+                if descriptor is not None:
+                    os.close(descriptor)
+            found.append((Entry(path, status.st_size, status.st_mtime), gone))
     return found
 
 
@@ -89,15 +93,35 @@ def clear_dead_drafts(directory: str) -> list[Entry]:
     removed = []
     for path in _leftovers(directory):
         with suppress(OSError):
-            if (descriptor := _lock_if_dead(path)) is None:
-                continue
-            try:
-                status = os.fstat(descriptor)
-                os.unlink(path)
+            status = os.stat(path)
+            if remove_draft(path):
                 removed.append(Entry(path, status.st_size, status.st_mtime))
-            finally:
-                os.close(descriptor)
     return removed
+
+
+def remove_draft(path: str, *, undecided: bool = False) -> bool:
+    """Remove a draft whose writer is gone; return whether that was so.
+
+    With `undecided` also where nobody can know; a draft that is locked is never removed.
+    """
+    try:
+        descriptor = _lock_if_dead(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        if undecided:
+            os.unlink(path)
+        return undecided
+    if descriptor is None:
+        return False
+    try:
+        # A claim may have been released and its name taken by another one before it was locked.
+        if not _is_same_file(descriptor, path):
+            return False
+        os.unlink(path)
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _leftovers(directory: str) -> list[str]:
@@ -118,21 +142,27 @@ def _create_locked(path: str) -> int:
     with suppress(OSError):  # No locks on this file system: then nobody clears drafts either.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     # Between creation and lock somebody may have taken it for a dead writer's and removed it.
-    if os.fstat(descriptor).st_nlink == 0:
+    if not _is_same_file(descriptor, path):
         os.close(descriptor)
         return -1
     return descriptor
 
 
 def _lock_if_dead(path: str) -> int | None:
-    """Return a locked descriptor of a draft whose writer is gone, else None."""
+    """Return a locked descriptor of a draft whose writer is gone, None while it is alive.
+
+    Raises `OSError` where nobody can know.
+    """
     # For writing, because NFS grants an exclusive lock on nothing less.
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(descriptor)
         return None
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
 
 
@@ -158,12 +188,13 @@ def publish_by_claim(draft: str, name: str) -> None:
     """
     directory, base = os.path.split(name)
     claim = f"{directory}/.{base}.penstock-claim"
-    try:
-        descriptor = _create_locked(claim)
-    except FileExistsError:
-        raise _taken(name) from None
-    if descriptor < 0:
-        raise _taken(name)
+    descriptor = -1
+    while descriptor < 0:
+        try:
+            descriptor = _create_locked(claim)
+        except FileExistsError:
+            if not _wait_until_released(claim):
+                raise _taken(name) from None
     try:
         if os.path.lexists(name):
             raise _taken(name)
@@ -171,6 +202,23 @@ def publish_by_claim(draft: str, name: str) -> None:
     finally:
         os.unlink(claim)
         os.close(descriptor)
+
+
+def _wait_until_released(claim: str) -> bool:
+    """Wait for a claim's owner, and remove the claim if it died; False without locks."""
+    with suppress(FileNotFoundError):
+        descriptor = os.open(claim, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_same_file(descriptor, claim):
+                os.unlink(claim)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+    return True
 
 
 def _taken(name: str) -> ObjectExistsError:
@@ -186,7 +234,10 @@ def _is_same_file(descriptor: int, name: str) -> bool:
 
 
 def _sync_directory(name: str) -> None:
-    descriptor = os.open(os.path.dirname(name) or ".", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(os.path.dirname(name) or ".", os.O_RDONLY | os.O_CLOEXEC)
+    except PermissionError:
+        return  # A directory may be open to writers and closed to readers.
     try:
         os.fsync(descriptor)
     except OSError as failure:

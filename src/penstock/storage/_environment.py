@@ -23,6 +23,12 @@ def new_remote_root() -> str:
     return f"{root.rstrip('/')}/{secrets.token_hex(8)}"
 
 
+def rank() -> int:
+    """Return `RANK`, this process's number in a distributed run; 0 where there is none."""
+    given = os.environ.get("RANK", "")
+    return int(given) if given.isdecimal() else 0
+
+
 def endpoint_is_plain_http() -> bool:
     """Whether the standard variables name an S3 endpoint without TLS."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -49,6 +49,29 @@ class HeldFile:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class MeteredFile:
+    """A file that tells how many bytes each read brought; see `penstock.storage.OpenFile`."""
+
+    def __init__(self, file: OpenFile, on_read: Callable[[int], object]) -> None:
+        self.path = file.path
+        self.size = file.size
+        self._file = file
+        self._on_read = on_read
+
+    def read_at(self, start: int, length: int) -> bytes:
+        data = self._file.read_at(start, length)
+        self._on_read(len(data))
+        return data
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        parts = self._file.read_ranges(ranges)
+        self._on_read(sum(map(len, parts)))
+        return parts
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class _SeekableFile(io.RawIOBase):

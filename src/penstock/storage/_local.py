@@ -30,7 +30,14 @@ class LocalStore:
         with translated(directory, "list"):
             waiting = [directory]
             while waiting:
-                with os.scandir(waiting.pop()) as found:
+                folder = waiting.pop()
+                try:
+                    found = os.scandir(folder)
+                except FileNotFoundError:
+                    if folder == directory:
+                        raise
+                    continue  # Removed since its parent was read.
+                with found:
                     for item in found:
                         if item.is_dir():
                             if recursive and not item.is_symlink():
@@ -73,7 +80,8 @@ class _LocalFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # A named pipe would make a plain open wait for somebody who writes to it.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         if not stat.S_ISREG(status.st_mode):

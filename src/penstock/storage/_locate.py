@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from penstock.errors import OptionError
 from penstock.storage._local import LocalStore
@@ -25,6 +25,8 @@ def locate(
     (LocalStore(), '/data/a b.jsonl')
     """
     text = os.fspath(path)
+    options = options or StorageOptions()
+    options.check()
     scheme, separator, rest = text.partition("://")
     if not separator:
         return LocalStore(), os.path.abspath(text)
@@ -45,14 +47,21 @@ def locate(
         raise OptionError(message)
     from penstock.storage._object import ObjectStore  # noqa: PLC0415 (obstore only when needed)
 
-    return ObjectStore(f"{scheme}://{bucket}", options or StorageOptions()), key.strip("/")
+    return ObjectStore(f"{scheme}://{bucket}", options), key.strip("/")
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Whether a path lies in an object store."""
-    return urlsplit(os.fspath(path)).scheme in REMOTE_SCHEMES
+    scheme, separator, _ = os.fspath(path).partition("://")
+    return bool(separator) and scheme in REMOTE_SCHEMES
 
 
 def join(directory: str, name: str) -> str:
-    """Return the path or URL of `name` in `directory`."""
+    """Return the path or URL of `name` in `directory`.
+
+    >>> join("file:///data", "50%.jsonl")
+    'file:///data/50%25.jsonl'
+    """
+    if directory.startswith("file://"):
+        name = quote(name)  # As `locate` reads it.
     return f"{directory.rstrip('/')}/{name}" if directory else name

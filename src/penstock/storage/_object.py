@@ -19,6 +19,7 @@ from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
 from penstock.storage._object_errors import ConflictError, is_passing, object_error
 from penstock.storage._options import StorageOptions
+from penstock.storage._owned_file import OwnedFile
 from penstock.storage._retry import retry
 from penstock.storage._store import Entry
 
@@ -146,8 +147,12 @@ class _RemoteFile:
                 raise ConnectionError(message)
             return data
 
+        if not length:
+            return b""
         what = f"{self.path} (bytes {start:,} to {start + length:,})"
-        return self._store.request("read", what, fetch)
+        # The client continues a body that broke off, unless the object was replaced meanwhile:
+        # asked again, the store says so.
+        return self._store.request("read", what, lambda: self._store.retry(what, fetch))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return read_coalesced(self.read_at, ranges)
@@ -162,18 +167,19 @@ class ObjectDraft:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._owner = secrets.token_hex(16)
-        with translated(tempfile.gettempdir(), "write in"):
-            self._spool = tempfile.TemporaryFile(prefix="penstock-")  # noqa: SIM115 (kept open)
+        folder = tempfile.gettempdir()
+        with translated(folder, "write in"):
+            # Unbuffered: what a buffer holds back would fail in `discard`, not in `write`.
+            self._spool = tempfile.TemporaryFile(prefix="penstock-", buffering=0)  # noqa: SIM115
+        self._file = OwnedFile(self._spool.fileno(), f"the local spool in {folder}")
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        with translated(f"the local spool in {tempfile.gettempdir()}", "write"):
-            self._spool.write(data)
+        self._file.write(data)
 
     def publish(self, name: str, *, exclusive: bool) -> None:
+        self._file.check()
         path = self._store.path(name)
-        with translated(f"the local spool in {tempfile.gettempdir()}", "write"):
-            self._spool.flush()
-        size = self._spool.tell()
+        size = self._file.size
         if exclusive and size > LARGEST_SINGLE_PUT:
             message = (
                 f"cannot publish {path} exclusively: {size:,} bytes, and stores take at most "
@@ -186,6 +192,11 @@ class ObjectDraft:
 
     def discard(self) -> None:
         self._spool.close()
+
+    def __del__(self) -> None:
+        # After a failed __init__ there is no spool.
+        if hasattr(self, "_spool"):
+            self.discard()
 
     def _put(self, name: str, size: int) -> None:
         multipart = size > _MULTIPART_ABOVE

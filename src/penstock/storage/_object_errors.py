@@ -7,6 +7,7 @@ copy parts of the request, credentials included, into their answers.
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,12 @@ _NETWORK = {
     "Connect": "no connection to the server; check the endpoint and that it is up",
     "Interrupted": "the connection broke",
 }
+_ERRNO: dict[type[StorageError], int] = {
+    ObjectExistsError: errno.EEXIST,
+    ObjectNotFoundError: errno.ENOENT,
+    StoragePermissionError: errno.EACCES,
+    StorageTimeoutError: errno.ETIMEDOUT,
+}
 
 
 class ConflictError(ConnectionError):
@@ -53,8 +60,11 @@ def is_passing(failure: Exception) -> bool:
         return True
     if not isinstance(failure, GenericError):
         return False
-    status = _STATUS.search(str(failure))
-    return status is None or status[1].startswith("5") or status[1] in _PASSING_CLIENT_ERRORS
+    text = str(failure)
+    if (status := _STATUS.search(text)) is None:
+        # Without an answer only the network's failures pass; the rest fails again at once.
+        return _KIND.search(text) is not None
+    return status[1].startswith("5") or status[1] in _PASSING_CLIENT_ERRORS
 
 
 def object_error(
@@ -90,11 +100,12 @@ def object_error(
         if network and network[1] == "Timeout":
             kind = StorageTimeoutError
         why = f"{reason or told.strip() or text.partition(chr(10))[0]}"
-        why += (
-            f"; given up after {options.retry_timeout:g} s of trying (storage option retry_timeout)"
-        )
+        if is_passing(failure):
+            seconds = f"{options.retry_timeout:g} s"
+            why += f"; given up after {seconds} of trying (storage option retry_timeout)"
     elif isinstance(failure, BaseError):
         why = text.partition("\n")[0]
     else:
         return failure
-    return kind(options.redact(f"cannot {verb} {what}: {why}."), path=what.partition(" (")[0])
+    path = what.partition(" (bytes ")[0]
+    return kind(options.redact(f"cannot {verb} {what}: {why}."), path=path, errno=_ERRNO.get(kind))

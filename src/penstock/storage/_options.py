@@ -11,6 +11,7 @@ from penstock.errors import OptionError
 from penstock.storage._environment import secrets_in_environment
 
 _SECRET = re.compile(r"secret|key|token|password|sas|credential|signature", re.IGNORECASE)
+_USERINFO = re.compile(r"(?<=//)[^/@\s]+(?=@)")
 _SECONDS = ("retry_timeout", "timeout", "connect_timeout", "read_timeout", "pool_idle_timeout")
 _CLIENT = {
     "allow_http",
@@ -42,17 +43,12 @@ class StorageOptions(Mapping[str, str]):
     __slots__ = ("_items",)
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        # Nothing is checked here: a traceback that shows locals would show the caller's secrets.
         items = {} if options is None else {str(k).lower(): _text(v) for k, v in options.items()}
-        del options  # A traceback that shows locals must not show the caller's secrets.
         self._items = _Masked(sorted(items.items()))
-        for name in _SECONDS:
-            self._seconds(name, 0)
 
     def __getitem__(self, name: str) -> str:
-        for known, value in self._items:
-            if known == name:
-                return value
-        raise KeyError(name)
+        return dict(self._items)[name]
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self._items)
@@ -67,7 +63,7 @@ class StorageOptions(Mapping[str, str]):
         return isinstance(other, StorageOptions) and tuple(self._items) == tuple(other._items)
 
     def __repr__(self) -> str:
-        shown = {k: _MASK if _SECRET.search(k) else v for k, v in self._items}
+        shown = {k: _MASK if _SECRET.search(k) else _USERINFO.sub(_MASK, v) for k, v in self._items}
         return f"StorageOptions({shown})"
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -75,11 +71,16 @@ class StorageOptions(Mapping[str, str]):
 
     def redact(self, text: str) -> str:
         """Return `text` with every secret value masked."""
-        given = (value for name, value in self._items if _SECRET.search(name))
-        for value in (*given, *secrets_in_environment()):
-            if value:
-                text = text.replace(value, _MASK)
-        return text
+        hidden = {value for name, value in self._items if value and _SECRET.search(name)}
+        # The longest first: one secret may be a part of another.
+        for value in sorted({*hidden, *secrets_in_environment()}, key=len, reverse=True):
+            text = text.replace(value, _MASK)
+        return _USERINFO.sub(_MASK, text)
+
+    def check(self) -> None:
+        """Raise `OptionError` for a value that cannot work."""
+        for name in _SECONDS:
+            self._seconds(name, 0)
 
     @property
     def retry_timeout(self) -> float:

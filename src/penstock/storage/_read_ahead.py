@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from penstock.errors import UnsafeForkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,12 +20,14 @@ class ReadAhead(Generic[T]):
 
     At most `limit` (sum of `weigh(item)`, and at least one item) waits to be taken. An error
     comes out at its place in the order. `close` stops the thread and waits for it; dropping the
-    last reference does the same, so an early `break` leaves nothing behind.
+    last reference does the same, so an early `break` leaves nothing behind. A forked process has
+    no such thread and may not take items.
     """
 
     def __init__(
         self, source: Iterator[T], *, limit: int, weigh: Callable[[T], int], name: str
     ) -> None:
+        self._process = os.getpid()
         self._waiting: _Waiting[T] = _Waiting(limit, weigh)
         # The thread must not hold `self`, or dropping the last reference would not end it.
         self._thread = threading.Thread(
@@ -34,10 +39,18 @@ class ReadAhead(Generic[T]):
         return self
 
     def __next__(self) -> T:
+        if self._process != os.getpid():
+            message = (
+                "this process was forked while a file was being read ahead; the thread that reads "
+                "stayed in its parent. Begin to read in the forked process itself."
+            )
+            raise UnsafeForkError(message)
         return self._waiting.take()
 
     def close(self) -> None:
         """Stop the thread and wait until it has let go of its source."""
+        if self._process != os.getpid():
+            return  # The thread is not here, and may have held the lock when the fork was made.
         self._waiting.close()
         if self._thread is not threading.current_thread():
             self._thread.join()

@@ -1,0 +1,52 @@
+"""The group of all verbs; each is loaded when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from penstock import __version__
+
+_VERBS = {
+    "info": "What PATH holds: files, records, bytes, leftovers.",
+    "show": "Records to look at: the first, some, or a sample.",
+    "check": "What is wrong: bad lines, damaged files, leftovers.",
+    "convert": "The same lines compressed or sharded in another way.",
+    "clean": "Remove what killed writers left behind.",
+    "demo": "See it work in a few seconds.",
+}
+"""Each is defined under its name in the module of that name; told here, none must be loaded."""
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        verb = getattr(importlib.import_module(f"penstock.cli._{cmd_name}"), cmd_name)
+        return verb if isinstance(verb, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(_VERBS.items()))
+
+
+@click.group(
+    cls=_Verbs,
+    subcommand_metavar="VERB [PATH] [OPTIONS] …",
+    options_metavar="",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 fine, 1 findings, 2 usage, 3 input or output. "
+    "Every verb explains itself: penstock VERB --help",
+)
+@click.version_option(__version__, prog_name="penstock")
+def app() -> None:
+    """Look at, check and convert the records that you have.
+
+    PATH is a JSON Lines file (.jsonl, .jsonl.zst, .jsonl.gz), a directory of them, or a pattern
+    in quotes ('logs/*.jsonl'); files and directories may lie in object storage (s3://, gs://,
+    az://).
+    """

@@ -1,0 +1,37 @@
+"""Fields of a record by their path."""
+
+from __future__ import annotations
+
+import math
+
+
+def pick(value: object, path: str) -> object:
+    """Return what stands at a path of a record; None where there is nothing.
+
+    >>> record = {"user": {"age": 42}, "items": [{"price": 1}, {"price": 2}], "a.b": 3}
+    >>> pick(record, "user.age"), pick(record, "items[].price"), pick(record, "a.b")
+    (42, [1, 2], 3)
+    """
+    if isinstance(value, dict) and path in value:
+        return value[path]  # Also a key that has a dot in its name.
+    head, dot, rest = path.partition(".")
+    key, is_list, _ = head.partition("[]")
+    inner = value.get(key) if isinstance(value, dict) else None
+    if is_list:
+        if not isinstance(inner, list):
+            return None
+        return [pick(item, rest) for item in inner] if dot else inner
+    return pick(inner, rest) if dot else None
+
+
+def without_nonfinite(value: object) -> object:
+    """Return a value with NaN and infinities as None, because JSON has no number for them.
+
+    >>> without_nonfinite({"a": [1.5, float("nan")]})
+    {'a': [1.5, None]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nonfinite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_nonfinite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

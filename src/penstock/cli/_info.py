@@ -1,0 +1,212 @@
+"""`penstock info`: what is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli._counting import count_records
+from penstock.cli._paths import entry_of, find
+from penstock.cli._reading import texts_of
+from penstock.cli._terminal import Progress, echo, echo_json, table
+from penstock.cli._units import bytes_text, counted
+from penstock.cli._verb import FAILED, FINE, Verb, examples, json_option, storage_option
+from penstock.jsonl import compression_of, read_seek_table
+
+if TYPE_CHECKING:
+    from penstock.cli._paths import Found, Leftover
+    from penstock.jsonl import JsonlFile
+    from penstock.storage import Entry, StorageOptions
+
+_FEW_FILES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """What is known of one file."""
+
+    label: str
+    path: str
+    bytes: int
+    text_bytes: int | None
+    records: int | None
+    compression: str
+    modified: float
+
+
+@click.command(
+    cls=Verb,
+    epilog=examples(
+        "penstock info logs",
+        "penstock info 'logs/*.jsonl.zst' --no-records",
+        "penstock info s3://bucket/logs -o region=eu-west-1 --json",
+    ),
+)
+@click.argument("path")
+@click.option(
+    "--no-records", is_flag=True, help="Do not count records: that reads and decompresses all."
+)
+@storage_option
+@json_option
+def info(*, path: str, no_records: bool, storage_options: StorageOptions, as_json: bool) -> int:
+    """Show what PATH holds: files, records, bytes, compression, leftovers of writers.
+
+    Records are the lines that are not blank; whether each is good, `penstock check` tells.
+    """
+    found = find(path, storage_options)
+    files: list[_File] = []
+    errors: list[tuple[str, str]] = []
+    listed = _listed(found, errors)
+    with Progress(sum(entry.size for _, entry in listed)) as progress:
+        for file, entry in listed:
+            try:
+                files.append(_looked_at(found, file, entry, None if no_records else progress))
+            except OSError as failure:
+                errors.append((file.path, storage_options.redact(str(failure))))
+    leftovers = found.leftovers()
+    if as_json:
+        echo_json(_document(found, files, leftovers, errors))
+    else:
+        echo(_summary(found, files, leftovers))
+    for _, text in errors:
+        echo(f"penstock: {text}", err=True)
+    return FAILED if errors else FINE
+
+
+def _listed(found: Found, errors: list[tuple[str, str]]) -> list[tuple[JsonlFile, Entry]]:
+    """Return the files with what a listing says of them."""
+    listed = []
+    for file in found.files:
+        try:
+            listed.append((file, entry_of(file)))
+        except OSError as failure:
+            errors.append((file.path, file.storage_options.redact(str(failure))))
+    return listed
+
+
+def _looked_at(found: Found, file: JsonlFile, entry: Entry, progress: Progress | None) -> _File:
+    """Return what is known of a file; with a progress it is read for that."""
+    compression, text_bytes = _compression(file, entry)
+    records = None
+    if progress is not None:
+        records, text_bytes = 0, 0
+        for text in texts_of(file, progress):
+            records += count_records(text.text)
+            text_bytes += len(text.text)
+    return _File(
+        found.label(file), file.path, entry.size, text_bytes, records, compression, entry.modified
+    )
+
+
+def _compression(file: JsonlFile, entry: Entry) -> tuple[str, int | None]:
+    """Return how a file is compressed, and the bytes of its text where that is written down."""
+    compression = compression_of(file.path)
+    if compression is None:
+        return "none", entry.size
+    if compression == "zstd" and entry.size:
+        store, name, _ = file.source()
+        open_file = store.open(name, entry)
+        try:
+            frames = read_seek_table(open_file)
+        finally:
+            open_file.close()
+        if frames is not None:
+            return "zstd, seekable", sum(text for _, text in frames)
+    return compression, None
+
+
+def _sum(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _document(
+    found: Found,
+    files: list[_File],
+    leftovers: list[Leftover],
+    errors: list[tuple[str, str]],
+) -> dict[str, object]:
+    return {
+        "path": found.path,
+        "files": len(found.files),
+        "records": _sum([file.records for file in files]),
+        "bytes": sum(file.bytes for file in files),
+        "text_bytes": _sum([file.text_bytes for file in files]),
+        "per_file": [
+            {
+                "path": file.path,
+                "records": file.records,
+                "bytes": file.bytes,
+                "text_bytes": file.text_bytes,
+                "compression": file.compression.partition(",")[0],
+                "seekable": file.compression.endswith("seekable") or file.compression == "none",
+                "modified": file.modified,
+            }
+            for file in files
+        ],
+        "leftovers": [
+            {
+                "path": entry.name,
+                "bytes": entry.size,
+                "modified": entry.modified,
+                "writer": writer,
+            }
+            for entry, writer in leftovers
+        ],
+        "errors": [{"path": path, "error": text} for path, text in errors],
+    }
+
+
+def _summary(found: Found, files: list[_File], leftovers: list[Leftover]) -> str:
+    stored = sum(file.bytes for file in files)
+    text = _sum([file.text_bytes for file in files])
+    records = _sum([file.records for file in files])
+    unreadable = len(found.files) - len(files)
+    facts = [
+        ("files", f"{len(found.files):,}" + (f", {unreadable} unreadable" * bool(unreadable))),
+        ("records", "not counted" if records is None else f"{records:,}"),
+        ("stored", bytes_text(stored)),
+        ("text", "unknown" if text is None else bytes_text(text)),
+        ("compression", _compressions(files)),
+        *(("leftover", _leftover(leftover)) for leftover in leftovers),
+    ]
+    if text and stored:
+        facts[3] = ("text", f"{facts[3][1]} ({text / stored:.1f} × what is stored)")
+    lines = [found.path, *(f"  {name:12} {value}" for name, value in facts)]
+    if any(leftover.writer == "gone" for leftover in leftovers):
+        lines.append("  (penstock clean removes what dead writers left)")
+    if 1 < len(files) <= _FEW_FILES:
+        lines += ["", _per_file(files)]
+    return "\n".join(lines)
+
+
+def _compressions(files: list[_File]) -> str:
+    kinds = {file.compression: 0 for file in files}
+    for file in files:
+        kinds[file.compression] += 1
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    return "; ".join(f"{kind} ({counted(count, 'file')})" for kind, count in kinds.items()) or "–"
+
+
+def _leftover(leftover: Leftover) -> str:
+    entry, writer = leftover
+    return f"{entry.name}, {bytes_text(entry.size)}, writer {writer}"
+
+
+def _per_file(files: list[_File]) -> str:
+    return table(
+        ["file", "records", "stored", "text", "compression"],
+        [
+            [
+                file.label,
+                "–" if file.records is None else f"{file.records:,}",
+                bytes_text(file.bytes),
+                "–" if file.text_bytes is None else bytes_text(file.text_bytes),
+                file.compression,
+            ]
+            for file in files
+        ],
+    )

@@ -1,0 +1,132 @@
+"""Some records of a stream: by number, by range, or a uniform sample."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.cli._reading import BadLine, Line, Skipped, read_fast, read_lines, texts_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterator, Sequence
+
+    from penstock.cli._reading import Text
+    from penstock.cli._terminal import Progress
+    from penstock.jsonl import JsonlFile
+
+
+class Numbered(NamedTuple):
+    """A record, its number in the dataset, and where it stands."""
+
+    number: int
+    path: str
+    line: int
+    value: object
+
+
+class Batch(NamedTuple):
+    """Some text and the numbers of its records."""
+
+    first: int
+    end: int
+    text: Text
+
+    def take(self, numbers: Collection[int]) -> Iterator[Numbered]:
+        """Yield those of its records that are asked for."""
+        if not any(number in numbers for number in range(self.first, self.end)):
+            return
+        lines = (line for line in read_lines(self.text) if isinstance(line, Line))
+        for number, line in enumerate(lines, self.first):
+            if number in numbers:
+                yield Numbered(number, self.text.path, line.number, line.value)
+
+
+class Batches:
+    """All records in order, some at a time; bad lines are passed over with a warning."""
+
+    def __init__(self, files: Sequence[JsonlFile], progress: Progress) -> None:
+        self._files = files
+        self._progress = progress
+        self.total = 0
+        """Records read so far."""
+        self.ended = False
+
+    def __iter__(self) -> Generator[Batch]:
+        skipped = Skipped()
+        for file in self._files:
+            for text in texts_of(file, self._progress):
+                first = self.total
+                values = read_fast(text)
+                if values is not None:
+                    self.total += len(values)
+                else:
+                    self.total += sum(_is_good(line, skipped) for line in read_lines(text))
+                yield Batch(first, self.total, text)
+        skipped.finish()
+        self.ended = True
+
+
+def _is_good(line: Line | BadLine, skipped: Skipped) -> bool:
+    if isinstance(line, BadLine):
+        skipped.add(line)
+        return False
+    return True
+
+
+def sliced(batches: Iterator[Batch], which: slice) -> Iterator[Numbered]:
+    """Yield the records of a range, negative bounds counted from the end.
+
+    Reads no further than it must; holds as much text as a negative bound reaches back.
+    """
+    start, stop = which.start or 0, which.stop
+    held: deque[Batch] = deque()
+    reach = max(0, -start, -stop if stop is not None else 0)
+    total = 0
+    for batch in batches:
+        held.append(batch)
+        total = batch.end
+        # These are surely before the last `reach` records.
+        while held and total - held[0].end >= reach:
+            settled = held.popleft()
+            if start >= 0:
+                last = stop if stop is not None and stop >= 0 else total
+                yield from settled.take(range(start, last))
+        if start >= 0 and stop is not None and 0 <= stop <= total:
+            return
+    chosen = range(*which.indices(total))
+    for batch in held:
+        yield from batch.take(chosen)
+
+
+def sampled(batches: Iterator[Batch], size: int, seed: int) -> Iterator[Numbered]:
+    """Yield a uniform sample without repetition, in order; the same for the same seed.
+
+    A reservoir that draws how far to jump instead of a number a record (Li 1994, algorithm L).
+    """
+    chance = random.Random(seed)  # noqa: S311 (not a secret)
+    kept: list[Numbered] = []
+
+    def shrunk() -> float:
+        return math.exp(math.log(chance.random() or 0.5) / size)
+
+    def jump() -> int:
+        return math.floor(math.log(chance.random() or 0.5) / math.log1p(-weight)) + 1
+
+    weight = shrunk()
+    following = size - 1 + jump()
+    for batch in batches:
+        drawn = set(range(batch.first, min(size, batch.end)))
+        places: dict[int, int] = {}
+        while following < batch.end:
+            drawn.add(following)
+            places[following] = chance.randrange(size)
+            weight *= shrunk()
+            following += jump()
+        for record in batch.take(drawn):
+            if record.number in places:
+                kept[places[record.number]] = record
+            else:
+                kept.append(record)
+    yield from sorted(kept, key=lambda record: record.number)

@@ -1,0 +1,89 @@
+"""Ctrl-C and SIGTERM: obeyed soon, but never in the middle of a write."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INTERRUPTED = 128 + signal.SIGINT
+_OBEYED = (signal.SIGINT, signal.SIGTERM)
+_GRACE = 5.0
+_tidying = threading.Event()
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived: clean up as after Ctrl-C."""
+
+    code = 128 + signal.SIGTERM
+
+
+def obey_signals() -> None:
+    """End by an exception on SIGINT and SIGTERM, or at once when that does not happen soon.
+
+    A call into object storage holds Python's signal handlers off until it returns, which may be
+    minutes. So a thread of its own looks on: after a grace of 5 s, or at the second Ctrl-C, it
+    ends the process. Everything published is complete at any moment, so nothing breaks by that.
+    """
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, _raise_terminated)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(reading,), name="penstock-signals", daemon=True).start()
+
+
+@contextmanager
+def uninterrupted(*, tidying: bool = False) -> Iterator[None]:
+    """Let the signals wait until the block has ended, so that it is done wholly.
+
+    `tidying` also holds off the end after the grace; a second Ctrl-C is still obeyed.
+    """
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda n, _: came.append(n))
+        for number in _OBEYED
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    if tidying:
+        _tidying.set()
+    try:
+        yield
+    finally:
+        _tidying.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came and callable(handler := before[signal.Signals(came[0])]):
+            handler(came[0], None)  # Not sent again: that would count as a second Ctrl-C.
+
+
+def _raise_terminated(*_: object) -> None:
+    raise Terminated
+
+
+def _watch(reading: int) -> None:
+    number = _next_signal(reading)
+    waited = select.select([reading], [], [], _GRACE)[0]
+    while not waited and _tidying.is_set():
+        waited = select.select([reading], [], [], _GRACE)[0]
+    if waited:
+        number = _next_signal(reading)
+    text = (
+        "\npenstock: interrupted; ended without waiting for what was under way. "
+        "Whatever was published is complete and stays.\n"
+    )
+    os.write(2, text.encode())
+    os._exit(128 + number)
+
+
+def _next_signal(reading: int) -> int:
+    while True:
+        number = os.read(reading, 1)[0]
+        if number in _OBEYED:
+            return number

@@ -1,0 +1,78 @@
+"""Quantities as people write them: 256MB, 2d, 1%."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_THOUSAND = 1000
+
+
+def parse_size(text: str) -> int:
+    """Return bytes.
+
+    >>> parse_size("65536"), parse_size("256MB"), parse_size("1.5 GiB")
+    (65536, 256000000, 1610612736)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i?))?b?\s*", text, re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{text!r}: expected bytes, such as 65536, 256MB or 1GiB.")
+    power = "kmgt".index(match[2].lower()) + 1 if match[2] else 0
+    size = int(float(match[1]) * (1024 if match[3] else _THOUSAND) ** power)
+    if size < 1:
+        raise click.BadParameter(f"{text!r}: expected at least one byte.")
+    return size
+
+
+def parse_age(text: str) -> float:
+    """Return seconds.
+
+    >>> parse_age("90s"), parse_age("12h"), parse_age("2d")
+    (90.0, 43200.0, 172800.0)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*", text, re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{text!r}: expected an age, such as 30m, 12h or 2d.")
+    return float(match[1]) * _SECONDS[match[2].lower()]
+
+
+def parse_share(text: str) -> float:
+    """Return a number above 0 and at most 1.
+
+    >>> parse_share("1%"), parse_share("0.25")
+    (0.01, 0.25)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?|\.\d+)\s*(%?)\s*", text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < share <= 1:
+        raise click.BadParameter(f"{text!r}: expected a share, such as 1% or 0.01; at most 100%.")
+    return share
+
+
+def bytes_text(count: int) -> str:
+    """Return a number of bytes for people.
+
+    >>> bytes_text(999), bytes_text(1234), bytes_text(999_999), bytes_text(25_000_000_000)
+    ('999 B', '1.23 kB', '1.00 MB', '25.0 GB')
+    """
+    if count < _THOUSAND:
+        return f"{count} B"
+    value = float(count)
+    power = 0
+    while value >= _THOUSAND - 0.5 and power < len(_PREFIXES) - 1:
+        value /= _THOUSAND
+        power += 1
+    digits = max(0, 3 - len(str(round(value))))
+    return f"{value:,.{digits}f} {_PREFIXES[power]}B"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> counted(1, "file"), counted(12345, "record")
+    ('1 file', '12,345 records')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,153 @@
+"""What all verbs share: errors become exit codes, warnings become lines, options have one name."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from penstock.cli._signals import INTERRUPTED, Terminated
+from penstock.cli._terminal import echo
+from penstock.errors import MalformedLineError, OptionError, PenstockError
+from penstock.storage import StorageOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+FINE, FINDINGS, USAGE, FAILED = range(4)
+"""The exit codes."""
+_PACKAGE = Path(__file__).parents[1]
+
+
+class Verb(click.Command):
+    """A command whose function returns its exit code, and whose errors are told, not thrown."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Say what to do when the shell has expanded a pattern."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as failure:
+            if "extra argument" not in failure.message:
+                raise
+            remedy = "A pattern of file names needs quotes: 'logs/*.jsonl'."
+            raise click.UsageError(f"{failure.message}. {remedy}", ctx) from None
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the verb and exit with its code."""
+        options: StorageOptions = ctx.params.get("storage_options") or StorageOptions()
+        code = FINE
+        with _warnings_told(options):
+            try:
+                code = super().invoke(ctx) or FINE
+            except BrokenPipeError:
+                silence_stdout()  # Who reads has seen enough.
+            except (click.ClickException, click.exceptions.Exit):
+                raise
+            except OptionError as failure:
+                raise click.UsageError(options.redact(str(failure)), ctx) from None
+            except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 (each has its words)
+                code = _tell(failure, options)
+        ctx.exit(code)
+
+
+def silence_stdout() -> None:
+    """Send what is still to be written nowhere, so that the interpreter does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _tell(failure: BaseException, options: StorageOptions) -> int:
+    """Say on stderr what went wrong and return the exit code."""
+    text, code = str(failure) or type(failure).__name__, FAILED
+    if isinstance(failure, Terminated):
+        text, code = "terminated", failure.code
+    elif isinstance(failure, KeyboardInterrupt):
+        text, code = "interrupted", INTERRUPTED
+    elif isinstance(failure, MalformedLineError):
+        code = FINDINGS
+    elif isinstance(failure, PenstockError):
+        pass
+    elif isinstance(failure, OSError):
+        text = ": ".join(str(part) for part in (failure.filename, failure.strerror) if part) or text
+    else:
+        text = f"unexpected {type(failure).__name__}: {text} ({_place(failure)}). Please report it."
+    for line in (text, *getattr(failure, "__notes__", ())):
+        echo(f"penstock: {options.redact(line)}", err=True)
+    return code
+
+
+def _place(failure: BaseException) -> str:
+    """Return the last line of ours that an error passed through."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
+    return f"{Path(ours[-1].filename).relative_to(_PACKAGE)}:{ours[-1].lineno}" if ours else "?"
+
+
+class _Lines(logging.Handler):
+    def __init__(self, options: StorageOptions) -> None:
+        super().__init__(logging.WARNING)
+        self._options = options
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self._options.redact(record.getMessage())
+        echo(f"penstock: {record.levelname.lower()}: {text}", err=True)
+
+
+@contextmanager
+def _warnings_told(options: StorageOptions) -> Iterator[None]:
+    log = logging.getLogger("penstock")
+    lines = _Lines(options)
+    log.addHandler(lines)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a verb's help: command lines to copy."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def storage_option(function: F) -> F:
+    """Add `-o key=value`."""
+    return click.option(
+        "-o",
+        "--option",
+        "storage_options",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_parse_options,
+        help="Storage option, as often as needed: endpoint, region, access_key_id …; "
+        "secrets are better kept in the environment (AWS_SECRET_ACCESS_KEY …).",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    """Add `--json`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."
+    )(function)
+
+
+def _parse_options(
+    ctx: click.Context, param: click.Parameter, given: Sequence[str]
+) -> StorageOptions:
+    pairs = [text.partition("=") for text in given]
+    if not all(key and separator for key, separator, _ in pairs):
+        # What was given is not repeated: it may well be a secret without its key.
+        message = "expected KEY=VALUE, such as endpoint=http://localhost:9000"
+        raise click.BadParameter(message, ctx, param)
+    options = StorageOptions({key: value for key, _, value in pairs})
+    try:
+        options.check()
+    except OptionError as failure:
+        raise click.BadParameter(options.redact(str(failure)), ctx, param) from None
+    return options

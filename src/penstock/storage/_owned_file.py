@@ -1,0 +1,57 @@
+"""A file that one process writes and its forked children leave alone."""
+
+from __future__ import annotations
+
+import os
+
+from penstock.errors import StorageError, UnsafeForkError
+from penstock.storage._local_errors import translated
+
+
+class OwnedFile:
+    """A descriptor that takes bytes in the process that opened it, and nowhere else.
+
+    After a write that failed nobody knows what the file holds: from then on it is refused.
+    """
+
+    __slots__ = ("_failure", "_process", "descriptor", "path")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor = descriptor
+        self.path = path
+        self._process = os.getpid()
+        self._failure = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process opened it, rather than one that it was forked from."""
+        return self._process == os.getpid()
+
+    @property
+    def size(self) -> int:
+        """Bytes written."""
+        return os.fstat(self.descriptor).st_size
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
+        self.check()
+        try:
+            with translated(self.path, "write"), memoryview(data).cast("B") as view:
+                done = 0
+                while done < len(view):
+                    done += os.write(self.descriptor, view[done:])
+        except BaseException as failure:
+            self._failure = str(failure) or type(failure).__name__
+            raise
+
+    def check(self) -> None:
+        """Raise where writing or publishing it would break somebody's data."""
+        if not self.is_ours:
+            message = (
+                f"{self.path} is being written by process {self._process}, from which this one "
+                "was forked. Open a writer of its own in the forked process."
+            )
+            raise UnsafeForkError(message, path=self.path)
+        if self._failure:
+            message = f"cannot go on with {self.path}: an earlier write failed: {self._failure}"
+            raise StorageError(message, path=self.path)

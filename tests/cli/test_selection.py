@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.cli._reading import Text
+from penstock.cli._sampling import SampledLines
+from penstock.cli._selection import Batch, sampled, sliced
+from tests.rounds import rounds
+
+bounds = st.none() | st.integers(-30, 30)
+cuts = st.lists(st.integers(0, 20), max_size=5)
+
+
+def batches(total: int, cuts: list[int]) -> list[Batch]:
+    """Return `total` records, cut into pieces of text at these places."""
+    edges = [0, *sorted(min(cut, total) for cut in cuts), total]
+    return [
+        Batch(a, b, Text("f", a + 1, b"".join(b"%d\n" % i for i in range(a, b))))
+        for a, b in pairwise(edges)
+    ]
+
+
+@given(st.integers(0, 20), cuts, bounds, bounds)
+def test_a_range_is_what_a_list_would_give(
+    total: int, cuts: list[int], start: int | None, stop: int | None
+) -> None:
+    which = slice(start, stop)
+    records = list(sliced(iter(batches(total, cuts)), which))
+    assert [record.value for record in records] == list(range(total))[which]
+    assert all(record.number == record.value == record.line - 1 for record in records)
+
+
+@given(st.integers(0, 10), st.integers(0, 10))
+def test_a_range_from_the_front_reads_no_further_than_it_must(start: int, length: int) -> None:
+    stream = iter(batches(30, list(range(30))))
+    list(sliced(stream, slice(start, start + length)))
+    assert next(stream).first <= start + length + 1
+
+
+@given(st.integers(0, 20), cuts, cuts, st.integers(1, 25), st.integers(0, 99))
+def test_a_sample_depends_on_the_seed_and_not_on_the_cuts(
+    total: int, cuts: list[int], other_cuts: list[int], size: int, seed: int
+) -> None:
+    sample = [record.number for record in sampled(iter(batches(total, cuts)), size, seed)]
+    assert len(sample) == min(size, total)
+    assert sample == sorted(set(sample))
+    again = sampled(iter(batches(total, other_cuts)), size, seed)
+    assert [record.number for record in again] == sample
+
+
+def test_every_record_is_equally_likely_to_be_sampled() -> None:
+    runs = rounds(2000, 20000)
+    seen = Counter(
+        record.number
+        for seed in range(runs)
+        for record in sampled(iter(batches(20, [3, 11])), 5, seed)
+    )
+    expected = runs * 5 / 20
+    # Six standard deviations of a binomial count.
+    allowed = 6 * (expected * 0.75) ** 0.5
+    assert set(seen) == set(range(20))
+    assert all(abs(count - expected) < allowed for count in seen.values())
+
+
+@given(cuts, st.floats(0.01, 1), st.integers(0, 99))
+def test_sampled_lines_depend_on_the_seed_and_not_on_the_cuts(
+    cuts: list[int], share: float, seed: int
+) -> None:
+    edges = [0, *sorted(cuts), 1000]
+    chosen = SampledLines(share, str(seed))
+    lines = [a + i for a, b in pairwise(edges) for i in chosen.among(a + 1, b - a)]
+    assert lines == list(SampledLines(share, str(seed)).among(1, 1000))
+    assert lines == sorted(set(lines))
+    assert all(0 <= line < 1000 for line in lines)
+
+
+def test_a_share_of_the_lines_is_sampled() -> None:
+    assert list(SampledLines(1, "0").among(1, 10)) == list(range(10))
+    counts = Counter(
+        line for seed in range(2000) for line in SampledLines(0.3, str(seed)).among(1, 10)
+    )
+    assert all(abs(counts[line] - 600) < 6 * (600 * 0.7) ** 0.5 for line in range(10))

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+import gc
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left_behind() -> Iterator[None]:
+    yield
+    if _threads_of_ours():
+        gc.collect()  # A failed test's traceback may still hold a stream.
+    assert not _threads_of_ours()
+
+
+def _threads_of_ours() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if "penstock" in thread.name]

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import uuid
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from penstock.errors import (
+    ObjectChangedError,
+    ObjectNotFoundError,
+    StorageError,
+)
+from penstock.storage import LocalStore
+from tests.rounds import rounds
+from tests.storage.store_contract import Place, StoreContract
+from tests.storage.store_machine import StoreMachine
+
+
+class TestLocalStore(StoreContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        return Place(LocalStore(), str(tmp_path / "place"))
+
+
+def test_a_local_store_does_what_a_perfect_one_does(tmp_path: Path) -> None:
+    def machine() -> StoreMachine:
+        return StoreMachine(Place(LocalStore(), str(tmp_path / uuid.uuid4().hex)))
+
+    run_state_machine_as_test(
+        machine,
+        settings=settings(max_examples=rounds(20, 500), stateful_step_count=30),
+    )
+
+
+def test_directories_are_made_for_a_draft(tmp_path: Path) -> None:
+    draft = LocalStore().draft(str(tmp_path / "a" / "b"), "x")
+    draft.publish(str(tmp_path / "a" / "b" / "x"), exclusive=True)
+    assert (tmp_path / "a" / "b" / "x").read_bytes() == b""
+
+
+def test_an_empty_directory_lists_nothing(tmp_path: Path) -> None:
+    assert list(LocalStore().list(str(tmp_path))) == []
+    (tmp_path / "sub").mkdir()
+    assert list(LocalStore().list(str(tmp_path), recursive=True)) == []
+
+
+def test_links_to_files_are_listed_and_links_to_directories_not_entered(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"12345")
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "link").symlink_to(tmp_path / "outside" / "file")
+    (inside / "folder").symlink_to(tmp_path / "outside")
+    (inside / "round").symlink_to(inside)
+    (inside / "broken").symlink_to(tmp_path / "nowhere")
+    found = list(LocalStore().list(str(inside), recursive=True))
+    assert [(entry.name, entry.size) for entry in found] == [(str(inside / "link"), 5)]
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ObjectNotFoundError, match="directory"):
+        LocalStore().entry(str(tmp_path))
+    with pytest.raises(StorageError, match="directory"):
+        LocalStore().open(str(tmp_path))
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ObjectNotFoundError, match="not a directory"):
+        list(LocalStore().list(str(tmp_path / "file")))
+    with pytest.raises(OSError, match="file") as raised:
+        LocalStore().draft(str(tmp_path / "file" / "sub"), "x")
+    assert isinstance(raised.value, StorageError)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+def test_what_is_not_a_regular_file_is_refused_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)  # A socket's path may have 107 bytes only.
+    if kind == "pipe":
+        os.mkfifo("special")
+    else:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind("special")
+    with pytest.raises(StorageError, match="special"):
+        LocalStore().open(str(tmp_path / "special"))
+
+
+def test_a_file_that_shrank_while_open_is_an_error_and_not_a_short_read(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 1000)
+    file = LocalStore().open(str(path))
+    os.truncate(path, 100)
+    assert file.read_at(0, 100) == b"x" * 100
+    with pytest.raises(ObjectChangedError, match="shrank"):
+        file.read_at(50, 100)
+    file.close()
+
+
+def test_a_replaced_file_is_read_to_its_old_end(tmp_path: Path) -> None:
+    place = Place(LocalStore(), str(tmp_path))
+    name = place.publish("a", b"old")
+    file = LocalStore().open(name)
+    place.publish("a", b"newer")
+    assert (file.size, file.read_at(0, 3)) == (3, b"old")
+    file.close()
+
+
+def test_open_files_and_drafts_hold_their_descriptors_no_longer_than_needed(
+    tmp_path: Path,
+) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/dev/fd"))  # noqa: PTH208 (the descriptors of this process)
+
+    place = Place(LocalStore(), str(tmp_path))
+    before = descriptors()
+    for number in range(50):
+        name = place.publish(f"{number}", b"x")
+        dropped = place.store.open(name)
+        closed = place.store.open(name)
+        closed.close()
+        closed.close()
+        del dropped
+        with pytest.raises(StorageError):
+            place.store.open(str(tmp_path))
+    assert descriptors() == before
+
+
+def test_a_recursive_listing_survives_directories_that_vanish(tmp_path: Path) -> None:
+    place = Place(LocalStore(), str(tmp_path))
+    kept = place.publish("kept/a", b"x")
+    for number in range(20):
+        (tmp_path / f"gone-{number}").mkdir()
+    found = []
+    listing = place.store.list(str(tmp_path), recursive=True)
+
+    def remove() -> None:
+        for number in range(20):
+            (tmp_path / f"gone-{number}").rmdir()
+
+    # The root has been read as soon as the first file below it comes out.
+    (tmp_path / "first").touch()
+    found.append(next(listing).name)
+    remover = threading.Thread(target=remove)
+    remover.start()
+    remover.join()
+    found += [entry.name for entry in listing]
+    assert sorted(found) == sorted([str(tmp_path / "first"), kept])
