@@ -19,7 +19,7 @@ SECONDS = 60
 
 def invoke(*arguments: object) -> Result:
     """Run the command in this process; stdout and stderr are apart."""
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], prog_name="penstock")
 
 
 def succeed(*arguments: object) -> str:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -129,16 +128,16 @@ def test_shards_that_were_there_before_a_failure_stay(logs: Path, tmp_path: Path
     assert {path.name: path.read_bytes() for path in logs.iterdir()} == before
 
 
-def test_a_damaged_source_leaves_no_target(logs: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["out", "out.jsonl"])
+def test_a_damaged_source_leaves_no_target(logs: Path, tmp_path: Path, target: str) -> None:
     victim = logs / "part-00002.jsonl.zst"
     victim.write_bytes(victim.read_bytes()[:40])
-    for target in ("out", "out.jsonl"):
-        done = invoke("convert", logs, tmp_path / target, "--max-records-per-shard", "1")
-        done = done if target == "out" else invoke("convert", logs, tmp_path / target)
-        assert done.exit_code == 3
-        assert str(victim) in done.stderr
+    limit = ["--max-records-per-shard", "1"] if target == "out" else []
+    done = invoke("convert", logs, tmp_path / target, *limit)
+    assert done.exit_code == 3
+    assert str(victim) in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
-    assert list((tmp_path / "out").iterdir()) == []
+    assert list((tmp_path / "out").glob("*")) == []
 
 
 def test_an_existing_file_needs_overwrite(logs: Path, tmp_path: Path) -> None:
@@ -229,7 +228,7 @@ def test_a_directory_with_a_files_name_is_refused_before_anything_is_read(
 def test_an_empty_source_gives_an_empty_target(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert document("convert", tmp_path / "empty", tmp_path / "out")["files_written"] == []
-    succeed("convert", tmp_path / "empty", tmp_path / "out.jsonl.zst")
+    assert invoke("convert", tmp_path / "empty", tmp_path / "out.jsonl.zst").exit_code == 0
     assert list(JsonlFile(tmp_path / "out.jsonl.zst").iter_records_sync()) == []
 
 
@@ -251,7 +250,7 @@ def test_a_target_that_cannot_be_written_is_told(logs: Path, tmp_path: Path) -> 
 
 def test_a_link_is_followed_to_the_file_it_names(logs: Path, tmp_path: Path) -> None:
     real = written(tmp_path / "real" / "b.jsonl", "old")
-    os.symlink(real, tmp_path / "b.jsonl")
+    (tmp_path / "b.jsonl").symlink_to(real)
     succeed("convert", logs, tmp_path / "b.jsonl", "--overwrite")
     assert (tmp_path / "b.jsonl").is_symlink()
     assert len(real.read_bytes().splitlines()) == 10

@@ -147,6 +147,11 @@ def test_floats_too_large_for_integers_stay_floats_in_the_fast_way() -> None:
     ]
 
 
+def test_the_integer_minus_zero_is_zero_and_the_float_keeps_its_sign() -> None:
+    _, batch = stream(lines({"a": 0.5}), b'{"a":-0}\n{"a":-0.0}\n{"a": -0 }\n{"a":-0e1}\n')
+    assert [math.copysign(1, value) for value in batch["a"].to_pylist()] == [1, -1, 1, -1]
+
+
 def test_values_of_several_types_make_strings_and_their_json_text() -> None:
     (batch,) = stream(
         lines(

@@ -44,6 +44,15 @@ def test_lines_are_counted_when_each_is_an_object(lines: list[bytes]) -> None:
         assert count_object_lines(text) == expected
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\n\n"])
+def test_lines_are_counted_in_long_texts(end: bytes) -> None:
+    lines = [b'{"a":"' + b"x" * (n * 10_007) + b'"}' for n in range(20)]
+    assert count_object_lines(end.join(lines)) == 20
+    for bad in (0, 7, 19):
+        broken = [line[1:] if n == bad else line for n, line in enumerate(lines)]
+        assert count_object_lines(end.join(broken)) is None
+
+
 @given(
     st.sampled_from([b"", b"-", b"0.", b'"']),
     st.integers(1, 25),

@@ -106,6 +106,15 @@ def test_a_handler_that_raises_ends_the_decoding_with_its_error() -> None:
         TypedDecoder(NARROW).settle(b'{"id":1}\nno\nno\n', None, stop)
 
 
+def test_two_values_on_a_line_are_a_bad_line() -> None:
+    for line in (b'{"id":1} {"id":2}', b'{"id":1}{"id":2}'):
+        text = b'{"id":0}\n' + line + b'\n{"id":3}\n'
+        assert TypedDecoder(NARROW).attempt(text) is None
+        heard = Heard()
+        assert [row["id"] for row in decoded(text, NARROW, heard)] == [0, 3]
+        assert heard.indices == [1]
+
+
 def test_values_across_lines_are_bad_lines() -> None:
     heard = Heard()
     assert decoded(b'{"id":\n1}\n{"id":2}\n', NARROW, heard)[0]["id"] == 2

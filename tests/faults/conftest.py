@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.faults.grounds import Ground
+    from tests.faults.remote import Remote
+    from tests.servers.fault_proxy import FaultProxy
     from tests.servers.s3_server import S3Server
 
-pytest.register_assert_rewrite("tests.faults.grounds", "tests.faults.leaks")
+pytest.register_assert_rewrite("tests.faults.grounds", "tests.faults.leaks", "tests.faults.remote")
 
 
 @pytest.fixture
@@ -58,3 +60,11 @@ def ground(request: pytest.FixtureRequest) -> Ground:
     """A place to write: local, on S3, and on a file system without hard links."""
     chosen: Ground = request.getfixturevalue(f"{request.param}_ground")
     return chosen
+
+
+@pytest.fixture
+def remote(s3_server: S3Server, bucket: str, fault_proxy: FaultProxy) -> Remote:
+    """A bucket behind the proxy."""
+    from tests.faults.remote import Remote
+
+    return Remote(s3_server, bucket, fault_proxy)

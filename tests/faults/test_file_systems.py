@@ -89,10 +89,12 @@ def test_a_full_disk_under_the_spool_is_told_and_nothing_is_published(
 
 
 def test_a_disk_without_room_for_one_more_name_is_told(full: Path) -> None:
-    with (full / "filler").open("wb") as filler, pytest.raises(OSError, match="No space"):
+    with (
+        (full / "filler").open("wb", buffering=0) as filler,
+        pytest.raises(OSError, match="No space"),
+    ):
         while True:
             filler.write(bytes(4096))
-            filler.flush()
     with (
         pytest.raises(OSError, match="the disk is full") as raised,
         JsonlDir(full / "d").writer_sync() as writer,
@@ -114,13 +116,6 @@ def test_a_read_only_file_system_is_a_permission_error_that_says_so(full: Path) 
     with pytest.raises(StoragePermissionError, match="read-only"):
         JsonlFile(full / "a.jsonl").delete_sync()
     assert list(JsonlDir(full).iter_records_sync()) == [{"n": 1}]
-
-
-def test_a_disk_that_fills_up_under_a_reader_is_none_of_its_business(full: Path) -> None:
-    with JsonlFile(full / "a.jsonl.zst").writer_sync() as writer:
-        writer.write_many({"n": n} for n in range(1000))
-    (full / "filler").write_bytes(bytes(SIZE // 2))
-    assert len(list(JsonlFile(full / "a.jsonl.zst").iter_records_sync())) == 1000
 
 
 class TestLocalStoreWithoutHardLinks(StoreContract):

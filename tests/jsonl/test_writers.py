@@ -286,7 +286,7 @@ def test_the_buffer_is_written_when_it_would_pass_flush_bytes(door: str, tmp_pat
         in_writer(
             file,
             door,
-            [("write_many", [[line] * lines])],
+            [("write", [line])] * lines,
             lambda: sizes.append(draft_in(tmp_path).stat().st_size),
             flush_bytes=10_000,
         )
@@ -295,7 +295,7 @@ def test_the_buffer_is_written_when_it_would_pass_flush_bytes(door: str, tmp_pat
     in_writer(
         file,
         door,
-        [("write_many", [[line] * 1100])],
+        [("write", [line])] * 1100,
         lambda: sizes.append(draft_in(tmp_path).stat().st_size),
     )
     assert sizes[-1] == 1_048_000

@@ -111,3 +111,16 @@ def test_options_that_cannot_work_are_refused_for_local_paths_too(tmp_path: Path
 def test_nothing_is_touched(tmp_path: Path) -> None:
     locate(tmp_path / "missing" / "a.jsonl")
     assert os.listdir(tmp_path) == []  # noqa: PTH208
+
+
+@pytest.mark.parametrize("bucket", ["a b", "a#b", "a?b", "a\nb", "bücher", "a%20b", "a:b", "*"])
+@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
+def test_a_bucket_that_would_be_taken_for_another_is_refused(scheme: str, bucket: str) -> None:
+    for end in ("", "/", "/key"):
+        with pytest.raises(OptionError, match="buckets are named by"):
+            locate(f"{scheme}://{bucket}{end}")
+
+
+@pytest.mark.parametrize("bucket", ["a", "my-bucket.v2", "with_underscore", "UPPER", "$web"])
+def test_buckets_have_the_names_that_stores_give_them(bucket: str) -> None:
+    assert locate(f"s3://{bucket}/k") == (ObjectStore(f"s3://{bucket}"), "k")

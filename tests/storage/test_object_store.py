@@ -131,6 +131,20 @@ def test_an_option_that_the_store_does_not_know_is_named(bucket: str) -> None:
         store.entry("a")
 
 
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID"])
+def test_an_environment_that_the_client_panics_at_is_an_error_like_any_other(
+    monkeypatch: pytest.MonkeyPatch, bucket: str, name: str
+) -> None:
+    for known in ("AWS_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(known, "known")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv(name, "localhost\n9000")
+    store = ObjectStore(f"s3://{bucket}")
+    for call in (store.entry, lambda name: list(store.list(name))):
+        with pytest.raises(OptionError, match=r"check the endpoint.*environment variables"):
+            call("a")
+
+
 def test_a_draft_after_a_failed_write_is_not_published(store: ObjectStore) -> None:
     draft = store.draft("", "a")
     draft.write(b"first")

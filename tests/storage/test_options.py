@@ -167,3 +167,24 @@ def test_a_bad_option_shows_no_secret_even_with_its_locals(bad: dict[str, object
         assert "options = " in shown
         assert "hushhush" not in shown
         assert "psst" not in shown
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["localhost:9000", "not a url", "http://", "ftp://host", "http://h h", "http://h:99999", ""],
+)
+@pytest.mark.parametrize("name", ["endpoint", "aws_endpoint_url", "azure_storage_endpoint"])
+def test_an_endpoint_is_a_url(name: str, endpoint: str) -> None:
+    with pytest.raises(OptionError, match=f"{name}=.*expected a URL") as raised:
+        StorageOptions({name: endpoint}).check()
+    assert repr(endpoint) in str(raised.value)
+    StorageOptions({name: "http://localhost:9000"}).check()
+    StorageOptions({name: "https://host/path"}).check()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\0", "\t"])
+def test_a_key_read_from_a_file_with_its_line_end_is_named_and_not_shown(end: str) -> None:
+    options = StorageOptions({"secret_access_key": f"hushhush{end}"})
+    with pytest.raises(OptionError, match="secret_access_key: it holds a line break") as raised:
+        options.check()
+    assert "hushhush" not in str(raised.value)

@@ -9,16 +9,14 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from penstock.cli._copying import Copy
 from penstock.cli._paths import entry_of, find
-from penstock.cli._reading import BadLine, Skipped, describe, read_fast, read_lines, texts_of
-from penstock.cli._signals import uninterrupted
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import FINE, Verb, examples, json_option, storage_option
-from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
+from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.jsonl import (
     JsonlDir,
-    JsonlDirWriterSync,
     JsonlFile,
     compression_of,
     is_jsonl,
@@ -26,10 +24,7 @@ from penstock.jsonl import (
 from penstock.storage import LocalStore, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.cli._paths import Found
-    from penstock.cli._reading import Text
     from penstock.jsonl import JsonlWriterSync
     from penstock.storage import StorageOptions
 
@@ -48,16 +43,6 @@ class _Shape:
     frame_bytes: int
     overwrite: bool
     append: bool
-
-
-@dataclass(slots=True)
-class _Copied:
-    """How far a run has come."""
-
-    complete: bool = False
-    records: int = 0
-    text_bytes: int = 0
-    skipped: int = 0
 
 
 @click.command(
@@ -124,19 +109,16 @@ def convert(
     found = find(source, storage_options)
     _check_apart(found, target)
     writer = _writer(found, target, storage_options, chosen)
-    skipped = Skipped()
-    copied = _Copied()
+    copy = Copy(
+        writer,
+        on_error == "skip",
+        chosen.max_bytes_per_shard,
+        chosen.max_records_per_shard,
+        storage_options,
+    )
     with Progress(sum(entry_of(file).size for file in found.files)) as progress:
-        try:
-            _copy(_texts(found, progress, on_error, skipped, copied), writer, copied)
-        except BaseException as failure:
-            _take_back(writer, storage_options, copied, failure)
-            raise
-    skipped.finish()
-    copied.skipped = skipped.count
-    published = writer.published if isinstance(writer, JsonlDirWriterSync) else [writer.path]
-    stored = sum(entry_of(JsonlFile(path, storage_options)).size for path in published)
-    _report(found, target, copied, published, stored, as_json=as_json)
+        copy.run(found.files, progress)
+    _report(found, target, copy, as_json=as_json)
     return FINE
 
 
@@ -225,95 +207,26 @@ def _parent(place: str) -> str:
     return place.rpartition("/")[0]
 
 
-def _texts(
-    found: Found, progress: Progress, on_error: str, skipped: Skipped, copied: _Copied
-) -> Iterator[bytes]:
-    """Yield the good lines of all files, each with its newline, in large pieces."""
-    for file in found.files:
-        for text in texts_of(file, progress):
-            lines, records = _good_lines(text, on_error, skipped)
-            copied.records += records
-            copied.text_bytes += len(lines)
-            yield lines
-
-
-def _good_lines(text: Text, on_error: str, skipped: Skipped) -> tuple[bytes, int]:
-    values = read_fast(text)
-    if values is not None:
-        return text.text if text.text.endswith(b"\n") else text.text + b"\n", len(values)
-    good = []
-    for line in read_lines(text):
-        if not isinstance(line, BadLine):
-            good.append(line.text + b"\n")
-        elif on_error == "skip":
-            skipped.add(line)
-        else:
-            message = f"{describe(line)}. --on-error skip leaves such lines out."
-            raise MalformedLineError(message, path=line.path, line_number=line.number)
-    return b"".join(good), len(good)
-
-
-def _copy(texts: Iterator[bytes], writer: JsonlWriterSync, copied: _Copied) -> None:
-    with writer:
-        for text in texts:
-            # Else a shard could appear between its publication and our knowing of it.
-            with uninterrupted():
-                writer.write_raw(text)
-        with uninterrupted():
-            writer.close()
-            copied.complete = True
-
-
-def _take_back(
-    writer: JsonlWriterSync, options: StorageOptions, copied: _Copied, failure: BaseException
-) -> None:
-    """Remove the shards that this run has published, and note on the error what became of them."""
-    if copied.complete:
-        failure.add_note(f"{writer.path} was complete by then and stays.")
-        return
-    published = writer.published if isinstance(writer, JsonlDirWriterSync) else []
-    if not published:
-        failure.add_note("Nothing was written.")
-        return
-    left = []
-    with uninterrupted(tidying=True):
-        for path in published:
-            try:
-                JsonlFile(path, options).delete_sync()
-            except OSError:
-                left.append(path)
-    removed = len(published) - len(left)
-    failure.add_note(f"{counted(removed, 'shard')} that this run had published: removed again.")
-    if left:
-        failure.add_note(f"Could not be removed, though complete: {', '.join(left)}")
-
-
-def _report(  # noqa: PLR0913 (what is told, by name)
-    found: Found,
-    target: str,
-    copied: _Copied,
-    published: list[str],
-    stored: int,
-    *,
-    as_json: bool,
-) -> None:
+def _report(found: Found, target: str, copy: Copy, *, as_json: bool) -> None:
+    stored = sum(entry_of(JsonlFile(path, copy.options)).size for path in copy.published)
+    skipped = copy.skipped.count
     if as_json:
         echo_json(
             {
                 "source": found.path,
                 "target": target,
                 "files_read": len(found.files),
-                "files_written": published,
-                "records": copied.records,
-                "text_bytes": copied.text_bytes,
+                "files_written": copy.published,
+                "records": copy.records,
+                "text_bytes": copy.text_bytes,
                 "bytes": stored,
-                "skipped": copied.skipped,
+                "skipped": skipped,
             }
         )
         return
-    skipped = f", {counted(copied.skipped, 'bad line')} left out" if copied.skipped else ""
+    left_out = f", {counted(skipped, 'bad line')} left out" if skipped else ""
     echo(
-        f"{target}: {counted(copied.records, 'record')} from {counted(len(found.files), 'file')} "
-        f"in {counted(len(published), 'file')}{skipped}, {bytes_text(copied.text_bytes)} of text "
-        f"stored in {bytes_text(stored)}"
+        f"{target}: {counted(copy.records, 'record')} from {counted(len(found.files), 'file')} "
+        f"in {counted(len(copy.published), 'file')}{left_out}, {bytes_text(copy.text_bytes)} of "
+        f"text stored in {bytes_text(stored)}"
     )

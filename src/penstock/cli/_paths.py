@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -16,6 +17,7 @@ from penstock.storage import Entry, is_remote, list_drafts, locate
 if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
+_log = logging.getLogger("penstock.cli")
 _OTHER_FORMATS = (".parquet", ".csv", ".feather", ".orc", ".avro")
 
 
@@ -63,15 +65,19 @@ def find(path: str, options: StorageOptions) -> Found:
     if path.lower().endswith(_OTHER_FORMATS):
         message = f"{path}: this release reads JSON Lines (.jsonl, .jsonl.zst, .jsonl.gz) only."
         raise OptionError(message)
-    return _find_remote(path, options) if is_remote(path) else _find_local(path)
+    found = _find_remote(path, options) if is_remote(path) else _find_local(path)
+    if not found.files:
+        below = "" if is_remote(path) else f"; '{path.rstrip('/')}/**/*.jsonl' reads those below it"
+        _log.warning("%s itself holds no JSON Lines files%s", path, below)
+    return found
 
 
 def leftovers_in(directory: str) -> list[Leftover]:
     """Return the drafts and claims in a local directory."""
-    return sorted(
+    return [
         Leftover(entry, "unknown" if gone is None else "gone" if gone else "at work")
-        for entry, gone in list_drafts(directory)
-    )
+        for entry, gone in sorted(list_drafts(directory), key=lambda found: found[0].name)
+    ]
 
 
 def entry_of(file: JsonlFile) -> Entry:

@@ -21,7 +21,6 @@ from penstock.errors import MalformedLineError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._paths import Found
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
@@ -102,7 +101,7 @@ def show(  # noqa: PLR0913 (one argument an option)
         with closing(iter(batches)) as stream:
             records = sampled(stream, sample, seed) if sample else sliced(stream, which or _FIRST)
             shown.add_all(records)
-    shown.finish(found)
+    shown.finish()
     if which is not None and not shown.count:
         held = (
             f"{path} holds {counted(batches.total, 'record')}"
@@ -153,15 +152,13 @@ class _Shown:
             value = without_nonfinite(value)
         self._document.append(value)
 
-    def finish(self, found: Found) -> None:
+    def finish(self) -> None:
         if self._document is not None:
             echo_json(self._document)
         if self._nonfinite:
             _log.warning("NaN and infinities are shown as null, because JSON has neither")
         if self.count and self._missing:
             _log.warning("none of the records shown has %s", ", ".join(sorted(self._missing)))
-        if not found.files:
-            _log.warning("%s holds no JSON Lines files", found.path)
 
 
 def _place(record: Numbered) -> str:

@@ -24,6 +24,7 @@ from penstock.decode._text import (
     count_object_lines,
     is_utf8,
     may_hold_foreign_numbers,
+    may_hold_minus_zero,
     may_hold_wide_integer,
 )
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BEYOND_INT64 = 2.0**63
+_MINUS_ZERO = np.uint64(1 << 63)
 
 
 class ArrowReader:
@@ -112,11 +114,15 @@ def _restore_nulls(array: pa.Array, type_: pa.DataType) -> pa.Array:
 def _numbers_differ(batch: pa.RecordBatch, text: bytes) -> bool:
     """Return whether a float may stand for a token that Python reads otherwise or not at all.
 
-    Such a float is not a number, infinite or large: only then the text is worth a look.
+    Such a float is not a number, infinite, large or -0.0: only then the text is worth a look.
     """
-    if all(np.abs(floats).max(initial=0.0) < _BEYOND_INT64 for floats in _floats(batch.columns)):
-        return False
-    return may_hold_wide_integer(text) or may_hold_foreign_numbers(text)
+    odd = minus_zero = False
+    for floats in _floats(batch.columns):
+        odd |= not np.abs(floats).max() < _BEYOND_INT64
+        minus_zero |= bool((floats.view(np.uint64) == _MINUS_ZERO).any())
+    return (odd and (may_hold_wide_integer(text) or may_hold_foreign_numbers(text))) or (
+        minus_zero and may_hold_minus_zero(text)
+    )
 
 
 def _floats(arrays: list[pa.Array]) -> Iterator[NDArray[np.float64]]:

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pyarrow as pa
 
+_PIECE = 1 << 18
 _NEWLINE, _RETURN, _OPEN, _CLOSE, _ZERO = b"\n\r{}0"
 
 # Python refuses to read an integer of more than 4,300 digits. Of a run that long every 256th byte
@@ -16,6 +17,7 @@ _DIGITS_TO_ZERO = bytes(_ZERO if byte in b"0123456789" else 0 for byte in range(
 _SAMPLED_RUN = b"0" * 16
 
 _DIGITS_OF_INT64 = 19
+_MINUS_ZERO = re.compile(rb"-0\s*[,\]}]")
 _WIDE_INTEGER = re.compile(rb"[:\[,\s]-?[1-9][0-9]{18,}\s*[,\]}]")
 
 
@@ -52,7 +54,12 @@ def count_object_lines(text: bytes) -> int | None:
     if not text:
         return 0
     bytes_ = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(bytes_ == _NEWLINE)
+    # In pieces that leave the text in the processor's cache for the decoder that follows.
+    pieces = [
+        np.flatnonzero(bytes_[start : start + _PIECE] == _NEWLINE) + start
+        for start in range(0, len(text), _PIECE)
+    ]
+    ends = np.concatenate(pieces)
     if not text.endswith(b"\n"):
         ends = np.append(ends, len(text))
     starts = np.empty_like(ends)
@@ -86,6 +93,15 @@ def may_hold_wide_integer(text: bytes) -> bool:
         digits = digits[:-step] & digits[step:]
         run += step
     return bool(digits.any()) and _WIDE_INTEGER.search(text) is not None
+
+
+def may_hold_minus_zero(text: bytes) -> bool:
+    """Return True for any text with the integer `-0`, to Python plain 0 and to Arrow -0.0.
+
+    >>> may_hold_minus_zero(b"[-0]"), may_hold_minus_zero(b"[-0.0, -0e1, 1e-05]")
+    (True, False)
+    """
+    return _MINUS_ZERO.search(text) is not None
 
 
 def may_hold_foreign_numbers(text: bytes) -> bool:

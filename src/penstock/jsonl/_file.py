@@ -187,7 +187,9 @@ class JsonlFile:
         return JsonlWriter(self._target(options, overwrite=overwrite), options)
 
     def _target(self, options: WriteOptions, *, overwrite: bool) -> FileTarget:
-        compression = compression_of(self.source().name)  # By this name: it is the one that is read.
+        compression = compression_of(
+            self.source().name
+        )  # By this name: it is the one that is read.
         store, name = self._written()
         return FileTarget(store, name, options, compression=compression, overwrite=overwrite)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -75,4 +76,7 @@ def reason_text(reason: Exception) -> str:
     """Return in words why a line is bad."""
     if isinstance(reason, UnicodeDecodeError):
         return f"not UTF-8 at byte {reason.start:,} of the line"
+    if isinstance(reason, json.JSONDecodeError):
+        # Its own words say "line 1", which beside the number of the line would mislead.
+        return f"{reason.msg} at character {reason.pos + 1:,} of the line"
     return str(reason).rstrip(".") or type(reason).__name__

@@ -134,7 +134,9 @@ def _is_column(value: object) -> bool:
 
 
 def _plain_list(column: Any) -> list[object]:  # noqa: ANN401
-    if isinstance(column, bool):
-        return [column]
-    values: list[object] = column.tolist() if hasattr(column, "tolist") else list(column)
-    return values
+    # An Arrow column iterates as scalars of its own, and a chunked one has no tolist.
+    for name in ("to_pylist", "tolist"):
+        if hasattr(column, name):
+            column = getattr(column, name)()
+            break
+    return [column] if isinstance(column, bool) else list(column)

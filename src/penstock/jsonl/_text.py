@@ -108,11 +108,30 @@ def whole_lines(blocks: Iterable[bytes], piece_bytes: int) -> Iterator[bytes]:
     >>> list(whole_lines([b"a\nbb", b"b\nc"], 3))
     [b'a\n', b'bbb\n', b'c']
     """
+    some: list[bytes] = []
+    size = 0
+    try:
+        for lines in _whole_lines_of_blocks(_without_bom(blocks), piece_bytes):
+            if some and size + len(lines) > piece_bytes:
+                yield b"".join(some)
+                some, size = [], 0
+            some.append(lines)
+            size += len(lines)
+    except Exception:
+        if some:  # What came before a failure is handed out before it.
+            yield b"".join(some)
+        raise
+    if some:
+        yield b"".join(some)
+
+
+def _whole_lines_of_blocks(blocks: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
+    """Yield the same bytes cut after newlines, none across blocks but lines that are."""
     unfinished: list[bytes] = []
-    for block in _gathered(_without_bom(blocks), piece_bytes):
+    for block in blocks:
         start = 0
         while start < len(block):
-            limit = start + piece_bytes
+            limit = start + most_bytes
             end = (block.rfind(b"\n", start, limit) + 1) or (block.find(b"\n", limit) + 1)
             if not end:
                 break
@@ -126,23 +145,6 @@ def whole_lines(blocks: Iterable[bytes], piece_bytes: int) -> Iterator[bytes]:
             unfinished.append(block[start:])
     if unfinished:
         yield b"".join(unfinished)
-
-
-def _gathered(blocks: Iterable[bytes], least_bytes: int) -> Iterator[bytes]:
-    """Yield the same bytes in blocks of `least_bytes` or more, the last one aside."""
-    small: list[bytes] = []
-    size = 0
-    try:
-        for block in blocks:
-            small.append(block)
-            size += len(block)
-            if size >= least_bytes:
-                yield b"".join(small)
-                small, size = [], 0
-    except Exception:
-        yield b"".join(small)  # What came before the failure is handed out before it.
-        raise
-    yield b"".join(small)
 
 
 def _without_bom(blocks: Iterable[bytes]) -> Iterator[bytes]:

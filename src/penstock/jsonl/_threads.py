@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -17,7 +19,10 @@ async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
     So nothing of ours is ever at work on a file or writer that its owner believes idle.
     """
-    work = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    run = partial(copy_context().run, call, *args, **kwargs)
+    # A future, not a task as `asyncio.to_thread` needs one: a loop that ends cancels all tasks,
+    # and this one would count as ended while its thread is still at work.
+    work = asyncio.get_running_loop().run_in_executor(None, run)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:

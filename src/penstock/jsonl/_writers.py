@@ -198,7 +198,10 @@ class JsonlWriterSync(_Lines):
                 for record in some:  # A limit is near: each finds its place.
                     self.write(record)
             start += len(some)
-            many = 2 * many if len(text) < _TOGETHER_BYTES else max(1, many // 2)
+            if len(text) < _TOGETHER_BYTES:
+                many *= 2
+            elif len(text) > 4 * _TOGETHER_BYTES:
+                many = max(1, many // 2)
         return islice(records, start, None)
 
     def write_raw(self, data: bytes) -> None:

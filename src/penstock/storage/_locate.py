@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.storage._store import Store
 
 REMOTE_SCHEMES = ("s3", "gs", "az")
+_BUCKET = re.compile(r"[\w.$-]+", re.ASCII)
 
 
 def locate(
@@ -44,6 +46,10 @@ def locate(
     if not bucket or "@" in bucket:
         # Credentials in a URL would end up in logs and errors, so nothing of it is shown.
         message = f"{scheme}:// needs a bucket name and no credentials; pass storage_options=."
+        raise OptionError(message)
+    if not _BUCKET.fullmatch(bucket):
+        # A "?" or "#" would send requests to another bucket.
+        message = f"{scheme}://{bucket}: buckets are named by letters, digits, '.', '-' and '_'."
         raise OptionError(message)
     from penstock.storage._object import ObjectStore  # noqa: PLC0415 (obstore only when needed)
 

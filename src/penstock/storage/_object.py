@@ -17,7 +17,12 @@ from penstock.storage._coalesce import read_coalesced
 from penstock.storage._environment import endpoint_is_plain_http
 from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
-from penstock.storage._object_errors import ConflictError, is_passing, object_error
+from penstock.storage._object_errors import (
+    ConflictError,
+    client_panic,
+    is_passing,
+    object_error,
+)
 from penstock.storage._options import StorageOptions
 from penstock.storage._owned_file import OwnedFile
 from penstock.storage._retry import retry
@@ -100,7 +105,13 @@ class ObjectStore:
         try:
             return call()
         except Exception as failure:  # noqa: BLE001 (object_error passes on what it does not know)
-            raise object_error(failure, verb, what, self.options) from None
+            told = object_error(failure, verb, what, self.options)
+        except BaseException as failure:
+            if type(failure).__name__ != "PanicException":
+                raise
+            told = client_panic(failure, verb, what, self.options)
+        # Raised here, without a context: the client's own text may repeat secrets.
+        raise told
 
     def client(self, *, repeats: bool = True, upload_bytes: int = 0) -> Any:  # noqa: ANN401
         """Return this process's client for a kind of request.
@@ -150,8 +161,7 @@ class _RemoteFile:
         if not length:
             return b""
         what = f"{self.path} (bytes {start:,} to {start + length:,})"
-        # The client continues a body that broke off, unless the object was replaced meanwhile:
-        # asked again, the store says so.
+        # The client repeats failed requests by itself, but takes a short answer for a whole one.
         return self._store.request("read", what, lambda: self._store.retry(what, fetch))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

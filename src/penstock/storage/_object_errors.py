@@ -24,6 +24,7 @@ from penstock.errors import (
     ObjectChangedError,
     ObjectExistsError,
     ObjectNotFoundError,
+    OptionError,
     PenstockError,
     StorageError,
     StoragePermissionError,
@@ -78,6 +79,7 @@ def object_error(
     status = _STATUS.search(text)
     answer = " ".join(match[1] for match in (status, code) if match)
     told = f" (the server said: {answer})" if answer else ""
+    first_line = options.redact(text.partition("\n")[0])
     kind: type[StorageError] = StorageError
     if isinstance(failure, FileNotFoundError) or (status and status[1] == "404"):
         kind = ObjectNotFoundError
@@ -92,20 +94,32 @@ def object_error(
         why = f"access denied{told}; check the credentials and what they may do"
     elif isinstance(failure, AlreadyExistsError):
         kind, why = ObjectExistsError, "the name is taken"
-    elif isinstance(failure, PreconditionError):
+    elif isinstance(failure, PreconditionError) or (status and status[1] == "412"):
         kind, why = ObjectChangedError, "it was replaced while it was being read; open it again"
     elif isinstance(failure, GenericError | ConnectionError):
         network = _KIND.search(text)
         reason = _NETWORK.get(network[1], "the connection failed") if network else ""
         if network and network[1] == "Timeout":
             kind = StorageTimeoutError
-        why = f"{reason or told.strip() or text.partition(chr(10))[0]}"
+        why = f"{reason or told.strip() or first_line}"
         if is_passing(failure):
             seconds = f"{options.retry_timeout:g} s"
             why += f"; given up after {seconds} of trying (storage option retry_timeout)"
     elif isinstance(failure, BaseError):
-        why = text.partition("\n")[0]
+        why = first_line
     else:
         return failure
     path = what.partition(" (bytes ")[0]
-    return kind(options.redact(f"cannot {verb} {what}: {why}."), path=path, errno=_ERRNO.get(kind))
+    return kind(f"cannot {verb} {what}: {why}.", path=path, errno=_ERRNO.get(kind))
+
+
+def client_panic(
+    failure: BaseException, verb: str, what: str, options: StorageOptions
+) -> OptionError:
+    """Return the error for options that the client gives up on, with an error of no kind."""
+    why = options.redact(str(failure)).partition("\n")[0]
+    message = (
+        f"cannot {verb} {what}: the client does not understand its options ({why}); check the "
+        "endpoint, region and credentials, also those in environment variables."
+    )
+    return OptionError(message, path=what.partition(" (bytes ")[0])

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlsplit
 
 from penstock.errors import OptionError
 from penstock.storage._environment import secrets_in_environment
@@ -40,12 +41,13 @@ class StorageOptions(Mapping[str, str]):
     StorageOptions({'region': 'eu-west-1', 'secret_access_key': '***'})
     """
 
-    __slots__ = ("_items",)
+    __slots__ = ("_checked", "_items")
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         # Nothing is checked here: a traceback that shows locals would show the caller's secrets.
         items = {} if options is None else {str(k).lower(): _text(v) for k, v in options.items()}
         self._items = _Masked(sorted(items.items()))
+        self._checked = False
 
     def __getitem__(self, name: str) -> str:
         return dict(self._items)[name]
@@ -79,8 +81,20 @@ class StorageOptions(Mapping[str, str]):
 
     def check(self) -> None:
         """Raise `OptionError` for a value that cannot work."""
+        if self._checked:
+            return
         for name in _SECONDS:
             self._seconds(name, 0)
+        for name in self:
+            # The client does not refuse these two: it panics.
+            if not self[name].isprintable():
+                message = f"storage option {name}: it holds a line break or another such character"
+                raise OptionError(message)
+            if name.removesuffix("_url").endswith("endpoint") and not _is_url(self[name]):
+                shown = self.redact(repr(self[name]))
+                message = f"storage option {name}={shown}: expected a URL, as in https://host:9000"
+                raise OptionError(message)
+        self._checked = True
 
     @property
     def retry_timeout(self) -> float:
@@ -126,6 +140,15 @@ class _Masked(tuple[tuple[str, str], ...]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} storage options>"
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        known = parts.scheme in ("http", "https") and " " not in text
+        return bool(known and parts.hostname and parts.port != 0)
+    except ValueError:  # No such port.
+        return False
 
 
 def _text(value: object) -> str:

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.cli._demo_records import record
+from penstock.cli._demo_stages import (
+    STAGES,
+    BrokenPromiseError,
+    Run,
+    go_on,
+    kill_a_writer,
+    stream_arrow,
+    stream_records,
+    write_dataset,
+)
+from penstock.cli._paths import leftovers_in
+from penstock.jsonl import JsonlDir
+from tests.cli.commands import SECONDS, document, invoke, visible, written
+from tests.cli.drafts import held_draft
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_the_installed_demo_works_anywhere_and_leaves_nothing(tmp_path: Path) -> None:
+    work, temporary = tmp_path / "work", tmp_path / "tmp"
+    # A folder of that name must not be taken for the package.
+    written(work / "penstock" / "__init__.py", "raise SystemExit('not this one')")
+    temporary.mkdir()
+    done = subprocess.run(
+        [Path(sys.executable).parent / "penstock", "demo", "--records", "1000"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+        cwd=work,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "All 1,000 records are there once, although a writer was killed." in done.stdout
+    assert list(temporary.iterdir()) == []
+
+
+def test_json_tells_every_step() -> None:
+    told = document("demo", "--records", 500)
+    assert (told["records"], told["holds"], told["broken"], told["kept"]) == (500, True, None, None)
+    steps = {step["step"]: step for step in told["steps"]}
+    assert list(steps) == [
+        "write",
+        "kill -9",
+        "visible",
+        "left behind",
+        "go on",
+        "stream records",
+        "stream Arrow",
+    ]
+    assert steps["write"]["records"] == 250
+    assert steps["stream records"]["records"] == steps["stream Arrow"]["records"] == 500
+    assert all(step["seconds"] > 0 for step in told["steps"] if step["records"])
+
+
+@pytest.mark.parametrize("records", [100, 101, 109, 997])
+def test_what_is_kept_is_the_whole_dataset(tmp_path: Path, records: int) -> None:
+    kept = tmp_path / "new" / "data"
+    done = invoke("demo", "--records", records, "--keep", kept)
+    assert done.exit_code == 0
+    assert f"penstock info {kept}" in done.stdout
+    assert list(JsonlDir(kept).iter_records_sync()) == [record(i) for i in range(records)]
+    assert all(name.endswith(".jsonl.zst") for name in visible(kept))
+
+
+def test_a_place_that_is_not_empty_is_refused(logs: Path) -> None:
+    before = visible(logs)
+    done = invoke("demo", "--keep", logs)
+    assert done.exit_code == 2
+    assert "empty" in done.stderr
+    assert visible(logs) == before
+    assert invoke("demo", "--keep", logs / before[0]).exit_code == 2
+
+
+def written_run(place: Path) -> Run:
+    demo = Run(str(place), 200)
+    write_dataset(demo)
+    kill_a_writer(demo)
+    go_on(demo)
+    return demo
+
+
+@pytest.mark.parametrize("stage", [stream_records, stream_arrow])
+def test_a_lost_record_breaks_the_promise(tmp_path: Path, stage: Callable[[Run], None]) -> None:
+    demo = written_run(tmp_path)
+    assert stage in STAGES
+    stage(demo)
+    (tmp_path / "part-00003.jsonl.zst").unlink()
+    with pytest.raises(BrokenPromiseError, match="all 200"):
+        stage(demo)
+
+
+def test_a_record_given_twice_breaks_the_promise(tmp_path: Path) -> None:
+    demo = written_run(tmp_path)
+    shard = tmp_path / "part-00003.jsonl.zst"
+    (tmp_path / "part-00004.jsonl.zst").write_bytes(shard.read_bytes())
+    with pytest.raises(BrokenPromiseError, match="once, in order"):
+        stream_records(demo)
+    with pytest.raises(BrokenPromiseError, match="same values"):
+        stream_arrow(demo)
+
+
+def test_a_draft_that_stays_breaks_the_promise(tmp_path: Path) -> None:
+    demo = Run(str(tmp_path), 200)
+    write_dataset(demo)
+    kill_a_writer(demo)
+    (draft,) = tmp_path.glob(".*")
+    with draft.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BrokenPromiseError, match="clears the dead one's draft"):
+            go_on(demo)
+
+
+def test_a_second_draft_breaks_the_promise_and_the_writer_is_ended(logs: Path) -> None:
+    demo = Run(str(logs), 200)
+    with held_draft(logs, "other.jsonl") as other:
+        with pytest.raises(BrokenPromiseError, match="unfinished shard is hidden"):
+            kill_a_writer(demo)
+        other.kill()
+    assert {leftover.writer for leftover in leftovers_in(str(logs))} == {"gone"}
+
+
+def test_a_broken_promise_is_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def lose_a_shard(demo: Run) -> None:
+        next(Path(demo.directory).glob("part-*")).unlink()
+
+    monkeypatch.setattr("penstock.cli._demo.STAGES", [write_dataset, lose_a_shard, stream_records])
+    done = invoke("demo", "--keep", tmp_path / "data")
+    assert done.exit_code == 1
+    assert "this does not hold: all 50,000 records are there" in done.stderr
+    assert "write" in done.stdout
+    assert "although a writer was killed" not in done.stdout
+    told = document("demo", "--records", 100, code=1)
+    assert (told["holds"], told["broken"]) == (False, "all 100 records are there")
+    assert capfd.readouterr().err == ""
