@@ -5,6 +5,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.rounds import LONG, rounds
 
+# What stands beside the tests asserts as well; named before anything imports it.
+pytest.register_assert_rewrite(
+    "tests.cli", "tests.decode", "tests.faults", "tests.jsonl", "tests.storage"
+)
+
 pytest_plugins = ["tests.doctests", "tests.servers.fixtures"]
 
 LONG_TIMEOUT = 1800

@@ -90,6 +90,8 @@ class TruncatedFileError(CorruptFileError, EOFError):
 class StorageError(PenstockError, OSError):
     """Reading from or writing to storage failed for good."""
 
+    path: str
+
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
     """There is no such file, object, directory or bucket."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tests.servers.fault_proxy import FaultProxy
     from tests.servers.s3_server import S3Server
 
-pytest.register_assert_rewrite("tests.faults.grounds", "tests.faults.leaks", "tests.faults.remote")
-
 
 @pytest.fixture
 def local_ground(tmp_path: Path) -> Ground:

@@ -79,7 +79,9 @@ def _overfill_dir(path: str, options: dict[str, str], limit: int, published: lis
         published += writer.published
 
 
-async def _overfill_file_async(path: str, options: dict[str, str], limit: int, _: list[str]) -> None:
+async def _overfill_file_async(
+    path: str, options: dict[str, str], limit: int, _: list[str]
+) -> None:
     async with JsonlFile(path, options).writer(flush_bytes=1000) as writer:
         await writer.write_many(record("x", number) for number in range(2 * limit // 400))
 

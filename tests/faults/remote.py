@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +11,8 @@ from penstock.jsonl import JsonlDir, JsonlFile
 from tests.servers.faults import Action, CloseConnectionError, Exchange, ResetConnectionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from tests.servers.fault_proxy import FaultProxy
     from tests.servers.s3_server import S3Server
 
@@ -63,13 +64,13 @@ def read(source: Target, mode: Mode, seen: list[Any] | None = None) -> list[Any]
 
     async def read_async() -> None:
         async for record in source.iter_records():
-            seen.append(record)  # noqa: PERF401 (what came before an error must be kept)
+            seen.append(record)
 
     if mode == "async":
         asyncio.run(read_async())
     else:
         for record in source.iter_records_sync():
-            seen.append(record)  # noqa: PERF402
+            seen.append(record)
     return seen
 
 

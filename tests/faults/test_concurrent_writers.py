@@ -37,8 +37,7 @@ def test_eight_processes_append_at_once_and_lose_or_overwrite_nothing(
             ground.storage_options,
             extensions[who % len(extensions)],
             f"writer-{who}",
-            RECORDS_EACH,
-            RECORDS_A_SHARD,
+            (RECORDS_EACH, RECORDS_A_SHARD),
         )
         for who in range(PROCESSES)
     ]

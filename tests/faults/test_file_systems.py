@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +23,7 @@ from tests.storage.store_contract import ODD_NAMES, Place, StoreContract
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.faults.grounds import Ground
 
@@ -89,12 +90,9 @@ def test_a_full_disk_under_the_spool_is_told_and_nothing_is_published(
 
 
 def test_a_disk_without_room_for_one_more_name_is_told(full: Path) -> None:
-    with (
-        (full / "filler").open("wb", buffering=0) as filler,
-        pytest.raises(OSError, match="No space"),
-    ):
-        while True:
-            filler.write(bytes(4096))
+    with (full / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+        while filler.write(bytes(4096)):
+            pass
     with (
         pytest.raises(OSError, match="the disk is full") as raised,
         JsonlDir(full / "d").writer_sync() as writer,
@@ -150,10 +148,11 @@ def test_of_eight_processes_one_takes_each_name_without_hard_links(exfat_ground:
 
 def test_a_file_that_may_not_be_replaced_is_not_without_hard_links(exfat_ground: Ground) -> None:
     file = JsonlFile(exfat_ground.at("a.jsonl"))
-    with file.writer_sync(overwrite=False) as first:
-        first.write({"n": 1})
-        with pytest.raises(ObjectExistsError), file.writer_sync(overwrite=False) as second:
-            second.write({"n": 2})
-            first.close()
+    first, second = file.writer_sync(overwrite=False), file.writer_sync(overwrite=False)
+    first.write({"n": 1})
+    second.write({"n": 2})
+    first.close()
+    with pytest.raises(ObjectExistsError):
+        second.close()
     assert list(file.iter_records_sync()) == [{"n": 1}]
     assert exfat_ground.hidden() == []

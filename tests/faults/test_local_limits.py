@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,14 +117,12 @@ def test_whatever_modes_forbid_is_a_permission_error_that_names_the_path() -> No
 
 
 def test_too_many_open_files_is_an_error_that_says_so(tmp_path: Path) -> None:
-    import resource
-
     (tmp_path / "a.jsonl").write_text('{"n":1}\n')
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     held: list[int] = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(256, hard), hard))
     try:
-        with pytest.raises(OSError, match="Too many"):
+        with suppress(OSError):
             while True:
                 held.append(os.dup(0))
         with pytest.raises(OSError, match="ulimit -n") as reading:

@@ -101,21 +101,22 @@ def test_a_listing_that_breaks_off_is_begun_again_and_lists_each_shard_once(
     assert shards.proxy.count("GET", "list-type=2") == 3
 
 
+LASTING: dict[str, tuple[Action, type[StorageError], str]] = {
+    "503": (s3_error(503, "SlowDown"), StorageError, "503 SlowDown"),
+    "reset": (reset_in_body(10_000), StorageError, "the connection broke"),
+    "stall": (stall(), StorageTimeoutError, "did not answer in time"),
+    "403": (s3_error(403, "AccessDenied"), StoragePermissionError, "403 AccessDenied"),
+}
+
+
 @pytest.mark.parametrize(
-    ("mode", "action", "kind", "words"),
-    [
-        ("sync", s3_error(503, "SlowDown"), StorageError, "503 SlowDown"),
-        ("async", s3_error(503, "SlowDown"), StorageError, "503 SlowDown"),
-        ("sync", reset_in_body(10_000), StorageError, "the connection broke"),
-        ("async", reset_in_body(10_000), StorageError, "the connection broke"),
-        ("sync", stall(), StorageTimeoutError, "did not answer in time"),
-        ("async", s3_error(403, "AccessDenied"), StoragePermissionError, "403 AccessDenied"),
-    ],
-    ids=["503", "503 async", "reset", "reset async", "stall", "403 async"],
+    ("mode", "trouble"),
+    [*(("sync", name) for name in LASTING), ("async", "503"), ("async", "reset")],
 )
 def test_trouble_that_lasts_ends_in_an_error_behind_the_records_that_came(
-    remote: Remote, big: bytes, mode: Mode, action: Action, kind: type[Exception], words: str
+    remote: Remote, big: bytes, mode: Mode, trouble: str
 ) -> None:
+    action, kind, words = LASTING[trouble]
     remote.put("big.jsonl", big)
     fault = remote.proxy.add(Fault(action, "GET", "big.jsonl", times=None, after=1))
     seen: list[Any] = []

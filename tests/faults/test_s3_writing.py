@@ -157,31 +157,26 @@ def test_a_file_that_may_not_be_replaced_is_not(remote: Remote, mode: Mode) -> N
     assert remote.records("c.jsonl") == RECORDS
 
 
-@pytest.mark.parametrize(
-    ("action", "kind", "words"),
-    [
-        (s3_error(503, "SlowDown"), StorageError, "503 SlowDown"),
-        (reset_during_upload(10), StorageError, "the connection broke"),
-        (stall(), StorageTimeoutError, "did not answer in time"),
-        (s3_error(403, "AccessDenied"), StoragePermissionError, "403 AccessDenied"),
-        (s3_error(400, "EntityTooLarge"), StorageError, "400 EntityTooLarge"),
-    ],
-    ids=["503", "reset", "stall", "403", "400"],
-)
-@pytest.mark.parametrize(("mode", "kind_of_target"), [("sync", "file"), ("async", "dir")])
+LASTING: dict[str, tuple[Action, type[StorageError], str]] = {
+    "503": (s3_error(503, "SlowDown"), StorageError, "503 SlowDown"),
+    "reset": (reset_during_upload(10), StorageError, "the connection broke"),
+    "stall": (stall(), StorageTimeoutError, "did not answer in time"),
+    "403": (s3_error(403, "AccessDenied"), StoragePermissionError, "403 AccessDenied"),
+    "400": (s3_error(400, "EntityTooLarge"), StorageError, "400 EntityTooLarge"),
+}
+
+
+@pytest.mark.parametrize("trouble", LASTING)
+@pytest.mark.parametrize(("mode", "target_kind"), [("sync", "file"), ("async", "dir")])
 def test_trouble_that_lasts_is_an_error_that_names_what_was_not_published(
-    remote: Remote,
-    mode: Mode,
-    kind_of_target: str,
-    action: Action,
-    kind: type[StorageError],
-    words: str,
+    remote: Remote, mode: Mode, target_kind: str, trouble: str
 ) -> None:
+    action, kind, words = LASTING[trouble]
     remote.proxy.add(Fault(action, "PUT", times=None))
     options = {"retry_timeout": 0.5, "timeout": 0.5}
     target = (
         remote.file("d/part-00000.jsonl", **options)
-        if kind_of_target == "file"
+        if target_kind == "file"
         else remote.dir("d", **options)
     )
     with pytest.raises(StorageError) as raised:
@@ -207,8 +202,13 @@ def test_shards_published_before_lasting_trouble_stay_and_none_after_it(
 @MODES
 def test_a_bucket_that_does_not_exist_is_named(fault_proxy: FaultProxy, mode: Mode) -> None:
     bucket, options = "penstock-no-such-bucket", fault_proxy.storage_options
-    for target in (JsonlFile(f"s3://{bucket}/a.jsonl", options), JsonlDir(f"s3://{bucket}", options)):
-        with pytest.raises(FileNotFoundError, match=f"{bucket}.*the bucket does not exist") as raised:
+    for target in (
+        JsonlFile(f"s3://{bucket}/a.jsonl", options),
+        JsonlDir(f"s3://{bucket}", options),
+    ):
+        with pytest.raises(
+            FileNotFoundError, match=f"{bucket}.*the bucket does not exist"
+        ) as raised:
             write(target, RECORDS, mode)
         assert isinstance(raised.value, ObjectNotFoundError)
 
@@ -260,12 +260,11 @@ def test_a_large_file_whose_upload_fails_for_good_leaves_nothing_to_pay_for(
 ) -> None:
     remote.put("large.jsonl", b"{}\n")
     remote.proxy.add(Fault(s3_error(503, "SlowDown"), "PUT", "partNumber=3", times=None))
-    with (
-        pytest.raises(StorageError, match=r"cannot publish .*large\.jsonl.*503 SlowDown"),
-        remote.file("large.jsonl", retry_timeout=0.5).writer_sync() as writer,
-    ):
-        for piece in _pieces():
-            writer.write_raw(piece)
+    writer = remote.file("large.jsonl", retry_timeout=0.5).writer_sync()
+    for piece in _pieces():
+        writer.write_raw(piece)
+    with pytest.raises(StorageError, match=r"cannot publish .*large\.jsonl.*503 SlowDown"):
+        writer.close()
     assert remote.get("large.jsonl") == b"{}\n"
     assert remote.unfinished_uploads() == []
 

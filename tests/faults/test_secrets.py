@@ -36,9 +36,10 @@ CREDENTIALS = {"access_key_id": KEY_ID, "secret_access_key": SECRET, "session_to
 # As AWS answers a signature that does not fit.
 ECHO = (
     "<Error><Code>SignatureDoesNotMatch</Code>"
-    f"<AWSAccessKeyId>{KEY_ID}</AWSAccessKeyId><StringToSign>{SECRET} {TOKEN}</StringToSign></Error>"
+    f"<AWSAccessKeyId>{KEY_ID}</AWSAccessKeyId>"
+    f"<StringToSign>{SECRET} {TOKEN}</StringToSign></Error>"
 ).encode()
-HASTE = {"retry_timeout": 0.2, "timeout": 0.5, "region": "us-east-1"}
+HASTE = {"retry_timeout": 0.05, "timeout": 0.5, "region": "us-east-1"}
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,11 @@ async def _download(path: str, options: dict[str, Any]) -> None:
     await JsonlFile(path, options).download()
 
 
+def _write_by_path(url: str, options: dict[str, Any]) -> None:
+    with penstock.writer(f"{url}/w.jsonl", storage_options=options) as sink:
+        sink.write([{}])
+
+
 CALLS: dict[str, Callable[[str, dict[str, Any]], object]] = {
     "read a file": lambda url, options: read(JsonlFile(f"{url}/a.jsonl", options), "sync"),
     "read a file async": lambda url, options: read(JsonlFile(f"{url}/a.jsonl", options), "async"),
@@ -73,7 +79,7 @@ CALLS: dict[str, Callable[[str, dict[str, Any]], object]] = {
     ),
     "write a directory": lambda url, options: write(JsonlDir(f"{url}/d", options), [{}]),
     "write async": lambda url, options: write(JsonlDir(f"{url}/d", options), [{}], "async"),
-    "write by path": lambda url, options: _write_by_path(url, options),
+    "write by path": _write_by_path,
     "Arrow": lambda url, o: list(JsonlFile(f"{url}/a.jsonl", o).iter_arrow_batches_sync()),
     "exists": lambda url, options: JsonlFile(f"{url}/a.jsonl", options).exists_sync(),
     "size": lambda url, options: JsonlFile(f"{url}/a.jsonl", options).size_sync(),
@@ -82,11 +88,6 @@ CALLS: dict[str, Callable[[str, dict[str, Any]], object]] = {
     "delete": lambda url, options: JsonlFile(f"{url}/a.jsonl", options).delete_sync(),
     "walk": lambda url, options: list(JsonlDir(url, options).walk_sync()),
 }
-
-
-def _write_by_path(url: str, options: dict[str, Any]) -> None:
-    with penstock.writer(f"{url}/w.jsonl", storage_options=options) as sink:
-        sink.write([{}])
 
 
 def _check_every_call(
@@ -145,7 +146,10 @@ def test_a_missing_bucket_shows_no_secret(
 
 @pytest.mark.parametrize("action", [stall(), reset_in_body(10)], ids=["stall", "reset"])
 def test_a_broken_connection_shows_no_secret(
-    remote: Remote, given: dict[str, Any], log: pytest.LogCaptureFixture, action: Any  # noqa: ANN401
+    remote: Remote,
+    given: dict[str, Any],
+    log: pytest.LogCaptureFixture,
+    action: Any,  # noqa: ANN401
 ) -> None:
     remote.proxy.add(Fault(action, times=None))
     options = {**given, "endpoint": remote.proxy.url}

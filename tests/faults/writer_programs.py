@@ -46,9 +46,10 @@ def write_versions_for_ever(path: str, options: dict[str, str], tag: str, record
 
 
 def write_some_shards(
-    path: str, options: dict[str, str], extension: str, tag: str, records: int, records_a_shard: int
+    path: str, options: dict[str, str], extension: str, tag: str, counts: tuple[int, int]
 ) -> list[str]:
-    """Append to a directory together with others; return the shards published."""
+    """Append so many records, so many a shard, together with others; return what was published."""
+    records, records_a_shard = counts
     writer = JsonlDir(path, options).writer_sync(extension, max_records_per_shard=records_a_shard)
     wait_for_the_others()
     with writer:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.jsonl._decode import BadLine, Records
-from penstock.jsonl._prefetch import runs_of_shards, runs_of_shards_async, weigh_runs
+from penstock.jsonl._prefetch import ShardRuns, runs_of_shards, weigh_runs
 from penstock.jsonl._text import Piece
 from tests.jsonl.doors import both_doors
 from tests.jsonl.slow_store import SECONDS, Events, SlowStore
@@ -28,8 +28,10 @@ class Consumer:
         self, shards: list[Callable[[int], Iterator[Piece]]], queue_size: int, door: str
     ) -> None:
         self._door = door
-        self._runs: Any = (runs_of_shards if door == "sync" else runs_of_shards_async)(
-            shards, queue_size
+        self._runs: Any = (
+            runs_of_shards(shards, queue_size)
+            if door == "sync"
+            else ShardRuns(lambda: shards, queue_size)
         )
         self._loop = asyncio.new_event_loop()
         # A loop that stands still would make no task run ahead.
@@ -253,7 +255,7 @@ def test_closing_async_runs_leaves_no_task() -> None:
     events = Events()
 
     async def use() -> None:
-        runs = runs_of_shards_async([numbered(name, 2, 10, events) for name in "abc"], 100)
+        runs = ShardRuns(lambda: [numbered(name, 2, 10, events) for name in "abc"], 100)
         async for _ in runs:
             break
         await runs.aclose()

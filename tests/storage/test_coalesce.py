@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +33,7 @@ def test_reads_are_sorted_and_further_apart_than_the_gap(
 ) -> None:
     reads = coalesce(ranges, gap)
     assert all(length > 0 for _, length in reads)
-    for (start, length), (following, _) in zip(reads, reads[1:], strict=False):
+    for (start, length), (following, _) in itertools.pairwise(reads):
         assert start + length + gap < following
 
 

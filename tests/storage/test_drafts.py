@@ -44,7 +44,9 @@ def test_any_label_makes_a_draft_that_can_be_cleared(tmp_path: Path, label: str)
     (living,) = _hidden(tmp_path)
     # As its writer's end leaves it: the lock is gone, the file is there.
     os.close(draft._file.descriptor)  # noqa: SLF001
-    assert [e.name for e in LocalStore().clear_dead_drafts(str(tmp_path))] == [f"{tmp_path}/{living}"]
+    assert [e.name for e in LocalStore().clear_dead_drafts(str(tmp_path))] == [
+        f"{tmp_path}/{living}"
+    ]
     draft._file.descriptor = -1  # noqa: SLF001
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import gc
 import io
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -20,6 +20,9 @@ from penstock.storage import (
     read_blocks,
 )
 from tests.storage.store_contract import Place
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 CONTENT = bytes(range(256)) * 20
 
@@ -136,8 +139,8 @@ def test_a_block_left_by_an_exception_publishes_nothing_and_keeps_what_was_there
 ) -> None:
     (tmp_path / "a").write_bytes(b"old")
     writing = open_for_writing(LocalStore(), str(tmp_path), str(tmp_path / "a"))
+    writing.write(b"new")
     with pytest.raises(LookupError), writing:
-        writing.write(b"new")
         raise LookupError
     assert (tmp_path / "a").read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["a"]  # noqa: PTH208

@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import uuid
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -20,6 +20,9 @@ from tests.rounds import rounds
 from tests.storage.store_contract import Place, StoreContract
 from tests.storage.store_machine import StoreMachine
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 
 class TestLocalStore(StoreContract):
     @pytest.fixture
@@ -32,7 +35,7 @@ def test_a_local_store_does_what_a_perfect_one_does(tmp_path: Path) -> None:
         return StoreMachine(Place(LocalStore(), str(tmp_path / uuid.uuid4().hex)))
 
     run_state_machine_as_test(
-        machine,
+        machine,  # type: ignore[arg-type]
         settings=settings(max_examples=rounds(20, 500), stateful_step_count=30),
     )
 

@@ -98,7 +98,9 @@ def test_a_password_in_a_url_shows_in_no_text() -> None:
     )
     assert "hush" not in repr(options)
     assert "localhost:9000" in repr(options)
-    assert options.redact("GET http://me:hush@localhost:9000/b") == "GET http://***@localhost:9000/b"
+    assert (
+        options.redact("GET http://me:hush@localhost:9000/b") == "GET http://***@localhost:9000/b"
+    )
     assert options["endpoint"] == "http://me:hush@localhost:9000"
 
 

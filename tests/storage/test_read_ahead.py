@@ -83,10 +83,9 @@ def test_an_error_comes_out_at_its_place(weights: list[int], place: int, limit: 
         raise LookupError("here")
 
     ahead = _ahead(source(), limit)
-    seen = []
+    seen: list[int] = []
     with pytest.raises(LookupError, match="here"):
-        for item in ahead:
-            seen.append(item)  # noqa: PERF402 (what came before the error must be kept)
+        seen.extend(ahead)
     assert seen == weights[:place]
     assert list(ahead) == []
     ahead.close()

@@ -75,7 +75,7 @@ def test_pauses_are_random_and_within_bounds_that_double(caplog: pytest.LogCaptu
     caplog.set_level(logging.DEBUG, "penstock.storage")
     pauses: dict[int, list[float]] = {}
     for _ in range(6):
-        call, _ = _failing(PassingError(), PassingError(), PassingError())
+        call, _ = _failing(PassingError(), PassingError())
         caplog.clear()
         assert _retry(call) == "done"
         for record in caplog.records:
@@ -85,12 +85,12 @@ def test_pauses_are_random_and_within_bounds_that_double(caplog: pytest.LogCaptu
             assert isinstance(attempt, int)
             assert isinstance(pause, float)
             pauses.setdefault(attempt, []).append(pause)
-    assert sorted(pauses) == [1, 2, 3]
+    assert sorted(pauses) == [1, 2]
     for attempt, seen in pauses.items():
         assert len(set(seen)) == 6
         assert all(0 <= pause <= 0.1 * 2**attempt for pause in seen)
-    # All twelve this short are one chance in a thousand million, if the bounds do grow.
-    assert max(pauses[2] + pauses[3]) > 0.1
+    # All six this short are one chance in four thousand, if the bound does grow; the seed is fixed.
+    assert max(pauses[2]) > 0.1
 
 
 def test_a_try_that_fails_is_told_to_the_debug_log_only(caplog: pytest.LogCaptureFixture) -> None:

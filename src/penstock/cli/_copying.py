@@ -86,6 +86,7 @@ class Copy:
     def _steps(self, texts: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the same, about a shard at most at a time, so that Ctrl-C need not wait long."""
         for text in texts:
+            # Lines are counted only where a limit could be below what the text holds.
             count = text.count(b"\n") if self.most_lines or len(text) > self.most_bytes else 0
             most = min(self.most_lines or count, self.most_bytes * count // max(1, len(text)))
             if count <= most:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PIECE_BYTES", "SchemaChoice", "arrow_stream", "arrow_stream_async", "unify"]
 
-PIECE_BYTES = 2 << 20
+PIECE_BYTES = 1 << 20
 """Text decoded at a time: large enough that the decoder's cost per call does not count."""
 _MOST_THREADS = 4
 

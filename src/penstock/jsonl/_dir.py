@@ -12,7 +12,7 @@ from penstock.jsonl._draft_writer import WriteOptions
 from penstock.jsonl._file import JsonlFile
 from penstock.jsonl._names import in_reading_order
 from penstock.jsonl._policy import ErrorPolicy
-from penstock.jsonl._prefetch import runs_of_shards, runs_of_shards_async
+from penstock.jsonl._prefetch import ShardRuns, runs_of_shards
 from penstock.jsonl._records import (
     batch_stream,
     batch_stream_async,
@@ -274,16 +274,13 @@ class JsonlDir:
         yield from read_pieces([file.source() for file in self.shards_sync()], piece_bytes)
 
     def _runs(self, queue_size: int) -> Iterator[Run]:
-        yield from runs_of_shards([_opener(file) for file in self.shards_sync()], queue_size)
+        yield from runs_of_shards(self._openers(), queue_size)
 
-    async def _runs_async(self, queue_size: int) -> AsyncGenerator[Run]:
-        shards = [_opener(file) for file in await self.shards()]
-        runs = runs_of_shards_async(shards, queue_size)
-        try:
-            async for run in runs:
-                yield run
-        finally:
-            await runs.aclose()
+    def _runs_async(self, queue_size: int) -> ShardRuns:
+        return ShardRuns(self._openers, queue_size)
+
+    def _openers(self) -> list[Callable[[int], Iterator[Piece]]]:
+        return [_opener(file) for file in self.shards_sync()]
 
 
 def _opener(file: JsonlFile) -> Callable[[int], Iterator[Piece]]:

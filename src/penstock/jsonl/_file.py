@@ -16,10 +16,10 @@ from penstock.jsonl._policy import ErrorPolicy
 from penstock.jsonl._records import (
     SLICE_BYTES,
     SYNC_SLICE_BYTES,
+    DecodedRuns,
     batch_stream,
     batch_stream_async,
     decode_runs,
-    decode_runs_async,
     record_stream,
     record_stream_async,
 )
@@ -114,7 +114,7 @@ class JsonlFile:
     def iter_records(self, on_error: OnError = "raise") -> AsyncStream[Any]:
         """Yield the records one by one, for `async for`."""
         policy = ErrorPolicy(on_error)
-        runs = decode_runs_async(read_pieces([self.source()], SLICE_BYTES))
+        runs = DecodedRuns(read_pieces([self.source()], SLICE_BYTES))
         return record_stream_async(runs, policy)
 
     def iter_batches_sync(
@@ -130,7 +130,7 @@ class JsonlFile:
     ) -> AsyncStream[list[Any]]:
         """Yield lists of `batch_size` records, for `async for`."""
         policy = ErrorPolicy(on_error)
-        runs = decode_runs_async(read_pieces([self.source()], SLICE_BYTES))
+        runs = DecodedRuns(read_pieces([self.source()], SLICE_BYTES))
         return batch_stream_async(runs, policy, batch_size)
 
     def iter_arrow_batches_sync(

@@ -7,12 +7,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.jsonl._decode import BadLine
-from penstock.jsonl._records import SLICE_BYTES, Run, decode_runs, decode_runs_async
+from penstock.jsonl._records import SLICE_BYTES, DecodedRuns, decode_runs
+from penstock.jsonl._threads import in_thread
 from penstock.storage import ReadAhead
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from penstock.jsonl._records import AsyncRuns, Run
     from penstock.jsonl._text import Piece
 
     OpenShard = Callable[[int], Iterator[Piece]]
@@ -56,31 +58,62 @@ def runs_of_shards(shards: Sequence[OpenShard], queue_size: int) -> Iterator[Run
             runs.close()  # type: ignore[attr-defined]
 
 
-async def runs_of_shards_async(shards: Sequence[OpenShard], queue_size: int) -> AsyncGenerator[Run]:
-    """Yield the same runs on the event loop, the next shard's made by a task of their own."""
-    waiting: deque[_TaskAhead] = deque()
-    try:
-        for position, shard in enumerate(shards):
-            runs: AsyncGenerator[Run] | _TaskAhead = (
-                waiting.popleft() if waiting else decode_runs_async(shard(SLICE_BYTES))
-            )
+class ShardRuns:
+    """The same runs for the event loop, the next shard's made by a task of their own.
+
+    `list_shards` is called in a thread when the first run is asked for. See `AsyncRuns`.
+    """
+
+    def __init__(self, list_shards: Callable[[], Sequence[OpenShard]], queue_size: int) -> None:
+        self._list_shards = list_shards
+        self._queue_size = queue_size
+        self._shards: deque[OpenShard] | None = None
+        self._runs: AsyncRuns | None = None
+        self._ahead: _TaskAhead | None = None
+
+    def __aiter__(self) -> ShardRuns:
+        return self
+
+    async def __anext__(self) -> Run:
+        if self._shards is None:
+            self._shards = deque(await in_thread(self._list_shards))
+        while True:
+            if self._runs is None:
+                self._runs = self._next_shard(self._shards)
             try:
-                if queue_size and position + 1 < len(shards):
-                    following = decode_runs_async(shards[position + 1](SLICE_BYTES))
-                    waiting.append(_TaskAhead(following, queue_size))
-                async for run in runs:
-                    yield run
-            finally:
-                await runs.aclose()
-    finally:
-        for ahead in waiting:
-            await ahead.aclose()
+                return await anext(self._runs)
+            except StopAsyncIteration:
+                await self._runs.aclose()
+                self._runs = None
+
+    def _next_shard(self, shards: deque[OpenShard]) -> AsyncRuns:
+        """Return the runs of the next shard, and let those of the one behind it begin."""
+        runs: AsyncRuns
+        if self._ahead is not None:
+            runs, self._ahead = self._ahead, None
+        elif shards:
+            runs = DecodedRuns(shards.popleft()(SLICE_BYTES))
+        else:
+            raise StopAsyncIteration
+        if self._queue_size and shards:
+            following = DecodedRuns(shards.popleft()(SLICE_BYTES))
+            self._ahead = _TaskAhead(following, self._queue_size)
+        return runs
+
+    async def aclose(self) -> None:
+        """End the work ahead and let go of the files."""
+        try:
+            if self._runs is not None:
+                await self._runs.aclose()
+        finally:
+            if self._ahead is not None:
+                await self._ahead.aclose()
 
 
 class _TaskAhead:
     """An async iterator whose items are made by a task, a bounded distance ahead."""
 
-    def __init__(self, source: AsyncGenerator[Run], limit: int) -> None:
+    def __init__(self, source: AsyncRuns, limit: int) -> None:
         self._source = source
         self._limit = limit
         self._weigh = weigh_runs(limit)

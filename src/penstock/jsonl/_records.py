@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 from penstock.errors import OptionError
 from penstock.jsonl._decode import BadLine, Record, Records, decode_piece
@@ -82,29 +83,59 @@ def decode_runs(pieces: Iterator[Piece]) -> Iterator[Run]:
         yield from decode_piece(piece)
 
 
-async def decode_runs_async(pieces: Iterator[Piece]) -> AsyncGenerator[Run]:
-    """Yield the same runs while the event loop stays free.
+class AsyncRuns(Protocol):
+    """Runs of records for the event loop.
+
+    No async generators: a loop that ends closes all of those at once, and the inner ones of a
+    stream are not to be closed while the outer one is at work on them.
+    """
+
+    def __aiter__(self) -> AsyncRuns: ...
+    async def __anext__(self) -> Run: ...
+    async def aclose(self) -> None: ...
+
+
+class DecodedRuns:
+    """The same runs of all pieces, while the event loop stays free; see `AsyncRuns`.
 
     Reading and decompressing wait in a thread; slices are decoded on the loop, which is faster
     than handing records between threads, with a pause after each. Only a line that is longer
     than a slice is decoded in a thread.
     """
-    try:
-        failure: Exception | None = None
-        while failure is None:
-            some, failure = await in_thread(_take, pieces)
-            for piece in some:
-                if len(piece.text) > 2 * SLICE_BYTES:
-                    for run in await in_thread(_decode_whole, piece):
-                        yield run
-                else:
-                    for run in decode_piece(piece):
-                        yield run
-                await asyncio.sleep(0)
-        if not isinstance(failure, StopIteration):
-            raise failure
-    finally:
-        await in_thread(_close, pieces)  # It may wait for a read that is under way.
+
+    def __init__(self, pieces: Iterator[Piece]) -> None:
+        self._pieces = pieces
+        self._taken: deque[Piece] = deque()
+        self._end: Exception | None = None
+        self._runs: Iterator[Run] = iter(())
+
+    def __aiter__(self) -> DecodedRuns:
+        return self
+
+    async def __anext__(self) -> Run:
+        while (run := next(self._runs, None)) is None:
+            await asyncio.sleep(0)
+            if not self._taken:
+                await self._take_some()
+            piece = self._taken.popleft()
+            if len(piece.text) > 2 * SLICE_BYTES:
+                self._runs = iter(await in_thread(_decode_whole, piece))
+            else:
+                self._runs = decode_piece(piece)
+        return run
+
+    async def aclose(self) -> None:
+        """Let go of the file."""
+        await in_thread(_close, self._pieces)  # It may wait for a read that is under way.
+
+    async def _take_some(self) -> None:
+        if self._end is None:
+            some, self._end = await in_thread(_take, self._pieces)
+            self._taken.extend(some)
+        if not self._taken:
+            if self._end is None or isinstance(self._end, StopIteration):
+                raise StopAsyncIteration
+            raise self._end
 
 
 def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
@@ -119,7 +150,7 @@ def batch_stream(runs: Iterator[Run], policy: ErrorPolicy, size: int) -> Stream[
     return Stream(batches, policy, batches)
 
 
-def record_stream_async(runs: AsyncGenerator[Run], policy: ErrorPolicy) -> AsyncStream[Record]:
+def record_stream_async(runs: AsyncRuns, policy: ErrorPolicy) -> AsyncStream[Record]:
     """Return records one by one."""
 
     async def records() -> AsyncGenerator[Record]:
@@ -138,7 +169,7 @@ def record_stream_async(runs: AsyncGenerator[Run], policy: ErrorPolicy) -> Async
 
 
 def batch_stream_async(
-    runs: AsyncGenerator[Run], policy: ErrorPolicy, size: int
+    runs: AsyncRuns, policy: ErrorPolicy, size: int
 ) -> AsyncStream[list[Record]]:
     """Return lists of `size` records; the last may be shorter."""
     checked_size(size)
