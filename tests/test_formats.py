@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -50,8 +50,8 @@ def test_values_that_json_has_no_type_for_are_written_as_before(tmp_path: Path) 
     with JsonlFile(written).writer_sync() as w:
         w.write(
             {
-                "moment": datetime.datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=datetime.UTC),
-                "day": datetime.date(2026, 1, 2),
+                "moment": dt.datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=dt.UTC),
+                "day": dt.date(2026, 1, 2),
                 "uuid": uuid.UUID(int=7),
                 "decimal": Decimal("1.10"),
                 "nan": float("nan"),

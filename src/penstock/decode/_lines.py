@@ -23,7 +23,7 @@ def decode_line(line: bytes) -> object:
 
 
 def decode_as_json(line: bytes) -> object:
-    """Return what `json.loads` makes of a line that the fast decoder refused (NaN, `\\ud800` …)."""
+    r"""Return what `json.loads` makes of a line that the fast decoder refused (NaN, `\ud800` …)."""
     try:
         # Decoded here, not by `json`: it would guess UTF-16 for a line that holds NUL bytes.
         return json.loads(line.decode("utf-8"))
