@@ -87,7 +87,8 @@ WORKS = (
     ),
     Work(
         "write-disk", "`write_many`, to disk with fsync", "write_many", "write_many",
-        "plain.jsonl", (Reference("`dumps` with newline, `write`, no fsync", "bare", "write_line"),),
+        "plain.jsonl",
+        (Reference("`dumps` with newline, `write`, no fsync", "bare", "write_line"),),
         "out.jsonl", on_disk=True,
     ),
     Work(

@@ -14,19 +14,21 @@ if TYPE_CHECKING:
 
 
 def facade(
-    package: str, names: Mapping[str, str]
+    package: str, names: Mapping[str, str], for_rooms: Mapping[str, str] | None = None
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """Return `__all__`, `__getattr__` and `__dir__` for a package whose names load lazily.
 
-    `names` maps each public name to the module, relative to the package, that defines it.
+    `names` maps each public name to the module, relative to the package, that defines it;
+    `for_rooms` does so for what only other rooms use, which is not part of `__all__`.
     """
     public = sorted(names)
+    modules = {**names, **(for_rooms or {})}
 
     def load(name: str) -> object:
-        if name not in names:
+        if name not in modules:
             message = f"module {package!r} has no attribute {name!r}; it offers {', '.join(public)}"
             raise AttributeError(message, name=name, obj=sys.modules[package])
-        value = getattr(importlib.import_module(f"{package}.{names[name]}"), name)
+        value = getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
         setattr(sys.modules[package], name, value)
         return value
 

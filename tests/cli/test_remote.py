@@ -133,10 +133,28 @@ def test_names_that_mislead_are_still_found(s3_server: S3Server, bucket: str) ->
     assert document("info", f"s3://{bucket}/d.jsonl", *given)["records"] == 2
 
 
-def test_a_pattern_is_refused_with_the_way_out(s3_server: S3Server, bucket: str) -> None:
-    done = invoke("info", f"s3://{bucket}/*.jsonl", *options(s3_server.storage_options))
-    assert done.exit_code == 2
-    assert "patterns work for local files" in done.stderr
+@pytest.mark.parametrize(
+    ("pattern", "records"),
+    [("*.jsonl", 1), ("d/*.jsonl", 3), ("d/part-0000[0-1].jsonl", 2), ("d/part-?????.jsonl", 3)]
+    + [("**/*.jsonl", 6), ("d/**/*.jsonl", 5), ("d/**", 5)],
+)
+def test_a_pattern_matches_as_it_does_for_files(
+    s3_server: S3Server, bucket: str, pattern: str, records: int
+) -> None:
+    s3_server.put(bucket, "a.jsonl", b"{}\n")
+    for number in range(3):
+        s3_server.put(bucket, f"d/part-0000{number}.jsonl", b"{}\n")
+    s3_server.put(bucket, "d/deep/er.jsonl", b"{}\n{}\n")
+    s3_server.put(bucket, "d/note.txt", b"no\n")
+    given = options(s3_server.storage_options)
+    assert document("info", f"s3://{bucket}/{pattern}", *given)["records"] == records
+
+
+def test_a_pattern_that_matches_nothing_is_named(s3_server: S3Server, bucket: str) -> None:
+    s3_server.put(bucket, "a.jsonl", b"{}\n")
+    done = invoke("info", f"s3://{bucket}/b*.jsonl", *options(s3_server.storage_options))
+    assert done.exit_code == 3
+    assert "no object matches" in done.stderr
 
 
 def test_the_secret_shows_in_no_output(remote: tuple[str, list[str]], s3_server: S3Server) -> None:

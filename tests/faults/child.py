@@ -15,6 +15,8 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -40,11 +42,13 @@ class Child:
     ) -> None:
         call = [function.__module__, function.__qualname__, json.dumps(arguments)]
         self._name = function.__qualname__
+        # A file: nobody has to read it while the process runs.
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (until the end)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.child", *call],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._errors,
             cwd=ROOT,
             env={**os.environ, **(env or {})},
             text=True,
@@ -75,23 +79,29 @@ class Child:
 
     def result(self) -> Any:  # noqa: ANN401 (whatever the function returns)
         """Wait for the end of the function and return what it returned."""
+        _of(self._process.stdin).close()
+        overdue = threading.Timer(TIMEOUT, self._abort)
+        overdue.start()
         try:
-            output, errors = self._process.communicate(timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
-            # Where it hangs is the answer that is looked for: `faulthandler` prints it.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGABRT)
-            errors = self._process.communicate()[1]
-            raise ChildError(f"{self._name} still ran after {TIMEOUT} s:\n{errors}") from None
-        if self._process.returncode != 0:
-            raise self._unexpected_end(errors)
+            output = _of(self._process.stdout).read()
+            if self._process.wait() != 0:
+                raise self._unexpected_end()
+        finally:
+            overdue.cancel()
         return json.loads(output.splitlines()[-1])
 
-    def _unexpected_end(self, errors: str | None = None) -> ChildError:
-        if errors is None:
-            errors = _of(self._process.stderr).read()
+    def _abort(self) -> None:
+        # Where it hangs is the answer that is looked for: `faulthandler` prints it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGABRT)
+
+    def _unexpected_end(self) -> ChildError:
         status = self._process.wait(TIMEOUT)
-        return ChildError(f"{self._name} ended with status {status}:\n{errors}")
+        self._errors.seek(0)
+        said = self._errors.read()
+        if status == -signal.SIGABRT:
+            return ChildError(f"{self._name} still ran after {TIMEOUT} s:\n{said}")
+        return ChildError(f"{self._name} ended with status {status}:\n{said}")
 
     def __enter__(self) -> Child:  # noqa: PYI034 (never inherited from)
         return self
@@ -100,7 +110,8 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(TIMEOUT)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+        self._errors.close()
+        for stream in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(BrokenPipeError):
                 _of(stream).close()
 

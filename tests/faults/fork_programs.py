@@ -268,7 +268,7 @@ def child_that_leaves_its_parents_block(path: str, options: Options, how: str) -
             child = os.fork()
             if child == 0:
                 if how == "exception":
-                    os.environ["no such variable"]
+                    _fail()
                 if how == "exit":
                     sys.exit(5)
             else:
@@ -279,6 +279,10 @@ def child_that_leaves_its_parents_block(path: str, options: Options, how: str) -
     except UnsafeForkError:
         os._exit(7)
     return {"statuses": statuses}
+
+
+def _fail() -> None:
+    raise LookupError
 
 
 def many_children(path: str, options: Options) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tests.rounds import rounds
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+    from typing import Self
 
 MANY = 50
 SECONDS = 100
@@ -27,7 +28,7 @@ class Turns:
     def __init__(self) -> None:
         self.count = 0
 
-    async def __aenter__(self) -> Turns:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._turn())
         return self
 
@@ -161,9 +162,7 @@ def test_reading_holds_the_loop_for_no_more_than_a_slice(
     seen = asyncio.run(use())
     assert len(seen) == (2000 if place == "file" else 4000)
     most_in_a_turn = max(seen.count(turn) for turn in set(seen))
-    # What was decoded ahead of time waits as a run a slice; the async loop takes it without pause.
-    assert most_in_a_turn * line_bytes <= (SLICE_BYTES if place != "directory" else 64 << 20)
-    assert len(set(seen)) >= 2000 * line_bytes // SLICE_BYTES
+    assert most_in_a_turn * line_bytes <= SLICE_BYTES + line_bytes
 
 
 def test_a_long_line_is_decoded_off_the_loop(tmp_path: Path) -> None:

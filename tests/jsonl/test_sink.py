@@ -54,7 +54,12 @@ WRITTEN: dict[str, tuple[object, list[Any]]] = {
     "columns without rows": ({"a": np.array([])}, []),
     "a structured array": (STRUCTURED, [{"a": 1, "b": 1.5}, {"a": 2, "b": 2.5}]),
     "a record with a scalar array": ({"a": np.array(5), "b": [1]}, [{"a": 5, "b": [1]}]),
-    "a record with an array": ({"a": np.arange(2), "b": [1]}, [{"a": [0, 1], "b": [1]}]),
+    "a record with an array": ({"a": np.arange(2), "b": 1}, [{"a": [0, 1], "b": 1}]),
+    "a record of arrays, in a list": ([{"a": np.arange(2)}], [{"a": [0, 1]}]),
+    "an array and a list": (
+        {"a": np.arange(2), "b": ["x", "y"]},
+        [{"a": 0, "b": "x"}, {"a": 1, "b": "y"}],
+    ),
     "an empty record": ({}, [{}]),
 }
 
@@ -174,3 +179,22 @@ def test_a_sink_publishes_at_the_end_or_not_at_all(tmp_path: Path) -> None:
 def test_an_unknown_option_is_a_type_error(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="no_such_option"):
         penstock.writer(tmp_path / "a.jsonl", no_such_option=1)
+
+
+def test_arrays_and_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ValueError, match=r"write\(\[record\]\)"),
+        penstock.writer(tmp_path / "a.jsonl") as sink,
+    ):
+        sink.write({"embedding": np.arange(8), "tags": ["a", "b"]})
+
+
+def test_a_file_that_is_there_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("{}\n")
+    with pytest.raises(FileExistsError), penstock.writer(path) as sink:
+        sink.write({"a": 1})
+    assert path.read_text() == "{}\n"
+    with penstock.writer(path, overwrite=True) as sink:
+        sink.write({"a": 1})
+    assert path.read_text() == '{"a":1}\n'

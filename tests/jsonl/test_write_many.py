@@ -6,6 +6,7 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,9 @@ values = st.recursive(
     | st.integers(-(2**70), 2**70)
     | st.floats()
     | st.text(max_size=8)
-    | st.sampled_from(["null", Decimal("1.5"), 1e308, -1e308]),
+    | st.sampled_from(
+        ["null", Decimal("1.5"), 1e308, -1e308, math.nan, -math.nan, math.inf, -math.inf]
+    ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
     max_leaves=8,
 )
@@ -62,7 +65,7 @@ def written(
     return texts, writer.not_finite
 
 
-@given(items=st.lists(records, max_size=80), options=limits)
+@given(items=st.lists(records, min_size=1, max_size=80), options=limits)
 def test_a_list_is_written_as_its_records_one_by_one(
     items: list[object], options: dict[str, object], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -109,3 +112,18 @@ def test_none_is_told_from_not_a_number_wherever_they_stand(record: dict[str, ob
     encoder = Encoder()
     encoder.encode({"inside": {"none": None}, "record": record})
     assert encoder.not_finite == count_not_finite(record)
+
+
+class Lean(msgspec.Struct, omit_defaults=True):
+    number: float = math.nan
+
+
+class Full(msgspec.Struct):
+    number: float = math.nan
+
+
+@pytest.mark.parametrize("struct", [Lean, Full])
+def test_a_default_that_is_not_a_number_is_counted(struct: type[msgspec.Struct]) -> None:
+    encoder = Encoder()
+    assert encoder.encode({"inside": {"none": None}, "struct": struct()}).count(b"null") == 2
+    assert encoder.not_finite == 1

@@ -16,6 +16,8 @@ from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import FINE, Verb, examples, json_option, storage_option
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.jsonl import (
+    OTHER_FORMATS,
+    SHARD_EXTENSIONS,
     JsonlDir,
     JsonlFile,
     compression_of,
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
     from penstock.cli._paths import Found
     from penstock.jsonl import JsonlWriterSync
     from penstock.storage import StorageOptions
-
-_EXTENSIONS = (".jsonl", ".jsonl.zst", ".jsonl.zstd")
-_OTHER_FORMATS = (".parquet", ".csv", ".feather", ".orc", ".avro", ".json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ class _Shape:
 )
 @click.option(
     "--shard-extension",
-    type=click.Choice(_EXTENSIONS),
+    type=click.Choice(SHARD_EXTENSIONS),
     help="Of the shards; by default .jsonl.zst if SRC is compressed, else .jsonl.",
 )
 @click.option("--max-records-per-shard", type=click.IntRange(min=1), metavar="N")
@@ -123,7 +122,7 @@ def convert(
 
 
 def _writer(found: Found, target: str, options: StorageOptions, shape: _Shape) -> JsonlWriterSync:
-    if target.lower().endswith(_OTHER_FORMATS):
+    if target.lower().endswith(OTHER_FORMATS):
         message = f"cannot write {target}: this release writes .jsonl[.zst|.gz] and directories."
         raise OptionError(message)
     if is_jsonl(target):

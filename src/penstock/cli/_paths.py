@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -11,14 +12,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from natsort import natsorted
 
 from penstock.errors import ObjectNotFoundError, OptionError
-from penstock.jsonl import JsonlDir, JsonlFile, in_reading_order, is_jsonl
+from penstock.jsonl import OTHER_FORMATS, JsonlDir, JsonlFile, in_reading_order, is_jsonl
 from penstock.storage import Entry, is_remote, list_drafts, locate
 
 if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
-_OTHER_FORMATS = (".parquet", ".csv", ".feather", ".orc", ".avro")
 
 
 class Leftover(NamedTuple):
@@ -62,7 +62,7 @@ class Found:
 
 def find(path: str, options: StorageOptions) -> Found:
     """Return the files that a PATH names, or raise `ObjectNotFoundError`."""
-    if path.lower().endswith(_OTHER_FORMATS):
+    if path.lower().endswith(OTHER_FORMATS):
         message = f"{path}: this release reads JSON Lines (.jsonl, .jsonl.zst, .jsonl.gz) only."
         raise OptionError(message)
     found = _find_remote(path, options) if is_remote(path) else _find_local(path)
@@ -116,6 +116,8 @@ def _in_order(matches: list[Path]) -> list[JsonlFile]:
 
 
 def _find_remote(path: str, options: StorageOptions) -> Found:
+    if glob.has_magic(path):
+        return _match_remote(path, options)
     file = JsonlFile(path, options)
     directory = JsonlDir(path, options)
     try:
@@ -124,9 +126,6 @@ def _find_remote(path: str, options: StorageOptions) -> Found:
             return Found(path, "file", [file])
         return Found(path, "directory", directory.shards_sync())
     except ObjectNotFoundError as missing:
-        if "*" in path:
-            message = f"{path}: patterns work for local files; give a directory or a file."
-            raise OptionError(message) from None
         try:
             if is_jsonl(path):
                 return Found(path, "directory", directory.shards_sync())
@@ -134,3 +133,26 @@ def _find_remote(path: str, options: StorageOptions) -> Found:
         except (ObjectNotFoundError, OptionError):
             raise missing from None
         return Found(path, "file", [file])
+
+
+def _match_remote(path: str, options: StorageOptions) -> Found:
+    root = path[: next(at for at, letter in enumerate(path) if letter in "*?[")].rpartition("/")[0]
+    pattern = _compiled(path)
+    below = JsonlDir(root, options).walk_sync(recursive=True)
+    files = [file for file in below if pattern.fullmatch(file.path)]
+    if not files:
+        message = f"no object matches {path}."
+        raise ObjectNotFoundError(message, path=path)
+    return Found(path, "pattern", files)
+
+
+def _compiled(path: str) -> re.Pattern[str]:
+    """Return a pattern in which `*` stays in one directory and `**` does not, as for files."""
+    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^/]+?\])", path)
+    return re.compile(
+        "".join(
+            meaning.get(part) or (part if part.startswith("[") else re.escape(part))
+            for part in parts
+        )
+    )

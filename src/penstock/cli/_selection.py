@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from penstock.cli._terminal import Progress
     from penstock.jsonl import JsonlFile
 
+_BELOW_ONE = 1 - 2**-53
+"""What a weight is at most: a huge sample would round it to 1, which has no logarithm."""
+
 
 class Numbered(NamedTuple):
     """A record, its number in the dataset, and where it stands."""
@@ -112,7 +115,9 @@ def sampled(batches: Iterator[Batch], size: int, seed: int) -> Iterator[Numbered
         return math.exp(math.log(chance.random() or 0.5) / size)
 
     def jump() -> int:
-        return math.floor(math.log(chance.random() or 0.5) / math.log1p(-weight)) + 1
+        return (
+            math.floor(math.log(chance.random() or 0.5) / math.log1p(-min(weight, _BELOW_ONE))) + 1
+        )
 
     weight = shrunk()
     following = size - 1 + jump()

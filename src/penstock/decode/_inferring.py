@@ -141,12 +141,16 @@ class InferringDecoder:
         )
         index, (path, known, seen) = next((at, change) for at, change in changes if change)
         before = "had no such field" if known is NULL else f"have {arrow_type(known)} there"
+        why = (
+            f"field {path!r} holds {describe(seen)}, but the records that made the schema "
+            f'{before}. Drop schema="strict" to let the schema widen, or give one that '
+            "holds the field"
+        )
         return SchemaMismatchError(
-            f"{self._name or 'the text'}, line index {index}: field {path!r} holds "
-            f"{describe(seen)}, but the records that made the schema {before}. "
-            f'Drop schema="strict" to let the schema widen, or give one that holds the field',
+            f"{self._name or 'the text'}, line index {index}: {why}",
             field=path,
             line_index=index,
+            why=why,
         )
 
 

@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from penstock.decode import unify as unify
     from penstock.jsonl._dir import JsonlDir as JsonlDir
     from penstock.jsonl._file import JsonlFile as JsonlFile
+    from penstock.jsonl._names import OTHER_FORMATS as OTHER_FORMATS
+    from penstock.jsonl._names import SHARD_EXTENSIONS as SHARD_EXTENSIONS
     from penstock.jsonl._names import compression_of as compression_of
     from penstock.jsonl._names import in_reading_order as in_reading_order
     from penstock.jsonl._names import is_jsonl as is_jsonl
@@ -32,12 +34,16 @@ __all__, __getattr__, __dir__ = facade(
         "JsonlWriter": "_writers",
         "JsonlWriterSync": "_writers",
         "Stream": "_records",
+        "unify": "_arrow",
+    },
+    for_rooms={
+        "OTHER_FORMATS": "_names",
+        "SHARD_EXTENSIONS": "_names",
         "compression_of": "_names",
         "in_reading_order": "_names",
         "is_jsonl": "_names",
         "read_pieces": "_text",
         "read_seek_table": "_zstd",
         "reason_text": "_policy",
-        "unify": "_arrow",
     },
 )

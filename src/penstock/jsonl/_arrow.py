@@ -153,8 +153,7 @@ def _placed(mismatch: SchemaMismatchError, piece: Piece) -> SchemaMismatchError:
     """Return the error with the path and line number in place of the index in a piece."""
     index: int = getattr(mismatch, "line_index", 0)
     line_number = piece.first_line + index
-    why = str(mismatch).removeprefix(f"the text, line index {index}: ")
-    message = f"{piece.path}, line {line_number:,}: {why}"
+    message = f"{piece.path}, line {line_number:,}: {getattr(mismatch, 'why', mismatch)}"
     return SchemaMismatchError(message, path=piece.path, line_number=line_number)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ from penstock.jsonl._records import (
     record_stream_async,
 )
 from penstock.jsonl._targets import DirTarget
-from penstock.jsonl._text import read_pieces
+from penstock.jsonl._text import Source, read_pieces
 from penstock.jsonl._threads import in_thread
 from penstock.jsonl._writers import JsonlDirWriter, JsonlDirWriterSync
 from penstock.storage import LocalStore, StorageOptions, join, locate, new_remote_root
@@ -91,21 +93,21 @@ class JsonlDir:
 
     def shards_sync(self) -> list[JsonlFile]:
         """Return the files that are read, in reading order, from one listing."""
-        return [self._file(relative, entry) for relative, entry in self._listing(recursive=False)]
+        return list(self.walk_sync(recursive=False))
 
     async def shards(self) -> list[JsonlFile]:
         """Return the files that are read, in reading order, from one listing."""
-        return await in_thread(self.shards_sync)
+        return await asyncio.to_thread(self.shards_sync)
 
     def walk_sync(self, recursive: bool = True) -> Iterator[JsonlFile]:  # noqa: FBT001, FBT002 (the seed's signature)
         """Yield the JSON Lines files, those in subdirectories too."""
-        for relative, entry in self._listing(recursive=recursive):
-            yield self._file(relative, entry)
+        for relative, _ in self._listing(recursive=recursive):
+            yield self._file(relative)
 
     async def walk(self, recursive: bool = True) -> AsyncGenerator[JsonlFile]:  # noqa: FBT001, FBT002
         """Yield the JSON Lines files, those in subdirectories too."""
-        for relative, entry in await in_thread(self._listing, recursive=recursive):
-            yield self._file(relative, entry)
+        for relative, _ in await asyncio.to_thread(self._listing, recursive=recursive):
+            yield self._file(relative)
 
     def exists_sync(self) -> bool:
         """Whether the directory is there; in object storage, whether anything is in it."""
@@ -118,7 +120,7 @@ class JsonlDir:
 
     async def exists(self) -> bool:
         """Whether the directory is there."""
-        return await in_thread(self.exists_sync)
+        return await asyncio.to_thread(self.exists_sync)
 
     def download_sync(self, local_path: str | os.PathLike[str] | None = None) -> str:
         """Copy the JSON Lines files here and return the local directory.
@@ -133,8 +135,8 @@ class JsonlDir:
             local_path = tempfile.mkdtemp(prefix="penstock-")
         root = Path(local_path).absolute()
         root.mkdir(parents=True, exist_ok=True)
-        for relative, entry in self._listing(recursive=True):
-            self._file(relative, entry).download_sync(root / relative)
+        for relative, _ in self._listing(recursive=True):
+            self._file(relative).download_sync(root / relative)
         return str(root)
 
     async def download(self, local_path: str | os.PathLike[str] | None = None) -> str:
@@ -265,13 +267,16 @@ class JsonlDir:
             for item in in_reading_order(found[parent], lambda item: item[0])
         ]
 
-    def _file(self, relative: str, entry: Entry) -> JsonlFile:
-        file = JsonlFile(join(self.path, relative), self.storage_options)
-        file._known = entry  # noqa: SLF001 (a listing just told; saves one request a shard)
-        return file
+    def _file(self, relative: str) -> JsonlFile:
+        return JsonlFile(join(self.path, relative), self.storage_options)
+
+    def _sources(self) -> list[Source]:
+        """Return the shards with what the listing just told, which saves a request for each."""
+        store, _ = locate(self.path, self.storage_options)
+        return [Source(store, entry.name, entry) for _, entry in self._listing(recursive=False)]
 
     def _pieces(self, piece_bytes: int) -> Iterator[Piece]:
-        yield from read_pieces([file.source() for file in self.shards_sync()], piece_bytes)
+        yield from read_pieces(self._sources(), piece_bytes)
 
     def _runs(self, queue_size: int) -> Iterator[Run]:
         yield from runs_of_shards(self._openers(), queue_size)
@@ -280,11 +285,7 @@ class JsonlDir:
         return ShardRuns(self._openers, queue_size)
 
     def _openers(self) -> list[Callable[[int], Iterator[Piece]]]:
-        return [_opener(file) for file in self.shards_sync()]
-
-
-def _opener(file: JsonlFile) -> Callable[[int], Iterator[Piece]]:
-    return lambda piece_bytes: read_pieces([file.source()], piece_bytes)
+        return [partial(read_pieces, [source]) for source in self._sources()]
 
 
 def _queue(prefetch: bool, queue_size: int) -> int:  # noqa: FBT001

@@ -17,7 +17,7 @@ import orjson
 from penstock.errors import UnserializableRecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
 # Dataclasses pass through to us because orjson leaves out fields that begin with an underscore.
 _OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS
@@ -31,8 +31,8 @@ class Encoder:
 
     def __init__(self, *, allow_nan: bool = False) -> None:
         self._allow_nan = allow_nan
-        self._default = self._convert_noting_objects
-        self._met_objects = False
+        self._default = self._convert
+        self._met_omitted_defaults = False
         self.not_finite = 0
         """NaN and infinities written as `null` so far."""
 
@@ -45,9 +45,7 @@ class Encoder:
             return self._encode_as_json(record)
         # orjson writes null for NaN without a word. A line without null needs no closer look,
         # and rfind is the fastest exact way to see that (a third of what the encoding costs).
-        if line.rfind(b"null") < 0 or _nulls_are_none(line, record):
-            return line
-        if not self._met_objects and _is_finite(record):
+        if line.rfind(b"null") < 0 or _nulls_are_none(line, record) or self._is_finite(record):
             return line
         plain = _Plain(allow_nan=self._allow_nan)
         plain.value(record, "")
@@ -56,7 +54,7 @@ class Encoder:
         self.not_finite += plain.not_finite
         return line
 
-    def encode_plain(self, records: Iterable[object]) -> bytes | None:
+    def encode_plain(self, records: Sequence[object]) -> bytes | None:
         """Return the lines of records, or None when one of them asks for a closer look.
 
         Faster than one by one, because many lines are searched for null at once.
@@ -65,10 +63,14 @@ class Encoder:
             text = b"".join([orjson.dumps(record, self._default, _OPTIONS) for record in records])
         except TypeError:
             return None
-        return text if text.rfind(b"null") < 0 else None
+        return text if text.rfind(b"null") < 0 or self._is_finite(records) else None
 
-    def _convert_noting_objects(self, value: object) -> object:
-        self._met_objects |= isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value)
+    def _is_finite(self, records: object) -> bool:
+        return not self._met_omitted_defaults and _is_finite(records)
+
+    def _convert(self, value: object) -> object:
+        if isinstance(value, msgspec.Struct) and value.__struct_config__.omit_defaults:
+            self._met_omitted_defaults = True
         return _convert(value)
 
     def _encode_as_json(self, record: object) -> bytes:
@@ -116,11 +118,10 @@ _NOT_FINITE = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]")
 
 
 def _is_finite(record: object) -> bool:
-    """Whether a record of dicts and lists holds no NaN or infinity; False may mean unsure.
+    """Whether a record holds no NaN or infinity; False may mean unsure.
 
     Looked for in MessagePack, which has them as bytes that no text contains: twenty times as
-    fast as a walk through the record. Not for structs and dataclasses, of which msgspec leaves
-    out fields that we write.
+    fast as a walk through the record. Defaults that a struct omits are not seen.
     """
     try:
         return _NOT_FINITE.search(_pack(record)) is None
@@ -173,7 +174,7 @@ class _Plain:
         if isinstance(value, float):
             return self._number(float(value))
         if isinstance(value, int):
-            return int(value)
+            return _integer(int(value), path)
         if isinstance(value, dict):
             return {_key(k, path): self.value(v, f"{path}.{k}") for k, v in value.items()}
         if isinstance(value, list | tuple):
@@ -201,6 +202,18 @@ class _Plain:
                 f"{type(value).__qualname__} ({_short(value)}). Convert it first."
             )
             raise UnserializableRecordError(message, field=path.lstrip(".")) from None
+
+
+def _integer(value: int, path: str) -> int:
+    try:
+        str(value)
+    except ValueError:  # Beyond sys.set_int_max_str_digits, 4,300 unless somebody changed it.
+        message = (
+            f"cannot write {path.lstrip('.') or 'the record'}: Python writes no integer of "
+            f"{value.bit_length():,} bits as text. Write it as a string."
+        )
+        raise UnserializableRecordError(message, field=path.lstrip(".")) from None
+    return value
 
 
 def _key(key: object, path: str) -> str:

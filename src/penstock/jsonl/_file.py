@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._arrow import SchemaChoice
     from penstock.jsonl._policy import OnError
     from penstock.jsonl._records import AsyncStream, Stream
-    from penstock.storage import Entry, Store
+    from penstock.storage import Store
 
 
 class JsonlFile:
@@ -62,7 +63,7 @@ class JsonlFile:
     ['Ada', 'Emmy']
     """
 
-    __slots__ = ("_known", "path", "storage_options")
+    __slots__ = ("path", "storage_options")
 
     def __init__(
         self,
@@ -72,7 +73,6 @@ class JsonlFile:
         storage_options = StorageOptions(storage_options)
         self.path = os.fspath(path)
         self.storage_options = storage_options
-        self._known: Entry | None = None
         locate(self.path, storage_options)
 
     @classmethod
@@ -100,7 +100,7 @@ class JsonlFile:
     def source(self) -> Source:
         """Return where this file lies."""
         store, name = locate(self.path, self.storage_options)
-        return Source(store, name, self._known)
+        return Source(store, name)
 
     def iter_records_sync(self, on_error: OnError = "raise") -> Stream[Any]:
         """Yield the records one by one.
@@ -209,7 +209,7 @@ class JsonlFile:
 
     async def exists(self) -> bool:
         """Whether the file is there."""
-        return await in_thread(self.exists_sync)
+        return await asyncio.to_thread(self.exists_sync)
 
     def size_sync(self) -> int:
         """Return the size in bytes, as stored."""
@@ -218,7 +218,7 @@ class JsonlFile:
 
     async def size(self) -> int:
         """Return the size in bytes, as stored."""
-        return await in_thread(self.size_sync)
+        return await asyncio.to_thread(self.size_sync)
 
     def open_sync(self, mode: Literal["rb", "wb"] = "rb") -> IO[bytes]:
         """Return a binary file of the stored bytes; `"wb"` is published when it ends well."""

@@ -16,6 +16,8 @@ T = TypeVar("T")
 Compression = Literal["zstd", "gzip"]
 
 SHARD_EXTENSIONS = (".jsonl", ".jsonl.zst", ".jsonl.zstd")
+OTHER_FORMATS = (".parquet", ".csv", ".feather", ".orc", ".avro", ".json")
+"""Names that promise a format which this release neither reads nor writes."""
 _COMPRESSIONS: dict[str, Compression] = {
     ".jsonl.zst": "zstd",
     ".jsonl.zstd": "zstd",

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.jsonl._decode import BadLine
-from penstock.jsonl._records import SLICE_BYTES, DecodedRuns, decode_runs
+from penstock.jsonl._records import SLICE_BYTES, SYNC_SLICE_BYTES, DecodedRuns, decode_runs
 from penstock.jsonl._threads import in_thread
 from penstock.storage import ReadAhead
 
@@ -43,7 +43,7 @@ def runs_of_shards(shards: Sequence[OpenShard], queue_size: int) -> Iterator[Run
     weigh = weigh_runs(queue_size)
     try:
         for position, shard in enumerate(shards):
-            runs = waiting.popleft() if waiting else decode_runs(shard(SLICE_BYTES))
+            runs = waiting.popleft() if waiting else decode_runs(shard(SYNC_SLICE_BYTES))
             try:
                 if queue_size and position + 1 < len(shards):
                     following = decode_runs(shards[position + 1](SLICE_BYTES))
@@ -126,6 +126,7 @@ class _TaskAhead:
         return self
 
     async def __anext__(self) -> Run:
+        await asyncio.sleep(0)  # Others run between slices, also where none has to be waited for.
         while not self._items:
             if self._task.done():
                 self._task.result()  # An error comes out here, at its place in the order.

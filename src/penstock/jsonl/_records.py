@@ -99,8 +99,8 @@ class DecodedRuns:
     """The same runs of all pieces, while the event loop stays free; see `AsyncRuns`.
 
     Reading and decompressing wait in a thread; slices are decoded on the loop, which is faster
-    than handing records between threads, with a pause after each. Only a line that is longer
-    than a slice is decoded in a thread.
+    than handing records between threads, with a pause after each run of them. Only a line that
+    is longer than a slice is decoded in a thread.
     """
 
     def __init__(self, pieces: Iterator[Piece]) -> None:
@@ -113,8 +113,8 @@ class DecodedRuns:
         return self
 
     async def __anext__(self) -> Run:
+        await asyncio.sleep(0)
         while (run := next(self._runs, None)) is None:
-            await asyncio.sleep(0)
             if not self._taken:
                 await self._take_some()
             piece = self._taken.popleft()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import OptionError
 from penstock.jsonl._dir import JsonlDir
 from penstock.jsonl._file import JsonlFile
-from penstock.jsonl._names import is_jsonl
+from penstock.jsonl._names import OTHER_FORMATS, is_jsonl
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.jsonl._writers import JsonlWriterSync
-
-_OTHER_FORMATS = (".parquet", ".csv", ".feather", ".orc", ".avro", ".json")
 
 
 def writer(
@@ -30,7 +28,8 @@ def writer(
 ) -> RecordSink:
     """Return a sink for `path`: a `.jsonl[.zst|.gz]` file, or else a directory of shards.
 
-    `options` are those of `JsonlFile.writer_sync` or `JsonlDir.writer_sync`.
+    `options` are those of `JsonlFile.writer_sync` or `JsonlDir.writer_sync`; a file that is
+    there already is replaced only with `overwrite=True`.
 
     >>> import tempfile
     >>> with writer(tempfile.mkdtemp() + "/a.jsonl") as sink:
@@ -39,8 +38,9 @@ def writer(
     storage_options = StorageOptions(storage_options)
     text = os.fspath(path)
     if is_jsonl(text):
+        options.setdefault("overwrite", False)
         return RecordSink(JsonlFile(text, storage_options).writer_sync(**options))
-    if text.lower().endswith(_OTHER_FORMATS) or text.startswith("odps://"):
+    if text.lower().endswith(OTHER_FORMATS) or text.startswith("odps://"):
         message = (
             f"cannot write {text}: this release writes .jsonl[.zst|.gz] files and directories."
         )
@@ -63,8 +63,8 @@ class RecordSink:
         """Write a dict, an iterable of dicts, or columns.
 
         Columns are an Arrow table or batch, a data frame, a NumPy structured array, or a dict
-        of NumPy arrays, torch tensors or Arrow arrays. Where `valid` (one bool a row) is false,
-        the row is left out.
+        of NumPy arrays, torch tensors or Arrow arrays, lists of the same length beside them.
+        Where `valid` (one bool a row) is false, the row is left out.
         """
         rows = _rows(data)
         if valid is not None:
@@ -90,9 +90,7 @@ class RecordSink:
 
 def _rows(data: Any) -> Iterable[object]:  # noqa: ANN401 (whatever the user has)
     if isinstance(data, dict):
-        if data and all(_is_column(column) for column in data.values()):
-            return _transposed({name: _plain_list(column) for name, column in data.items()})
-        return [data]
+        return _transposed(data) if _are_columns(data) else [data]
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         import pyarrow as pa  # noqa: PLC0415 (only for Arrow data)
 
@@ -100,7 +98,7 @@ def _rows(data: Any) -> Iterable[object]:  # noqa: ANN401 (whatever the user has
         return rows
     names = getattr(getattr(data, "dtype", None), "names", None)
     if names:
-        return _transposed({name: data[name].tolist() for name in names})
+        return _transposed({name: data[name] for name in names})
     if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
         message = f"cannot write {type(data).__qualname__}: expected records or columns."
         raise OptionError(message)
@@ -108,10 +106,20 @@ def _rows(data: Any) -> Iterable[object]:  # noqa: ANN401 (whatever the user has
     return records
 
 
-def _transposed(columns: dict[str, list[object]]) -> list[object]:
+def _are_columns(data: dict[str, object]) -> bool:
+    """Whether a dict holds columns: nothing but arrays, or arrays and lists."""
+    values = data.values()
+    return any(map(_is_array, values)) and all(_is_array(v) or isinstance(v, list) for v in values)
+
+
+def _transposed(data: Mapping[str, object]) -> list[object]:
+    columns = {name: _plain_list(column) for name, column in data.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        message = f"columns of different lengths cannot be rows: {lengths}"
+        message = (
+            f"columns of different lengths cannot be rows: {lengths}. "
+            "A single record of arrays is written as a list: write([record])."
+        )
         raise OptionError(message)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -124,7 +132,7 @@ def _chosen(rows: Iterable[object], valid: list[object]) -> list[object]:
     return [row for row, chosen in zip(rows, valid, strict=True) if chosen]
 
 
-def _is_column(value: object) -> bool:
+def _is_array(value: object) -> bool:
     numpy, torch, arrow = (sys.modules.get(name) for name in ("numpy", "torch", "pyarrow"))
     return (
         (numpy is not None and isinstance(value, numpy.ndarray) and value.ndim > 0)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.jsonl")
 _TOGETHER_BYTES = 16 << 10
 """Text of records that are encoded together, or up to four times as much."""
+_LEAST_BYTES = 256
+"""What a record counts for at least, between two pauses of an event loop."""
 _writers: WeakSet[_Lines] = WeakSet()
 
 
@@ -119,6 +121,9 @@ class _Lines:
         try:
             self._drain()
             self._target.publish()
+        except BaseException as failure:
+            self._failure = failure
+            raise
         finally:
             self._discard()
 
@@ -155,7 +160,7 @@ class _Lines:
 
     def __del__(self) -> None:
         # A forked child holds a copy that is none of its business.
-        if not self._closed and self._records and self._process == os.getpid():
+        if not self._closed and self._most_records and self._process == os.getpid():
             _log.warning(
                 "a writer of %s was dropped without being closed: use it in a with block. "
                 "What it had not published is lost.",
@@ -294,7 +299,7 @@ class JsonlWriter(_Lines):
 
     def _is_time_to_pause(self, text_bytes: int) -> bool:
         """Whether others should run: once a slice."""
-        self._since_pause += text_bytes
+        self._since_pause += max(text_bytes, _LEAST_BYTES)
         if self._since_pause < SLICE_BYTES:
             return False
         self._since_pause = 0

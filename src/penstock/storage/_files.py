@@ -24,12 +24,13 @@ def read_blocks(file: OpenFile, block_bytes: int) -> Iterator[bytes]:
 
 
 def open_for_reading(store: Store, name: str) -> io.BufferedReader:
-    """Return a seekable binary file that reads ahead, as pyarrow and zstandard take it."""
+    """Return a seekable binary file with a large buffer, as pyarrow and zstandard take it."""
     return io.BufferedReader(_SeekableFile(store.open(name)), _BUFFER_BYTES)
 
 
 def open_for_writing(store: Store, directory: str, name: str) -> PublishingFile:
     """Return a binary file that appears under `name` when its `with` block ends well."""
+    store.clear_dead_drafts(directory)
     return PublishingFile(store.draft(directory, name.rpartition("/")[2]), name)
 
 

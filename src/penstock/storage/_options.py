@@ -65,7 +65,7 @@ class StorageOptions(Mapping[str, str]):
         return isinstance(other, StorageOptions) and tuple(self._items) == tuple(other._items)
 
     def __repr__(self) -> str:
-        shown = {k: _MASK if _SECRET.search(k) else _USERINFO.sub(_MASK, v) for k, v in self._items}
+        shown = {k: _MASK if _is_secret(k, v) else _USERINFO.sub(_MASK, v) for k, v in self._items}
         return f"StorageOptions({shown})"
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -73,7 +73,7 @@ class StorageOptions(Mapping[str, str]):
 
     def redact(self, text: str) -> str:
         """Return `text` with every secret value masked."""
-        hidden = {value for name, value in self._items if value and _SECRET.search(name)}
+        hidden = {value for name, value in self._items if _is_secret(name, value)}
         # The longest first: one secret may be a part of another.
         for value in sorted({*hidden, *secrets_in_environment()}, key=len, reverse=True):
             text = text.replace(value, _MASK)
@@ -149,6 +149,11 @@ def _is_url(text: str) -> bool:
         return bool(known and parts.hostname and parts.port != 0)
     except ValueError:  # No such port.
         return False
+
+
+def _is_secret(name: str, value: str) -> bool:
+    # A switch such as skip_signature is none, and masking "true" would garble every text.
+    return bool(_SECRET.search(name)) and value.lower() not in ("", "true", "false")
 
 
 def _text(value: object) -> str:
