@@ -42,6 +42,16 @@ def s3_for(text: str, request: pytest.FixtureRequest) -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere_and_nothing_is_left_to_fill_in(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+    for link in links:
+        if "://" not in link:
+            assert (document.parent / link).exists(), link
+    assert not re.search(r"^[A-Z]+_[A-Z_]+$", text, re.MULTILINE)
+
+
 def run_clean(
     program: Path, *arguments: Path, place: Path, s3: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:

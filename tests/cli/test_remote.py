@@ -135,8 +135,15 @@ def test_names_that_mislead_are_still_found(s3_server: S3Server, bucket: str) ->
 
 @pytest.mark.parametrize(
     ("pattern", "records"),
-    [("*.jsonl", 1), ("d/*.jsonl", 3), ("d/part-0000[0-1].jsonl", 2), ("d/part-?????.jsonl", 3)]
-    + [("**/*.jsonl", 6), ("d/**/*.jsonl", 5), ("d/**", 5)],
+    [
+        ("*.jsonl", 1),
+        ("d/*.jsonl", 3),
+        ("d/part-0000[0-1].jsonl", 2),
+        ("d/part-?????.jsonl", 3),
+        ("**/*.jsonl", 6),
+        ("d/**/*.jsonl", 5),
+        ("d/**", 5),
+    ],
 )
 def test_a_pattern_matches_as_it_does_for_files(
     s3_server: S3Server, bucket: str, pattern: str, records: int

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.jsonl import JsonlDir, JsonlFile
+from penstock.jsonl import JsonlDir, JsonlFile, _records
+from penstock.jsonl._decode import BadLine, Records, decode_piece
+from penstock.jsonl._prefetch import ShardRuns
 from penstock.jsonl._records import SLICE_BYTES
 from tests.jsonl.doors import names_in, records, write
+from tests.jsonl.slow_store import Events, SlowStore
 from tests.rounds import rounds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
     from typing import Self
+
+    from penstock.jsonl._text import Piece
 
 MANY = 50
 SECONDS = 100
@@ -165,22 +170,23 @@ def test_reading_holds_the_loop_for_no_more_than_a_slice(
     assert most_in_a_turn * line_bytes <= SLICE_BYTES + line_bytes
 
 
-def test_a_long_line_is_decoded_off_the_loop(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b"[" + b"1," * (2 << 20) + b"1]\n[2]\n")
+def test_only_a_long_line_is_decoded_in_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"[1]\n[" + b"1," * SLICE_BYTES + b"1]\n[2]\n")
+    on_the_loop: list[bool] = []
+
+    def noted(piece: Piece) -> Iterator[Records | BadLine]:
+        on_the_loop.append(threading.current_thread() is threading.main_thread())
+        return decode_piece(piece)
+
+    monkeypatch.setattr(_records, "decode_piece", noted)
 
     async def use() -> list[int]:
-        async with Turns() as turns:
-            stream = JsonlFile(tmp_path / "a.jsonl").iter_records()
-            before = turns.count
-            first = await anext(stream)
-            assert len(first) == (2 << 20) + 1
-            after = turns.count
-            assert await anext(stream) == [2]
-            await stream.aclose()
-        return [before, after]
+        return [len(record) async for record in JsonlFile(tmp_path / "a.jsonl").iter_records()]
 
-    before, after = asyncio.run(use())
-    assert after > before + 2
+    assert asyncio.run(use()) == [1, SLICE_BYTES + 1, 1]
+    assert on_the_loop == [True, False, True]
 
 
 def test_arrow_batches_are_made_off_the_loop(tmp_path: Path) -> None:
@@ -193,6 +199,52 @@ def test_arrow_batches_are_made_off_the_loop(tmp_path: Path) -> None:
 
     seen = asyncio.run(use())
     assert len(seen) == len(set(seen)) == 10
+
+
+def test_a_slow_read_does_not_hold_the_loop() -> None:
+    store = SlowStore({"a": b"1\n2\n"}, Events())
+    store.gates["a"] = threading.Event()
+
+    async def use() -> int:
+        runs = ShardRuns(store.openers, 100)
+        async with Turns() as turns:
+            reading = asyncio.create_task(anext(runs))
+            await asyncio.to_thread(store.events.wait_for, "open", "a")
+            before = turns.count
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not reading.done()
+            store.gates["a"].set()
+            run = await reading
+            assert isinstance(run, Records)
+            assert run.items == [1, 2]
+            await runs.aclose()
+            return turns.count - before
+
+    assert asyncio.run(use()) >= 100
+
+
+@pytest.mark.parametrize("ending", ["", ".zst", ".gz"])
+def test_compressing_and_publishing_do_not_hold_the_loop(ending: str, tmp_path: Path) -> None:
+    text = b"".join(b"[%d,%d]\n" % (n, n * n) for n in range(100_000))
+
+    async def use() -> list[int]:
+        async with Turns() as turns:
+            writer = JsonlFile(tmp_path / f"a.jsonl{ending}").writer(
+                flush_bytes=1 << 30, compression_level=9
+            )
+            await writer.write_raw(b"[]\n")
+            await writer.write_raw(text)
+            counts = [turns.count]
+            await writer.flush()
+            counts.append(turns.count)
+            await writer.close()
+            counts.append(turns.count)
+        return counts
+
+    written, flushed, closed = asyncio.run(use())
+    assert written < flushed < closed
+    assert len(records(tmp_path / f"a.jsonl{ending}")) == 100_001
 
 
 def test_writing_lets_others_run_once_a_slice(tmp_path: Path) -> None:

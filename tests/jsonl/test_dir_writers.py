@@ -327,3 +327,14 @@ def test_raw_lines_written_while_another_task_flushes_keep_to_the_limit(tmp_path
 
     asyncio.run(put())
     assert [len(shard) for shard in shards(tmp_path)] == [10, 5]
+
+
+@pytest.mark.parametrize("most_bytes", [None, (4 << 30) + 1])
+def test_a_remote_shard_that_one_request_could_not_carry_is_refused_at_once(
+    most_bytes: int | None, tmp_path: Path
+) -> None:
+    for door in ("writer", "writer_sync"):
+        with pytest.raises(ValueError, match="max_bytes_per_shard="):
+            getattr(JsonlDir("s3://bucket/shards"), door)(max_bytes_per_shard=most_bytes)
+        getattr(JsonlDir("s3://bucket/shards"), door)(max_bytes_per_shard=4 << 30)
+        getattr(JsonlDir(tmp_path), door)(max_bytes_per_shard=most_bytes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,58 @@ def test_it_is_a_small_value_that_pickles_and_holds_nothing_open(
     assert repr(one) == f"{kind.__name__}({str(path)!r})"
     assert eval(repr(one)) == one
     assert not hasattr(one, "__dict__")
+
+
+@pytest.mark.parametrize("kind", [JsonlFile, JsonlDir])
+def test_storage_options_are_part_of_the_value_and_their_secrets_stay_inside(
+    kind: type[JsonlFile | JsonlDir],
+) -> None:
+    options = {"region": "mars", "secret_access_key": "hush-hush"}
+    one = kind("s3://bucket/a.jsonl", storage_options=options)
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one
+    assert again.storage_options == one.storage_options
+    assert one != kind("s3://bucket/a.jsonl")
+    assert "hush-hush" not in repr(one) + str(one)
+
+
+@pytest.mark.parametrize(
+    ("method", "parameters"),
+    [
+        (JsonlFile.iter_records, {"on_error": "raise"}),
+        (JsonlFile.iter_batches, {"batch_size": 1000}),
+        (JsonlFile.iter_arrow_batches, {"batch_size": 65536, "schema": None}),
+        (JsonlFile.writer, {"flush_bytes": 1 << 20, "compression_level": 3}),
+        (JsonlFile.download, {"local_path": None}),
+        (JsonlDir.walk, {"recursive": True}),
+        (JsonlDir.download, {"local_path": None}),
+        (JsonlDir.iter_records, {"on_error": "raise", "prefetch": True, "queue_size": 8192}),
+        (JsonlDir.iter_batches, {"batch_size": 1000}),
+        (JsonlDir.iter_arrow_batches, {"batch_size": 65536}),
+        (
+            JsonlDir.writer,
+            {
+                "shard_extension": ".jsonl",
+                "max_records_per_shard": None,
+                "max_bytes_per_shard": 256 << 20,
+                "flush_bytes": 1 << 20,
+                "compression_level": 3,
+            },
+        ),
+    ],
+    ids=lambda value: getattr(value, "__qualname__", ""),
+)
+def test_arguments_and_defaults_are_the_seeds_at_both_doors(
+    method: Any,  # noqa: ANN401
+    parameters: dict[str, object],
+) -> None:
+    owner = {"JsonlFile": JsonlFile, "JsonlDir": JsonlDir}[method.__qualname__.partition(".")[0]]
+    twin = getattr(owner, f"{method.__name__}_sync")
+    assert inspect.signature(twin).parameters.keys() == inspect.signature(method).parameters.keys()
+    for door in (method, twin):
+        found = list(inspect.signature(door).parameters.values())[1 : len(parameters) + 1]
+        assert {parameter.name: parameter.default for parameter in found} == parameters
+        assert {parameter.kind for parameter in found} == {inspect.Parameter.POSITIONAL_OR_KEYWORD}
 
 
 def test_a_file_that_was_listed_is_equal_to_one_that_was_not(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.rounds import rounds
 if TYPE_CHECKING:
     from pathlib import Path
 
-TEXT_MIB = rounds(128, 4096)
+TEXT_MIB = rounds(128, 2048)
 ALLOWED_MIB = 96
 LINE = b'{"n": 1, "nested": {"list": [1, 2.5, null]}, "text": "%s"}\n' % (b"x" * 2000)
 BLOCK = LINE * ((1 << 20) // len(LINE))

@@ -114,12 +114,12 @@ def test_the_file_appears_when_the_block_ends_and_not_before(
     in_writer(
         file,
         door,
-        [("write", [1]), ("flush", []), ("write_many", [range(100_000)])],
+        [("write", [1]), ("flush", []), ("write_many", [range(20_000)])],
         lambda: seen.append(file.exists_sync()),
     )
     assert seen == [False]
     assert names_in(tmp_path / "new") == [f"a.jsonl{ending}"]
-    assert records(file, door) == [1, *range(100_000)]
+    assert records(file, door) == [1, *range(20_000)]
 
 
 @both_doors
@@ -134,7 +134,7 @@ def test_leaving_by_an_exception_publishes_nothing_and_leaves_no_file(
         raise error
 
     with pytest.raises(error):
-        in_writer(file, door, [("write_many", [range(100_000)]), ("flush", [])], fail)
+        in_writer(file, door, [("write_many", [range(20_000)]), ("flush", [])], fail)
     assert names_in(tmp_path) == []
 
 
@@ -574,3 +574,57 @@ def test_a_failing_iterable_ends_writing_where_it_fails(tmp_path: Path) -> None:
             writer.write_many(some())
         writer.write(2)
     assert records(file) == [1, 2]
+
+
+@both_doors
+@pytest.mark.parametrize("name", ["a.txt", "a.ndjson", "a", "a.zst", "a.json.gz", "jsonl.zst"])
+def test_any_other_name_is_plain_text(name: str, door: str, tmp_path: Path) -> None:
+    file = JsonlFile(tmp_path / name)
+    write(file, [{"a": 1}, {"a": 2}], door)
+    assert (tmp_path / name).read_bytes() == b'{"a":1}\n{"a":2}\n'
+    assert records(file, door) == [{"a": 1}, {"a": 2}]
+
+
+@both_doors
+@pytest.mark.parametrize("place", ["file", "directory"])
+def test_a_writer_clears_what_the_dead_left_and_nothing_else(
+    place: str, door: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    dead = tmp_path / ".part-00000.jsonl.0123456789abcdef.penstock-tmp"
+    dead.write_bytes(b'{"half')
+    kept = [".part-00000.jsonl.penstock-tmp", ".hidden", ".x.0123.penstock-tmp"]
+    for name in kept:
+        (tmp_path / name).write_bytes(b"somebody else's")
+    target = JsonlFile(tmp_path / "a.jsonl") if place == "file" else JsonlDir(tmp_path)
+    alive = JsonlDir(tmp_path).writer_sync()
+    alive.write("alive")
+    alive.flush()
+    write(target, ["new"], door)
+    assert not dead.exists()
+    assert dead.name in caplog.text
+    assert set(kept) < set(names_in(tmp_path))
+    alive.close()
+    assert sorted(records(JsonlDir(tmp_path))) == ["alive", "new"]
+    assert not [name for name in names_in(tmp_path) if name.endswith("penstock-tmp")][len(kept) :]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_too_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        target = os.readlink(f"/proc/self/fd/{descriptor}")  # noqa: PTH115
+        events.append("directory" if target == str(tmp_path) else "file")
+
+    def noted_replace(source: str, target: str) -> None:
+        replace(source, target)
+        events.append("named")
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    write(JsonlFile(tmp_path / "a.jsonl"), [1])
+    assert events == ["file", "named", "directory"]

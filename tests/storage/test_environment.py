@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.storage import cache_directory, new_remote_root
+from penstock.storage import cache_directory, new_remote_path
 from penstock.storage._environment import endpoint_is_plain_http, secrets_in_environment
 
 
@@ -44,10 +44,17 @@ def test_new_remote_roots_are_fresh_and_below_the_one_named(
     monkeypatch: pytest.MonkeyPatch, root: str
 ) -> None:
     monkeypatch.setenv("PENSTOCK_REMOTE", root)
-    made = {new_remote_root() for _ in range(100)}
+    made = {new_remote_path("a/b.jsonl") for _ in range(100)}
     assert len(made) == 100
     assert all(one.startswith(root.rstrip("/") + "/") for one in made)
-    assert all("/" not in one.removeprefix(root.rstrip("/") + "/") for one in made)
+    assert all(one.removeprefix(root.rstrip("/") + "/").count("/") == 2 for one in made)
+    assert all(one.endswith("/a/b.jsonl") for one in made)
+
+
+@pytest.mark.parametrize("name", ["../a", "a/../../b", "/etc/passwd"])
+def test_a_new_remote_name_stays_below_its_root(name: str) -> None:
+    with pytest.raises(ValueError, match="stays below"):
+        new_remote_path(name)
 
 
 def test_without_a_remote_root_new_files_go_to_the_cache(
@@ -55,7 +62,7 @@ def test_without_a_remote_root_new_files_go_to_the_cache(
 ) -> None:
     monkeypatch.delenv("PENSTOCK_REMOTE", raising=False)
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
-    assert Path(new_remote_root()).parent == tmp_path / "remote"
+    assert Path(new_remote_path("a")).parents[1] == tmp_path / "remote"
 
 
 @pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])

@@ -15,7 +15,9 @@ from penstock.storage import StorageOptions
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=20)
 VALUES = st.text(max_size=20) | st.integers() | st.booleans() | st.floats(allow_nan=False)
 # What cannot be part of a name or of the mask, so that it shows only where it leaks.
-HIDDEN = st.text("ABCDEFGHJKLMNPQRSTUVWXYZ0123456789/+=", min_size=4, max_size=40)
+HIDDEN = st.text("ABCDEFGHJKLMNPQRSTUVWXYZ0123456789/+=", min_size=4, max_size=40).filter(
+    lambda text: text not in ("TRUE", "FALSE")  # What a switch with "key" in its name says.
+)
 SECRET_NAMES = [
     "secret_access_key",
     "aws_secret_access_key",

@@ -12,8 +12,9 @@ import pyarrow as pa
 from penstock._cpus import usable_cpus
 from penstock.decode import InferringDecoder, TypedDecoder, unify
 from penstock.errors import OptionError, SchemaMismatchError
+from penstock.jsonl._counts import positive
 from penstock.jsonl._decode import BadLine
-from penstock.jsonl._records import AsyncStream, Stream, checked_size
+from penstock.jsonl._records import AsyncStream, Stream
 from penstock.jsonl._threads import in_thread
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def arrow_stream(
     pieces: Iterator[Piece], policy: ErrorPolicy, size: int, schema: SchemaChoice
 ) -> Stream[pa.RecordBatch]:
     """Return record batches of `size` rows; the last may be shorter."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), checked_size(size))
+    runs = _sized(_decoded(pieces, _decoder(schema)), positive("batch_size", size))
 
     def batches() -> Generator[pa.RecordBatch]:
         try:
@@ -57,7 +58,7 @@ def arrow_stream_async(
     pieces: Iterator[Piece], policy: ErrorPolicy, size: int, schema: SchemaChoice
 ) -> AsyncStream[pa.RecordBatch]:
     """Return the same batches, made in a thread; bad lines are handled on the event loop."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), checked_size(size))
+    runs = _sized(_decoded(pieces, _decoder(schema)), positive("batch_size", size))
 
     async def batches() -> AsyncGenerator[pa.RecordBatch]:
         try:

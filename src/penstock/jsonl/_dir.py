@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.errors import ObjectNotFoundError
+from penstock.jsonl._counts import positive
 from penstock.jsonl._draft_writer import WriteOptions
 from penstock.jsonl._file import JsonlFile
 from penstock.jsonl._names import in_reading_order
@@ -25,7 +27,7 @@ from penstock.jsonl._targets import DirTarget
 from penstock.jsonl._text import Source, read_pieces
 from penstock.jsonl._threads import in_thread
 from penstock.jsonl._writers import JsonlDirWriter, JsonlDirWriterSync
-from penstock.storage import LocalStore, StorageOptions, join, locate, new_remote_root
+from penstock.storage import LocalStore, StorageOptions, join, locate, new_remote_path
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._text import Piece
     from penstock.storage import Entry
 
+_log = logging.getLogger("penstock.jsonl")
 _DEFAULT_QUEUE = 8192
 
 
@@ -73,7 +76,7 @@ class JsonlDir:
     def new_remote(cls, name: str, storage_options: Mapping[str, Any] | None = None) -> Self:
         """Return a new directory below the default remote root (see `PENSTOCK_REMOTE`)."""
         storage_options = StorageOptions(storage_options)  # So that no traceback shows secrets.
-        return cls(join(new_remote_root(), name), storage_options)
+        return cls(new_remote_path(name), storage_options)
 
     def __repr__(self) -> str:
         options = f", {self.storage_options!r}" if self.storage_options else ""
@@ -273,7 +276,10 @@ class JsonlDir:
     def _sources(self) -> list[Source]:
         """Return the shards with what the listing just told, which saves a request for each."""
         store, _ = locate(self.path, self.storage_options)
-        return [Source(store, entry.name, entry) for _, entry in self._listing(recursive=False)]
+        found = [Source(store, entry.name, entry) for _, entry in self._listing(recursive=False)]
+        if not found:
+            _log.warning("%s itself holds no JSON Lines files; nothing is read", self.path)
+        return found
 
     def _pieces(self, piece_bytes: int) -> Iterator[Piece]:
         yield from read_pieces(self._sources(), piece_bytes)
@@ -289,7 +295,4 @@ class JsonlDir:
 
 
 def _queue(prefetch: bool, queue_size: int) -> int:  # noqa: FBT001
-    if queue_size <= 0:
-        message = f"queue_size={queue_size}: expected a number above 0."
-        raise OptionError(message)
-    return queue_size if prefetch else 0
+    return positive("queue_size", queue_size) if prefetch else 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import OptionError
+from penstock.jsonl._counts import positive
 from penstock.jsonl._gzip import GzipEncoder
 from penstock.jsonl._zstd import ZstdEncoder
 
@@ -32,10 +33,11 @@ class WriteOptions:
     """Write NaN and infinities as Python does instead of `null`."""
 
     def __post_init__(self) -> None:
-        for name in ("flush_bytes", "frame_bytes"):
-            if getattr(self, name) <= 0:
-                message = f"{name}={getattr(self, name)}: expected a number above 0."
-                raise OptionError(message)
+        positive("flush_bytes", self.flush_bytes)
+        positive("frame_bytes", self.frame_bytes)
+        if not hasattr(self.compression_level, "__index__"):
+            message = f"compression_level={self.compression_level!r}: expected a whole number."
+            raise OptionError(message)
 
 
 class _TextEncoder(Protocol):

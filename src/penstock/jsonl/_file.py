@@ -31,9 +31,8 @@ from penstock.jsonl._writers import JsonlWriter, JsonlWriterSync
 from penstock.storage import (
     LocalStore,
     StorageOptions,
-    join,
     locate,
-    new_remote_root,
+    new_remote_path,
     open_for_reading,
     open_for_writing,
 )
@@ -73,13 +72,15 @@ class JsonlFile:
         storage_options = StorageOptions(storage_options)
         self.path = os.fspath(path)
         self.storage_options = storage_options
-        locate(self.path, storage_options)
+        if not locate(self.path, storage_options)[1]:
+            message = f"{self.path}: this names a bucket; a file needs a name in it."
+            raise OptionError(message)
 
     @classmethod
     def new_remote(cls, name: str, storage_options: Mapping[str, Any] | None = None) -> Self:
         """Return a new file below the default remote root (see `PENSTOCK_REMOTE`)."""
         storage_options = StorageOptions(storage_options)  # So that no traceback shows secrets.
-        return cls(join(new_remote_root(), name), storage_options)
+        return cls(new_remote_path(name), storage_options)
 
     def __repr__(self) -> str:
         options = f", {self.storage_options!r}" if self.storage_options else ""

@@ -40,7 +40,7 @@ class ErrorPolicy:
 
     def handle(self, bad: BadLine) -> None:
         """Raise, or note the line and return: then iteration goes on behind it."""
-        error = malformed(bad)
+        error = malformed(bad, remedy=self._on_error == "raise")
         if self._on_error == "raise":
             raise error
         self.skipped += 1
@@ -58,17 +58,20 @@ class ErrorPolicy:
     def finish(self) -> None:
         """Tell the count; called when the stream has ended."""
         if self.skipped and self._on_error == "skip":
-            _log.warning("%d malformed lines were skipped", self.skipped)
+            lines = "line was" if self.skipped == 1 else "lines were"
+            _log.warning("%d malformed %s skipped", self.skipped, lines)
 
 
-def malformed(bad: BadLine) -> MalformedLineError:
+def malformed(bad: BadLine, *, remedy: bool = True) -> MalformedLineError:
     """Return the error for a bad line: where, why, and what it looks like."""
     shown = bad.line[:_SHOWN_BYTES]
     dots = " …" if len(bad.line) > _SHOWN_BYTES else ""
     message = (
         f"{bad.path}, line {bad.number:,}: {reason_text(bad.reason)}. "
-        f"The line begins {shown!r}{dots} (on_error='skip' leaves such lines out)"
+        f"The line begins {shown!r}{dots}"
     )
+    if remedy:
+        message += " (on_error='skip' leaves such lines out)"
     return MalformedLineError(message, path=bad.path, line_number=bad.number)
 
 
@@ -78,5 +81,6 @@ def reason_text(reason: Exception) -> str:
         return f"not UTF-8 at byte {reason.start:,} of the line"
     if isinstance(reason, json.JSONDecodeError):
         # Its own words say "line 1", which beside the number of the line would mislead.
-        return f"{reason.msg} at character {reason.pos + 1:,} of the line"
+        what = reason.msg.removesuffix(" at")
+        return f"{what} at character {reason.pos + 1:,} of the line"
     return str(reason).rstrip(".") or type(reason).__name__

@@ -7,7 +7,7 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
-from penstock.errors import OptionError
+from penstock.jsonl._counts import positive
 from penstock.jsonl._decode import BadLine, Record, Records, decode_piece
 from penstock.jsonl._threads import in_thread
 
@@ -146,7 +146,7 @@ def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
 
 def batch_stream(runs: Iterator[Run], policy: ErrorPolicy, size: int) -> Stream[list[Record]]:
     """Return lists of `size` records; the last may be shorter."""
-    batches = _batches(_settled(runs, policy), checked_size(size))
+    batches = _batches(_settled(runs, policy), positive("batch_size", size))
     return Stream(batches, policy, batches)
 
 
@@ -172,7 +172,7 @@ def batch_stream_async(
     runs: AsyncRuns, policy: ErrorPolicy, size: int
 ) -> AsyncStream[list[Record]]:
     """Return lists of `size` records; the last may be shorter."""
-    checked_size(size)
+    positive("batch_size", size)
 
     async def batches() -> AsyncGenerator[list[Record]]:
         waiting: list[Record] = []
@@ -192,14 +192,6 @@ def batch_stream_async(
             await runs.aclose()
 
     return AsyncStream(batches(), policy)
-
-
-def checked_size(size: int) -> int:
-    """Return a batch size, or say that it must be positive."""
-    if size <= 0:
-        message = f"batch_size={size}: expected a number above 0."
-        raise OptionError(message)
-    return size
 
 
 def _settled(runs: Iterator[Run], policy: ErrorPolicy) -> Generator[list[Record]]:

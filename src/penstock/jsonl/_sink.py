@@ -143,6 +143,8 @@ def _is_array(value: object) -> bool:
 
 def _plain_list(column: Any) -> list[object]:  # noqa: ANN401
     # An Arrow column iterates as scalars of its own, and a chunked one has no tolist.
+    if getattr(getattr(column, "dtype", None), "kind", "") in ("M", "m"):
+        return list(column)  # As lists of numbers, dates would lose what they are.
     for name in ("to_pylist", "tolist"):
         if hasattr(column, name):
             column = getattr(column, name)()

@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
+from penstock.jsonl._counts import positive
 from penstock.jsonl._draft_writer import DraftWriter, WriteOptions, check_level
 from penstock.jsonl._names import (
     base_name,
@@ -15,7 +16,7 @@ from penstock.jsonl._names import (
     next_number,
     shard_name,
 )
-from penstock.storage import LocalStore, join
+from penstock.storage import LocalStore, join, refuse_special_file
 
 if TYPE_CHECKING:
     from penstock.jsonl._names import Compression
@@ -81,6 +82,7 @@ class FileTarget:
         if self._exclusive and _exists(self._store, self._name):
             message = f"{self.path} exists already; overwrite=True replaces it."
             raise ObjectExistsError(message, path=self.path)
+        refuse_special_file(self._store, self._name)
         self._begun()
 
     def room(self, line_bytes: int) -> tuple[float, float]:
@@ -219,9 +221,4 @@ def _exists(store: Store, name: str) -> bool:
 
 
 def _limit(name: str, value: int | None) -> float:
-    if value is None:
-        return math.inf
-    if value <= 0:
-        message = f"{name}={value}: expected a number above 0, or None for no limit."
-        raise OptionError(message)
-    return value
+    return math.inf if value is None else positive(name, value)

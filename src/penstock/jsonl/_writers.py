@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from itertools import islice
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from penstock.errors import OptionError, StorageError, UnsafeForkError
+from penstock.errors import (
+    OptionError,
+    StorageError,
+    UnsafeForkError,
+    UnserializableRecordError,
+)
 from penstock.jsonl._encode import Encoder
 from penstock.jsonl._records import SLICE_BYTES
 from penstock.jsonl._threads import in_thread
@@ -67,6 +73,9 @@ class _Lines:
 
     def _whole_lines(self, data: bytes) -> Iterator[tuple[bytes, int]]:
         """Yield raw lines with their number: all at once, or singly where a limit is near."""
+        if not isinstance(data, bytes | bytearray):
+            message = f"write_raw takes bytes, not {type(data).__name__}."
+            raise UnserializableRecordError(message)
         if data and not data.endswith(b"\n"):
             message = f"write_raw takes whole lines; this ends without a newline: {data[-40:]!r}"
             raise OptionError(message)
@@ -169,20 +178,31 @@ class _Lines:
 
 
 class JsonlWriterSync(_Lines):
-    """Writes records to a file that appears when the `with` block ends well, or not at all."""
+    """Writes records to a file that appears when the `with` block ends well, or not at all.
+
+    Any number of threads may share it.
+    """
+
+    def __init__(self, target: Target, options: WriteOptions) -> None:
+        super().__init__(target, options)
+        self._alone = threading.RLock()
 
     def write(self, record: object) -> None:
         """Write one record; one that cannot be written raises `TypeError` and leaves no trace."""
-        line = self._encode(record)
-        if len(self._buffer) + len(line) > self._most_bytes or self._records >= self._most_records:
-            self._make_room(len(line))
-        self._buffer += line
-        self._records += 1
+        with self._alone:
+            line = self._encode(record)
+            size = len(line)
+            if len(self._buffer) + size > self._most_bytes or self._records >= self._most_records:
+                self._make_room(size)
+            self._buffer += line
+            self._records += 1
 
     def write_many(self, records: Iterable[object]) -> None:
         """Write records in order; those of a list go a good deal faster."""
+        refuse_single(records)
         if isinstance(records, list | tuple):
-            records = self._write_plain(records)
+            with self._alone:
+                records = self._write_plain(records)
         for record in records:
             self.write(record)
 
@@ -211,19 +231,27 @@ class JsonlWriterSync(_Lines):
 
     def write_raw(self, data: bytes) -> None:
         """Write lines that are JSON already; they must be whole."""
-        for text, records in self._whole_lines(data):
-            if not self._fits(len(text)):
-                self._make_room(len(text))
-            self._buffer += text
-            self._records += records
+        with self._alone:
+            for text, records in self._whole_lines(data):
+                if not self._fits(len(text)):
+                    self._make_room(len(text))
+                self._buffer += text
+                self._records += records
 
     def flush(self) -> None:
         """Hand everything written so far to the operating system; it is not published by that."""
-        self._flush()
+        with self._alone:
+            self._flush()
 
     def close(self) -> None:
         """Publish; a `with` block does this when it ends well."""
-        self._publish()
+        with self._alone:
+            self._publish()
+
+    def forked(self) -> None:
+        """Make the next write in this forked process come by _check_process."""
+        super().forked()
+        self._alone = threading.RLock()  # The old one may be held by a thread that is not here.
 
     def __enter__(self) -> Self:
         self._prepare()
@@ -235,10 +263,11 @@ class JsonlWriterSync(_Lines):
         failure: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self._publish()
-        else:
-            self._discard()
+        with self._alone:
+            if kind is None:
+                self._publish()
+            else:
+                self._discard()
 
 
 class JsonlWriter(_Lines):
@@ -255,6 +284,7 @@ class JsonlWriter(_Lines):
 
     async def write_many(self, records: Iterable[object] | AsyncIterable[object]) -> None:
         """Write records in order, from any iterable or async iterable."""
+        refuse_single(records)
         if hasattr(records, "__aiter__"):
             async for record in records:
                 await self._append(self._encode(record))
@@ -339,6 +369,13 @@ class JsonlDirWriter(JsonlWriter):
     def published(self) -> list[str]:
         """The shards that are visible so far."""
         return list(self._target.published)
+
+
+def refuse_single(records: object) -> None:
+    """Raise for one record, or text, where records are expected: its parts are none."""
+    if isinstance(records, dict | str | bytes | bytearray):
+        message = f"write_many takes records, not one {type(records).__name__}; write takes one."
+        raise UnserializableRecordError(message)
 
 
 def _after_fork_in_child() -> None:

@@ -6,6 +6,7 @@ many and without a table, are read as streams.
 
 from __future__ import annotations
 
+import logging
 import struct
 import threading
 from collections import deque
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
     from penstock.storage import OpenFile
 
+_log = logging.getLogger("penstock.jsonl")
+
 _SKIPPABLE_MAGIC = 0x184D2A5E
+_SKIPPABLE_MARK = b"\x2a\x4d\x18"
+"""The last three bytes of the magic number of any skippable frame."""
 _SEEKABLE_MAGIC = 0x8F92EAB1
 _CHECKSUM_FLAG = 0x80
 _RESERVED_BITS = 0x7C
@@ -178,11 +183,14 @@ def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
     held: list[bytes] = []
     step = _DENSE_SLICE_BYTES
     at = 0
+    frames = tables = 0
     for block in blocks:
         start = 0
         while start < len(block):
             if frame is None:
                 frame = decompressor.decompressobj()
+                frames += 1
+                tables += block[start + 1 : start + 4] == _SKIPPABLE_MARK
             part = block[start : start + step]
             try:
                 text = frame.decompress(part)
@@ -205,6 +213,13 @@ def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
             "Get the file again; nothing of the unfinished record was used."
         )
         raise TruncatedFileError(message, path=path)
+    if frames > 1 and not tables:
+        _log.warning(
+            "%s: %d zstd frames and no table of them at its end. Files of other tools are so; one "
+            "that Penstock wrote has lost its end",
+            path,
+            frames,
+        )
 
 
 def _groups(frames: list[tuple[int, int]], block_bytes: int) -> Iterator[list[tuple[int, int]]]:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from penstock.storage._drafts import list_drafts as list_drafts
     from penstock.storage._drafts import remove_draft as remove_draft
     from penstock.storage._environment import cache_directory as cache_directory
-    from penstock.storage._environment import new_remote_root as new_remote_root
+    from penstock.storage._environment import new_remote_path as new_remote_path
     from penstock.storage._environment import rank as rank
     from penstock.storage._files import HeldFile as HeldFile
     from penstock.storage._files import MeteredFile as MeteredFile
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.storage._files import open_for_writing as open_for_writing
     from penstock.storage._files import read_blocks as read_blocks
     from penstock.storage._local import LocalStore as LocalStore
+    from penstock.storage._local import refuse_special_file as refuse_special_file
     from penstock.storage._locate import is_remote as is_remote
     from penstock.storage._locate import join as join
     from penstock.storage._locate import locate as locate
@@ -45,11 +46,12 @@ __all__, __getattr__, __dir__ = facade(
         "join": "_locate",
         "list_drafts": "_drafts",
         "locate": "_locate",
-        "new_remote_root": "_environment",
+        "new_remote_path": "_environment",
         "open_for_reading": "_files",
         "open_for_writing": "_files",
         "rank": "_environment",
         "read_blocks": "_files",
+        "refuse_special_file": "_local",
         "remove_draft": "_drafts",
     },
 )

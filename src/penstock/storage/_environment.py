@@ -7,6 +7,10 @@ import secrets
 import sys
 from pathlib import Path
 
+from penstock.errors import OptionError
+
+_SHORTEST_SECRET = 6
+
 
 def cache_directory() -> Path:
     """Return `PENSTOCK_CACHE`, else the user's cache directory for Penstock (not created)."""
@@ -17,10 +21,13 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "penstock"
 
 
-def new_remote_root() -> str:
-    """Return a fresh place for new files: below `PENSTOCK_REMOTE`, else below the cache."""
+def new_remote_path(name: str) -> str:
+    """Return a fresh place for `name`: below `PENSTOCK_REMOTE`, else below the cache."""
+    if ".." in name.split("/") or name.startswith("/"):
+        message = f"{name!r}: the name of a new file stays below the default remote root."
+        raise OptionError(message)
     root = os.environ.get("PENSTOCK_REMOTE") or str(cache_directory() / "remote")
-    return f"{root.rstrip('/')}/{secrets.token_hex(8)}"
+    return f"{root.rstrip('/')}/{secrets.token_hex(8)}/{name}"
 
 
 def rank() -> int:
@@ -52,4 +59,6 @@ def secrets_in_environment() -> list[str]:
         "AZURE_STORAGE_TOKEN",
         "GOOGLE_SERVICE_ACCOUNT_KEY",
     )
-    return [os.environ[name] for name in names if os.environ.get(name)]
+    # Nothing that short is a secret, and masking it would garble texts ("test", "x").
+    found = (os.environ.get(name, "") for name in names)
+    return [value for value in found if len(value) >= _SHORTEST_SECRET]

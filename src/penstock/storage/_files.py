@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
+from penstock.storage._local import refuse_special_file
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import TracebackType
@@ -30,6 +32,7 @@ def open_for_reading(store: Store, name: str) -> io.BufferedReader:
 
 def open_for_writing(store: Store, directory: str, name: str) -> PublishingFile:
     """Return a binary file that appears under `name` when its `with` block ends well."""
+    refuse_special_file(store, name)
     store.clear_dead_drafts(directory)
     return PublishingFile(store.draft(directory, name.rpartition("/")[2]), name)
 

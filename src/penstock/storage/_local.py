@@ -16,6 +16,8 @@ from penstock.storage._store import Entry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstock.storage._store import Store
+
 
 @dataclass(frozen=True, slots=True)
 class LocalStore:
@@ -33,6 +35,9 @@ class LocalStore:
                 folder = waiting.pop()
                 try:
                     found = os.scandir(folder)
+                except NotADirectoryError:
+                    message = f"{directory} is a file, not a directory (JsonlFile reads one file)."
+                    raise ObjectNotFoundError(message, path=directory) from None
                 except FileNotFoundError:
                     if folder == directory:
                         raise
@@ -116,6 +121,14 @@ class _LocalFile:
         # After a failed __init__ there is no descriptor.
         if getattr(self, "_descriptor", -1) >= 0:
             self.close()
+
+
+def refuse_special_file(store: Store, name: str) -> None:
+    """Raise where publishing under a name would replace a directory, a device or a pipe."""
+    if isinstance(store, LocalStore) and os.path.lexists(name) and not os.path.isfile(name):
+        kind = "a directory" if os.path.isdir(name) else "not a regular file"
+        message = f"cannot write {name}: it is {kind}. Give the path of a file."
+        raise StorageError(message, path=name)
 
 
 def _entry(path: str, status: os.stat_result) -> Entry:

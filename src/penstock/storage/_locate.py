@@ -27,6 +27,9 @@ def locate(
     (LocalStore(), '/data/a b.jsonl')
     """
     text = os.fspath(path)
+    if not text or isinstance(text, bytes):
+        message = f"{text!r} is no path: give the path or URL of a file or directory as a string."
+        raise OptionError(message)
     options = options or StorageOptions()
     options.check()
     scheme, separator, rest = text.partition("://")
