@@ -6,7 +6,6 @@ import logging
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
