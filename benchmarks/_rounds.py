@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-_SLOW_SECONDS = 2.0
-_SLOW_ROUNDS = 2
+_SLOW_SECONDS = 0.7
+_SLOW_ROUNDS = 3
 
 
 class Side:

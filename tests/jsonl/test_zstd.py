@@ -367,13 +367,20 @@ def test_truncation_is_an_error_in_batches_too(ours: Path, kind: str, door: str)
         ours.write_bytes(data)
 
 
-def test_a_file_cut_between_two_frames_is_the_shorter_file(ours: Path) -> None:
+def test_a_file_cut_between_two_frames_is_the_shorter_file_and_a_warning_tells(
+    ours: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Nothing in such a file is incomplete; only the table of frames, which ours end with, is gone.
     data = ours.read_bytes()
-    for cut in [0, *frame_ends(ours)]:
+    for frames, cut in enumerate([0, *frame_ends(ours)]):
+        caplog.clear()
         ours.write_bytes(data)
         whole = records_of_whole_frames(ours, cut)
         ours.write_bytes(data[:cut])
         assert records(ours) == RECORDS[:whole]
+        assert [str(ours) in entry.getMessage() for entry in caplog.records] == [True] * (
+            frames > 1
+        )
 
 
 @both_doors

@@ -159,7 +159,7 @@ def _placed(mismatch: SchemaMismatchError, piece: Piece) -> SchemaMismatchError:
 
 
 def _count_newlines(text: bytes) -> int:
-    # Four times as fast as bytes.count.
+    # Up to three times as fast as bytes.count.
     return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
 
 

@@ -36,10 +36,10 @@ _FOOTER = struct.Struct("<IBI")
 _HEADER = struct.Struct("<II")
 _LARGEST_FRAME = (1 << 32) - 1
 _MOST_THREADS = 4
-_SLICE_BYTES = 8 << 10
-"""Decompressed at a time in a stream."""
-_DENSE_SLICE_BYTES = 512
-"""The same where text is thousands of times as long."""
+_SLICE_BYTES = 2 << 10
+"""Decompressed at a time in a stream: its text may turn out ten thousand times as long."""
+_DENSE_SLICE_BYTES = 256
+"""The same where it just has."""
 _HELD_BYTES = 1 << 20
 _LARGEST_WHOLE_FRAME = 16 << 20
 _TAIL_BYTES = 64 << 10
