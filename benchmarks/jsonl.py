@@ -78,7 +78,9 @@ def main() -> None:
 
 
 def _folder(stack: ExitStack, parent: str | None) -> Path:
-    return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=parent)))
+    return Path(
+        stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-", dir=parent))
+    )
 
 
 def make_data(folder: Path, records: int) -> None:
