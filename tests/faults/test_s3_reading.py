@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import random
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,6 +33,8 @@ from tests.servers.faults import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.faults.remote import Mode, Remote
     from tests.servers.fault_proxy import FaultProxy
 
@@ -333,6 +336,27 @@ def test_a_wrong_secret_is_a_permission_error_where_the_server_looks_at_it(
             write(source, [{}], mode)
     with pytest.raises(PermissionError):
         file.exists_sync()
+
+
+def test_a_download_that_fails_leaves_nothing_behind(
+    shards: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    shards.proxy.add(Fault(s3_error(403, "AccessDenied"), "GET", "part-00002", times=None))
+    for download in (
+        shards.file("dir/part-00002.jsonl").download_sync,
+        shards.file("missing.jsonl").download_sync,
+        shards.dir("dir").download_sync,
+    ):
+        with pytest.raises(StorageError):
+            download()
+        assert list(tmp_path.iterdir()) == []
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(StoragePermissionError):
+        shards.dir("dir").download_sync(tmp_path / "mine")
+    # What came whole may stay where the user wanted it; a part of a file never.
+    names = sorted(path.name for path in (tmp_path / "mine").iterdir())
+    assert names == ["part-00000.jsonl", "part-00001.jsonl"]
 
 
 @MODES

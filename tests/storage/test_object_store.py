@@ -91,6 +91,14 @@ def test_a_listing_of_more_than_one_page_is_whole(
     assert sorted(entry.name for entry in store.list("many")) == names
 
 
+def test_a_key_that_would_climb_out_of_its_directory_is_refused_and_named(
+    s3_server: S3Server, bucket: str, store: ObjectStore
+) -> None:
+    s3_server.put(bucket, "d/../../a", b"x")
+    with pytest.raises(StorageError, match=r"cannot list .*d/\.\./\.\./a"):
+        list(store.list("d", recursive=True))
+
+
 def test_requests_are_as_few_as_can_be(
     s3_server: S3Server, bucket: str, fault_proxy: FaultProxy, seen: ObjectStore
 ) -> None:

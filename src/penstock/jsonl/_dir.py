@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shutil
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -135,7 +136,12 @@ class JsonlDir:
         if local_path is None:
             if isinstance(store, LocalStore):
                 return directory
-            local_path = tempfile.mkdtemp(prefix="penstock-")
+            folder = tempfile.mkdtemp(prefix="penstock-")
+            try:
+                return self.download_sync(folder)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
         root = Path(local_path).absolute()
         root.mkdir(parents=True, exist_ok=True)
         for relative, _ in self._listing(recursive=True):

@@ -246,7 +246,12 @@ class JsonlFile:
         if local_path is None:
             if isinstance(store, LocalStore):
                 return name
-            local_path = tempfile.mkdtemp(prefix="penstock-")
+            folder = tempfile.mkdtemp(prefix="penstock-")
+            try:
+                return self.download_sync(folder)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
         path = Path(local_path).absolute()
         if path.is_dir():
             path /= base_name(name)
