@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 INSTALLED_FROM := pyproject.toml constraints.txt src/penstock/__init__.py
-SYSTEM_PACKAGES := radosgw ceph-mon ceph-osd zstd
+SYSTEM_PACKAGES := radosgw ceph-mon ceph-osd zstd exfat-fuse exfatprogs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -25,7 +25,7 @@ test: .venv/dev ## all tests that need only Python, with small counts
 test-long: .venv/dev ## the same tests with the counts that the promises are made for
 	PENSTOCK_ROUNDS=long $(BIN)/python -m pytest -m "not system" -o faulthandler_timeout=3600
 
-test-system: .venv/dev ## the S3 tests on Ceph, the zstd command line (installs both with apt)
+test-system: .venv/dev ## the S3 tests on Ceph, zstd, a file system without hard links (by apt)
 	@missing=; for package in $(SYSTEM_PACKAGES); do \
 	    dpkg-query -W -f='$${db:Status-Abbrev}' $$package 2>/dev/null | grep -q '^ii' \
 	        || missing="$$missing $$package"; \
