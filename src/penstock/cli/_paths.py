@@ -118,8 +118,10 @@ def _in_order(matches: list[Path]) -> list[JsonlFile]:
 def _find_remote(path: str, options: StorageOptions) -> Found:
     if glob.has_magic(path):
         return _match_remote(path, options)
-    file = JsonlFile(path, options)
     directory = JsonlDir(path, options)
+    if not locate(path, options)[1]:
+        return Found(path, "directory", directory.shards_sync())  # A bucket is no file.
+    file = JsonlFile(path, options)
     try:
         if is_jsonl(path):
             entry_of(file)

@@ -77,8 +77,7 @@ def _pieces_of(
     if on_read is not None:
         file = MeteredFile(file, on_read)
     try:
-        block_bytes = max(piece_bytes, _LOCAL_BLOCK_BYTES) if local else _REMOTE_BLOCK_BYTES
-        blocks = _decompressed(file, block_bytes)
+        blocks = _decompressed(file, _LOCAL_BLOCK_BYTES if local else _REMOTE_BLOCK_BYTES)
         first_line = 1
         for text in whole_lines(blocks, piece_bytes):
             piece = Piece(file.path, first_line, text)
