@@ -33,7 +33,7 @@ MEMORY, LOOP = "memory", "loop"
 def options() -> argparse.Namespace:
     rows = [*(work.key for work in WORKS), MEMORY, LOOP]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=100_000, help="records in a file")
+    parser.add_argument("--records", type=int, default=250_000, help="records in a file")
     parser.add_argument("--rounds", type=int, default=15, help="rounds of every comparison")
     parser.add_argument(
         "--only", action="append", choices=rows, metavar="ROW", help=", ".join(rows)

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BEYOND_INT64 = 2.0**63
-# Made in one thread and let go in another: Arrow's own allocator keeps a third more memory for it,
-# and takes longer.
+# What is made in one thread and let go in another makes Arrow's own allocator keep a third more.
 _MEMORY = pa.system_memory_pool()
 _MINUS_ZERO = np.uint64(1 << 63)
 
