@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 INTERRUPTED = 128 + signal.SIGINT
 _OBEYED = (signal.SIGINT, signal.SIGTERM)
 _GRACE = 5.0
+_GRACES_TO_TIDY = 3
 _tidying = threading.Event()
 
 
@@ -43,7 +44,8 @@ def obey_signals() -> None:
 def uninterrupted(*, tidying: bool = False) -> Iterator[None]:
     """Let the signals wait until the block has ended, so that it is done wholly.
 
-    `tidying` also holds off the end after the grace; a second Ctrl-C is still obeyed.
+    `tidying` also holds off the end after the grace, for 15 s more; a second Ctrl-C is still
+    obeyed.
     """
     came: list[int] = []
     before = {
@@ -70,7 +72,9 @@ def _raise_terminated(*_: object) -> None:
 def _watch(reading: int) -> None:
     number = _next_signal(reading)
     waited = select.select([reading], [], [], _GRACE)[0]
-    while not waited and _tidying.is_set():
+    for _ in range(_GRACES_TO_TIDY):
+        if waited or not _tidying.is_set():
+            break
         waited = select.select([reading], [], [], _GRACE)[0]
     if waited:
         number = _next_signal(reading)
