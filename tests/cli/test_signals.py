@@ -109,6 +109,8 @@ def test_an_interrupted_convert_of_one_file_shows_nothing(source: Path, tmp_path
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130
     assert err == "penstock: interrupted\npenstock: Nothing was written.\n"
+    # A signal in the very moment in which the draft is made may leave it, hidden, for the next.
+    assert invoke("clean", tmp_path).exit_code == 0
     assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
 
 
