@@ -55,12 +55,15 @@ class Contender:
     side: Side
     work: str
     arguments: dict[str, object]
+    may_stop: bool = False
+    """Whether it may leave after a few rounds that show it far behind."""
     seconds: list[float] = field(default_factory=list)
 
     def run(self) -> int:
         """Measure once; return how many records there were."""
-        if len(self.seconds) >= _SLOW_ROUNDS and min(self.seconds) > _SLOW_SECONDS:
-            return 0  # So far behind that more rounds would say nothing new.
+        slow = len(self.seconds) >= _SLOW_ROUNDS and min(self.seconds) > _SLOW_SECONDS
+        if self.may_stop and slow:
+            return 0
         seconds, records = self.side.ask(self.work, **self.arguments)
         self.seconds.append(seconds)
         return int(records)

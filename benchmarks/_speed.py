@@ -139,6 +139,7 @@ class Bench:
             path = source
         ours = Contender(self.sides["ours"], work.ours, {"path": path})
         peer = Contender(self.sides["flyte"], work.peer, {"path": path})
+        peer.may_stop = all(reference.side != "flyte" for reference in work.references)
         others = [
             peer if r.side == "flyte" else Contender(self.sides[r.side], r.work, {"path": path})
             for r in work.references

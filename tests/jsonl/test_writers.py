@@ -277,27 +277,25 @@ def test_what_is_flushed_has_reached_the_operating_system(
 
 
 @both_doors
-def test_the_buffer_is_written_when_it_would_pass_flush_bytes(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("flush_bytes", [1, 1000, 10_000, 1 << 20])
+def test_no_more_than_flush_bytes_waits_in_memory(
+    door: str, flush_bytes: int, tmp_path: Path
+) -> None:
     file = JsonlFile(tmp_path / "a.jsonl")
     line = "x" * 997  # 1,000 bytes with quotes and newline
-    sizes: list[int] = []
-    for lines in (10, 11):
+    waiting: list[int] = []
+    for lines in (10, 11, 1100):
         in_writer(
             file,
             door,
             [("write", [line])] * lines,
-            lambda: sizes.append(draft_in(tmp_path).stat().st_size),
-            flush_bytes=10_000,
+            lambda lines=lines: waiting.append(  # type: ignore[misc]
+                1000 * lines - draft_in(tmp_path).stat().st_size
+            ),
+            flush_bytes=flush_bytes,
         )
         assert len(records(file)) == lines
-    assert sizes == [0, 10_000]
-    in_writer(
-        file,
-        door,
-        [("write", [line])] * 1100,
-        lambda: sizes.append(draft_in(tmp_path).stat().st_size),
-    )
-    assert sizes[-1] == 1_048_000
+    assert max(waiting) <= max(flush_bytes, 1000)
 
 
 @pytest.mark.parametrize("name", ["flush_bytes", "frame_bytes"])

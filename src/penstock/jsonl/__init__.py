@@ -6,6 +6,8 @@ from penstock._lazy import facade
 
 if TYPE_CHECKING:
     from penstock.decode import unify as unify
+    from penstock.jsonl._async_writers import JsonlDirWriter as JsonlDirWriter
+    from penstock.jsonl._async_writers import JsonlWriter as JsonlWriter
     from penstock.jsonl._dir import JsonlDir as JsonlDir
     from penstock.jsonl._file import JsonlFile as JsonlFile
     from penstock.jsonl._names import OTHER_FORMATS as OTHER_FORMATS
@@ -16,11 +18,9 @@ if TYPE_CHECKING:
     from penstock.jsonl._policy import reason_text as reason_text
     from penstock.jsonl._records import AsyncStream as AsyncStream
     from penstock.jsonl._records import Stream as Stream
+    from penstock.jsonl._sync_writers import JsonlDirWriterSync as JsonlDirWriterSync
+    from penstock.jsonl._sync_writers import JsonlWriterSync as JsonlWriterSync
     from penstock.jsonl._text import read_pieces as read_pieces
-    from penstock.jsonl._writers import JsonlDirWriter as JsonlDirWriter
-    from penstock.jsonl._writers import JsonlDirWriterSync as JsonlDirWriterSync
-    from penstock.jsonl._writers import JsonlWriter as JsonlWriter
-    from penstock.jsonl._writers import JsonlWriterSync as JsonlWriterSync
     from penstock.jsonl._zstd import read_seek_table as read_seek_table
 
 __all__, __getattr__, __dir__ = facade(
@@ -28,11 +28,11 @@ __all__, __getattr__, __dir__ = facade(
     {
         "AsyncStream": "_records",
         "JsonlDir": "_dir",
-        "JsonlDirWriter": "_writers",
-        "JsonlDirWriterSync": "_writers",
+        "JsonlDirWriter": "_async_writers",
+        "JsonlDirWriterSync": "_sync_writers",
         "JsonlFile": "_file",
-        "JsonlWriter": "_writers",
-        "JsonlWriterSync": "_writers",
+        "JsonlWriter": "_async_writers",
+        "JsonlWriterSync": "_sync_writers",
         "Stream": "_records",
         "unify": "_arrow",
     },

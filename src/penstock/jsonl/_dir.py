@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ObjectNotFoundError
+from penstock.jsonl._async_writers import JsonlDirWriter
 from penstock.jsonl._counts import positive
 from penstock.jsonl._draft_writer import WriteOptions
 from penstock.jsonl._file import JsonlFile
@@ -24,10 +25,10 @@ from penstock.jsonl._records import (
     record_stream,
     record_stream_async,
 )
+from penstock.jsonl._sync_writers import JsonlDirWriterSync
 from penstock.jsonl._targets import DirTarget
 from penstock.jsonl._text import Source, read_pieces
 from penstock.jsonl._threads import in_thread
-from penstock.jsonl._writers import JsonlDirWriter, JsonlDirWriterSync
 from penstock.storage import LocalStore, StorageOptions, join, locate, new_remote_path
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ class WriteOptions:
     """How lines become bytes."""
 
     flush_bytes: int = 1 << 20
-    """Text gathered in memory before it is compressed and written."""
+    """Text gathered in memory, at most, before it is compressed and written."""
     compression_level: int = 3
     """Of zstd or gzip, where the name asks for one."""
     frame_bytes: int = 256 << 10

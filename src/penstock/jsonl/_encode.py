@@ -15,12 +15,15 @@ import msgspec
 import orjson
 
 from penstock.errors import UnserializableRecordError
+from penstock.jsonl._search import contains
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 # Dataclasses pass through to us because orjson leaves out fields that begin with an underscore.
-_OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS
+OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS
+LOOKED_AT: object = object()
+"""In place of a record whose line needs no second look."""
 
 
 class Encoder:
@@ -31,7 +34,8 @@ class Encoder:
 
     def __init__(self, *, allow_nan: bool = False) -> None:
         self._allow_nan = allow_nan
-        self._default = self._convert
+        self.default: Callable[[object], object] = self._convert
+        """What `orjson.dumps` asks about values that it does not know."""
         self._met_omitted_defaults = False
         self.not_finite = 0
         """NaN and infinities written as `null` so far."""
@@ -39,19 +43,18 @@ class Encoder:
     def encode(self, record: object) -> bytes:
         """Return the record's line, newline included."""
         try:
-            line = orjson.dumps(record, self._default, _OPTIONS)
+            line = orjson.dumps(record, self.default, OPTIONS)
         except TypeError:
             # Integers beyond 64 bit, lone surrogates; or what cannot be written at all.
-            return self._encode_as_json(record)
+            return self.encode_as_json(record)
         # orjson writes null for NaN without a word. A line without null needs no closer look,
-        # and rfind is the fastest exact way to see that (a third of what the encoding costs).
-        if line.rfind(b"null") < 0 or _nulls_are_none(line, record) or self._is_finite(record):
+        # and rfind is the fastest exact way to see that in one line.
+        if line.rfind(b"null") < 0:
             return line
-        plain = _Plain(allow_nan=self._allow_nan)
-        plain.value(record, "")
-        if plain.not_finite and self._allow_nan:
-            return self._encode_as_json(record)
-        self.not_finite += plain.not_finite
+        not_finite = self._count_not_finite(line, record)
+        if not_finite and self._allow_nan:
+            return self.encode_as_json(record)
+        self.not_finite += not_finite
         return line
 
     def encode_plain(self, records: Sequence[object]) -> bytes | None:
@@ -60,20 +63,31 @@ class Encoder:
         Faster than one by one, because many lines are searched for null at once.
         """
         try:
-            text = b"".join([orjson.dumps(record, self._default, _OPTIONS) for record in records])
+            text = b"".join([orjson.dumps(record, self.default, OPTIONS) for record in records])
         except TypeError:
             return None
-        return text if text.rfind(b"null") < 0 or self._is_finite(records) else None
+        return text if not contains(text, b"null") or self.is_finite(records) else None
 
-    def _is_finite(self, records: object) -> bool:
-        return not self._met_omitted_defaults and _is_finite(records)
+    def look_again(self, lines: Sequence[bytes], records: Sequence[object]) -> bool:
+        """Count what is not finite in records that became lines a while ago.
 
-    def _convert(self, value: object) -> object:
-        if isinstance(value, msgspec.Struct) and value.__struct_config__.omit_defaults:
-            self._met_omitted_defaults = True
-        return _convert(value)
+        Returns whether it would be better to look at once: a record was changed since, or null
+        is common.
+        """
+        changed = nulls = 0
+        for line, record in zip(lines, records, strict=True):
+            if record is LOOKED_AT or line.rfind(b"null") < 0:
+                continue
+            nulls += 1
+            try:
+                changed += orjson.dumps(record, self.default, OPTIONS) != line
+                self.not_finite += self._count_not_finite(line, record)
+            except TypeError:  # What can no longer be written was changed, too.
+                changed += 1
+        return changed > 0 or 4 * nulls > len(lines)
 
-    def _encode_as_json(self, record: object) -> bytes:
+    def encode_as_json(self, record: object) -> bytes:
+        """Return the line of a record that orjson refuses; `TypeError` where there is none."""
         plain = _Plain(allow_nan=self._allow_nan)
         try:
             value = plain.value(record, "")
@@ -87,6 +101,22 @@ class Encoder:
             return text.encode() + b"\n"
         except UnicodeEncodeError:  # A lone surrogate can only be written escaped.
             return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+    def _count_not_finite(self, line: bytes, record: object) -> int:
+        if _nulls_are_none(line, record) or self.is_finite(record):
+            return 0
+        plain = _Plain(allow_nan=self._allow_nan)
+        plain.value(record, "")
+        return plain.not_finite
+
+    def is_finite(self, records: object) -> bool:
+        """Whether records hold no NaN or infinity; False may mean unsure."""
+        return not self._met_omitted_defaults and _is_finite(records)
+
+    def _convert(self, value: object) -> object:
+        if isinstance(value, msgspec.Struct) and value.__struct_config__.omit_defaults:
+            self._met_omitted_defaults = True
+        return _convert(value)
 
 
 def _nulls_are_none(line: bytes, record: object) -> bool:

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.jsonl._async_file import AsyncFile
+from penstock.jsonl._async_writers import JsonlWriter
 from penstock.jsonl._draft_writer import WriteOptions
 from penstock.jsonl._names import base_name, compression_of
 from penstock.jsonl._policy import ErrorPolicy
@@ -24,10 +25,10 @@ from penstock.jsonl._records import (
     record_stream,
     record_stream_async,
 )
+from penstock.jsonl._sync_writers import JsonlWriterSync
 from penstock.jsonl._targets import FileTarget
 from penstock.jsonl._text import Source, read_pieces
 from penstock.jsonl._threads import in_thread
-from penstock.jsonl._writers import JsonlWriter, JsonlWriterSync
 from penstock.storage import (
     LocalStore,
     StorageOptions,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from penstock.jsonl._writers import JsonlWriterSync
+    from penstock.jsonl._sync_writers import JsonlWriterSync
 
 
 def writer(

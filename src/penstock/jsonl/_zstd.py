@@ -53,7 +53,8 @@ class ZstdEncoder:
         self._level = level
         self._frame_bytes = frame_bytes
         self._frames: list[tuple[int, int]] = []
-        self._text = b""
+        self._texts: list[bytes | bytearray] = []
+        self._text_bytes = 0
         self._own = threading.local()
         self._running: deque[tuple[int, Future[bytes]]] = deque()
         self._threads = min(_MOST_THREADS, usable_cpus())
@@ -61,20 +62,24 @@ class ZstdEncoder:
 
     def add(self, text: bytes | bytearray) -> Iterator[bytes]:
         """Take whole lines; yield the frames that are finished."""
-        text = self._text + text
+        self._texts.append(text)
+        self._text_bytes += len(text)
+        if self._text_bytes < self._frame_bytes:
+            return
+        text = b"".join(self._texts)
         start = 0
         while len(text) - start >= self._frame_bytes:
             end = text.rfind(b"\n", start, start + self._frame_bytes) + 1
             end = end or text.index(b"\n", start) + 1
             yield from self._submit(text[start:end])
             start = end
-        self._text = text[start:]
+        self._texts, self._text_bytes = [text[start:]], len(text) - start
 
     def flush(self) -> Iterator[bytes]:
         """Yield frames for everything taken so far."""
-        if self._text:
-            yield from self._submit(self._text)
-            self._text = b""
+        if self._text_bytes:
+            yield from self._submit(b"".join(self._texts))
+            self._texts, self._text_bytes = [], 0
         while self._running:
             yield self._finished()
 

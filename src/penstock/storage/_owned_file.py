@@ -36,13 +36,17 @@ class OwnedFile:
         """Append bytes."""
         self.check()
         try:
-            with translated(self.path, "write"), memoryview(data).cast("B") as view:
-                done = 0
-                while done < len(view):
-                    done += os.write(self.descriptor, view[done:])
+            with translated(self.path, "write"), memoryview(data) as view:
+                done = os.write(self.descriptor, view)
+                if done < view.nbytes:  # The disk is all but full.
+                    self._write_rest(view.cast("B")[done:])
         except BaseException as failure:
             self._failure = str(failure) or type(failure).__name__
             raise
+
+    def _write_rest(self, view: memoryview) -> None:
+        while view:
+            view = view[os.write(self.descriptor, view) :]
 
     def check(self) -> None:
         """Raise where writing or publishing it would break somebody's data."""

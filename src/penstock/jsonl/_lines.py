@@ -1,0 +1,157 @@
+"""What the writers for sync and async code share: one target, open or closed, and its failures."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from penstock.errors import (
+    OptionError,
+    StorageError,
+    UnsafeForkError,
+    UnserializableRecordError,
+)
+from penstock.jsonl._encode import Encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.jsonl._draft_writer import WriteOptions
+    from penstock.jsonl._targets import Target
+
+_log = logging.getLogger("penstock.jsonl")
+_writers: WeakSet[Lines] = WeakSet()
+
+
+class Lines:
+    """Lines on their way to a target."""
+
+    def __init__(self, target: Target, options: WriteOptions) -> None:
+        self._target = target
+        self._encoder = Encoder(allow_nan=options.allow_nan)
+        self._warned = False
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._process = os.getpid()
+        _writers.add(self)
+
+    @property
+    def path(self) -> str:
+        """Where the lines go."""
+        return self._target.path
+
+    def _drain(self) -> None:
+        """Hand everything gathered to the target."""
+        raise NotImplementedError
+
+    def _warn_of_not_finite(self) -> None:
+        if self._encoder.not_finite and not self._warned:
+            self._warned = True
+            _log.warning(
+                "%s: NaN or infinity written as null, which JSON has no number for; "
+                "allow_nan=True writes them as Python does",
+                self.path,
+            )
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        """Remember what fails inside: after that nobody knows what the target holds."""
+        try:
+            yield
+        except BaseException as failure:
+            self._failure = failure
+            raise
+
+    def _flush(self) -> None:
+        self._check_open()
+        with self._failing_for_good():
+            self._drain()
+            self._target.flush()
+
+    def _publish(self) -> None:
+        self._check_process()
+        if self._failure is not None:
+            self._discard()
+            message = (
+                f"{self.path} was not published, because an earlier write failed: {self._failure}"
+            )
+            raise StorageError(message, path=self.path) from self._failure
+        if self._closed:
+            return
+        try:
+            with self._failing_for_good():
+                self._drain()
+                self._target.publish()
+        finally:
+            self._discard()
+
+    def _discard(self) -> None:
+        self._closed = True
+        self._target.discard()
+
+    def _prepare(self) -> None:
+        self._check_open()
+        self._target.prepare()
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            self._discard()
+            message = (
+                f"the writer of {self.path} belongs to process {self._process}, from which this "
+                "one was forked. Open a writer of its own in the forked process."
+            )
+            raise UnsafeForkError(message, path=self.path)
+
+    def _check_open(self) -> None:
+        self._check_process()
+        if self._closed:
+            message = f"the writer of {self.path} is closed; open another one."
+            raise OptionError(message)
+        if self._failure is not None:
+            message = f"an earlier write to {self.path} failed: {self._failure}"
+            raise StorageError(message, path=self.path) from self._failure
+
+    def forked(self) -> None:
+        """Make the next write in this forked process come by _check_process."""
+        raise NotImplementedError
+
+    def _is_used(self) -> bool:
+        """Whether a record was ever taken."""
+        raise NotImplementedError
+
+    def __del__(self) -> None:
+        # A forked child holds a copy that is none of its business.
+        if not self._closed and self._is_used() and self._process == os.getpid():
+            _log.warning(
+                "a writer of %s was dropped without being closed: use it in a with block. "
+                "What it had not published is lost.",
+                self.path,
+            )
+
+
+def refuse_part_lines(data: bytes) -> None:
+    """Raise for raw data that is not whole lines."""
+    if not isinstance(data, bytes | bytearray):
+        message = f"write_raw takes bytes, not {type(data).__name__}."
+        raise UnserializableRecordError(message)
+    if data and not data.endswith(b"\n"):
+        message = f"write_raw takes whole lines; this ends without a newline: {data[-40:]!r}"
+        raise OptionError(message)
+
+
+def refuse_single(records: object) -> None:
+    """Raise for one record, or text, where records are expected: its parts are none."""
+    if isinstance(records, dict | str | bytes | bytearray):
+        message = f"write_many takes records, not one {type(records).__name__}; write takes one."
+        raise UnserializableRecordError(message)
+
+
+def _after_fork_in_child() -> None:
+    for writer in list(_writers):
+        writer.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,234 @@
+"""Writers for sync code."""
+
+from __future__ import annotations
+
+import threading
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from orjson import dumps
+
+from penstock.jsonl._encode import LOOKED_AT, OPTIONS
+from penstock.jsonl._lines import Lines, refuse_part_lines, refuse_single
+from penstock.jsonl._search import contains
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.jsonl._draft_writer import WriteOptions
+    from penstock.jsonl._targets import DirTarget, Target
+
+_TOGETHER = 128
+"""Lines that are gathered before they are searched and handed on together."""
+_LONG_LINE = 4 << 10
+"""A line above this is handed on at once, with those before it."""
+_TOGETHER_BYTES = 16 << 10
+"""Text of records of a list that are encoded together, or up to four times as much."""
+
+
+class JsonlWriterSync(Lines):
+    """Writes records to a file that appears when the `with` block ends well, or not at all.
+
+    Any number of threads may share it.
+    """
+
+    def __init__(self, target: Target, options: WriteOptions) -> None:
+        super().__init__(target, options)
+        self._alone = threading.RLock()
+        self._gathered: list[Any] = []
+        """A line, its record, a line … Threads add both in one step, without the lock."""
+        self._most_gathered = 0
+        """From which length on the lines are handed on; 0 where something must be asked first."""
+        self._together = max(1, min(_TOGETHER, options.flush_bytes // _LONG_LINE))
+        self._default = self._encoder.default
+        self._looks_at_once = options.allow_nan
+        self._last: object = None
+        self._left_bytes = self._left_records = 0.0
+        self._used = False
+
+    @property
+    def not_finite(self) -> int:
+        """NaN and infinities that were written as `null`."""
+        with self._alone:
+            if not self._closed and self._failure is None:
+                self._hand_on()
+            return self._encoder.not_finite
+
+    def write(self, record: object) -> None:
+        """Write one record; one that cannot be written raises `TypeError` and leaves no trace."""
+        try:
+            line = dumps(record, self._default, OPTIONS)
+        except TypeError:
+            self._write_singly(record)
+            return
+        if self._looks_at_once:
+            if not self._encoder.is_finite(record):
+                self._write_singly(record)
+                return
+            record = LOOKED_AT
+        gathered = self._gathered
+        gathered += (line, record)
+        if len(gathered) >= self._most_gathered or len(line) > _LONG_LINE:
+            self._hand_on()
+
+    def _write_singly(self, record: object) -> None:
+        """Write a record that is not plain: with big integers, NaN, or what JSON has not at all."""
+        with self._alone:
+            line = self._encoder.encode(record)
+            self._gathered += (line, LOOKED_AT)
+            self._hand_on()
+
+    def write_many(self, records: Iterable[object]) -> None:
+        """Write records in order; those of a list go a good deal faster."""
+        refuse_single(records)
+        if isinstance(records, list | tuple):
+            with self._alone:
+                records = self._write_plain(records)
+        for record in records:
+            self.write(record)
+
+    def _write_plain(self, records: Sequence[object]) -> Iterable[object]:
+        """Write records many at a time; return those from where one asks for a closer look."""
+        start, many = 0, 1
+        while start < len(records):
+            some = records[start : start + many]
+            text = self._encoder.encode_plain(some)
+            if text is None:
+                break
+            self._check_open()
+            self._drain()
+            self._add(text, len(some))
+            start += len(some)
+            if len(text) < _TOGETHER_BYTES:
+                many *= 2
+            elif len(text) > 4 * _TOGETHER_BYTES:
+                many = max(1, many // 2)
+        return islice(records, start, None)
+
+    def write_raw(self, data: bytes) -> None:
+        """Write lines that are JSON already; they must be whole."""
+        refuse_part_lines(data)
+        with self._alone:
+            self._check_open()
+            self._drain()
+            self._add(data, data.count(b"\n"))
+
+    def flush(self) -> None:
+        """Hand everything written so far to the operating system; it is not published by that."""
+        with self._alone:
+            self._flush()
+
+    def close(self) -> None:
+        """Publish; a `with` block does this when it ends well."""
+        with self._alone:
+            self._publish()
+
+    def _hand_on(self) -> None:
+        with self._alone:
+            gathered = self._gathered
+            if not gathered:
+                return  # Another thread was quicker.
+            self._check_open()
+            # A record that is filled anew for every line cannot be looked at later. To see that
+            # in time, the first two lines are handed on one by one.
+            last, self._last = self._last, gathered[-1]
+            self._looks_at_once |= last is self._last is not LOOKED_AT
+            self._drain()
+            self._most_gathered = 1 if last is None else 2 * self._most_before_a_limit()
+
+    def _drain(self) -> None:
+        gathered = self._gathered[:]
+        if not gathered:
+            return
+        # Others may append meanwhile; what they append comes after these.
+        del self._gathered[: len(gathered)]
+        lines = gathered[::2]
+        text = b"".join(lines)
+        if contains(text, b"null"):
+            self._looks_at_once |= self._encoder.look_again(lines, gathered[1::2])
+            self._warn_of_not_finite()
+        self._add(text, len(lines))
+
+    def _add(self, text: bytes, records: int) -> None:
+        """Hand whole lines to the target."""
+        if not text:
+            return
+        self._used = True
+        try:
+            if len(text) > self._left_bytes or records > self._left_records:
+                text, records = self._add_to_full(text, records)
+            self._target.add(text, records)
+        except BaseException as failure:
+            self._failure = failure
+            raise
+        self._left_bytes -= len(text)
+        self._left_records -= records
+
+    def _add_to_full(self, text: bytes, records: int) -> tuple[bytes, int]:
+        """Hand on what fits before a limit, again and again; return what is left for the end."""
+        start = 0
+        while True:
+            first = text.index(b"\n", start) + 1
+            self._left_bytes, self._left_records = self._target.room(first - start)
+            if len(text) - start <= self._left_bytes and records <= self._left_records:
+                return text[start:], records
+            end, lines = first, 1
+            while lines < min(records, self._left_records):
+                line_end = text.index(b"\n", end) + 1
+                if line_end - start > self._left_bytes:
+                    break
+                end, lines = line_end, lines + 1
+            if lines == records:  # One line that is longer than any limit.
+                return text[start:], records
+            self._target.add(text[start:end], lines)
+            start, records = end, records - lines
+
+    def _most_before_a_limit(self) -> int:
+        """Return how many lines may be gathered before one could begin a new shard."""
+        left = min(self._left_records + 1, self._left_bytes // _LONG_LINE)
+        return int(max(1, min(self._together, left)))
+
+    def _publish(self) -> None:
+        self._most_gathered = 0
+        super()._publish()
+
+    def _discard(self) -> None:
+        self._most_gathered = 0
+        super()._discard()
+
+    def forked(self) -> None:
+        """Make the next write in this forked process come by _check_process."""
+        self._most_gathered = 0
+        self._alone = threading.RLock()  # The old one may be held by a thread that is not here.
+
+    def _is_used(self) -> bool:
+        return self._used or bool(self._gathered)
+
+    def __enter__(self) -> Self:
+        self._prepare()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._alone:
+            if kind is None:
+                self._publish()
+            else:
+                self._discard()
+
+
+class JsonlDirWriterSync(JsonlWriterSync):
+    """Writes records to numbered shards, each published when it is full."""
+
+    _target: DirTarget
+
+    @property
+    def published(self) -> list[str]:
+        """The shards that are visible so far."""
+        return list(self._target.published)
