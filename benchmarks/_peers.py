@@ -30,6 +30,15 @@ def python_with(name: str, *requirements: str) -> Path:
     return python
 
 
+def python_if_possible(name: str, *requirements: str) -> Path | None:
+    """Return the same, or None where it cannot be installed; says so on stderr."""
+    try:
+        return python_with(name, *requirements)
+    except subprocess.CalledProcessError as why:
+        print(f"{' '.join(requirements)} does not install here: {why}", file=sys.stderr)
+        return None
+
+
 def version_in(python: Path, package: str) -> str:
     """Return the version of a package in another environment."""
     program = f"import importlib.metadata as m; print(m.version({package!r}))"

@@ -57,6 +57,8 @@ class Contender:
     arguments: dict[str, object]
     may_stop: bool = False
     """Whether it may leave after a few rounds that show it far behind."""
+    before: str = ""
+    """A work to ask for ahead of each turn, with the same arguments; its time does not count."""
     seconds: list[float] = field(default_factory=list)
 
     def run(self) -> int:
@@ -64,9 +66,16 @@ class Contender:
         slow = len(self.seconds) >= _SLOW_ROUNDS and min(self.seconds) > _SLOW_SECONDS
         if self.may_stop and slow:
             return 0
-        seconds, records = self.side.ask(self.work, **self.arguments)
+        seconds, records = self.ask()
         self.seconds.append(seconds)
-        return int(records)
+        return records
+
+    def ask(self) -> tuple[float, int]:
+        """Work once; return the seconds, and how many records there were."""
+        if self.before:
+            self.side.ask(self.before, **self.arguments)
+        seconds, records = self.side.ask(self.work, **self.arguments)
+        return seconds, int(records)
 
     def ratio_to(self, other: Contender) -> Ratio:
         """Return how many times as fast as another one this is."""
@@ -88,7 +97,7 @@ class Ratio:
 def run_rounds(contenders: Sequence[Contender], rounds: int, records: int) -> None:
     """Let every contender work once a round; all must find all records."""
     for contender in contenders:
-        contender.side.ask(contender.work, **contender.arguments)  # Warm: caches, imports.
+        contender.ask()  # Warm: caches, imports.
     for _ in range(rounds):
         for contender in contenders:
             found = contender.run()

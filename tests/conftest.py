@@ -1,13 +1,26 @@
 from __future__ import annotations
 
+import shutil
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.rounds import LONG, rounds
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
 # What stands beside the tests asserts as well; named before anything imports it.
 pytest.register_assert_rewrite(
-    "tests.cli", "tests.decode", "tests.faults", "tests.jsonl", "tests.storage"
+    "tests.cli",
+    "tests.datasets",
+    "tests.decode",
+    "tests.faults",
+    "tests.index",
+    "tests.jsonl",
+    "tests.storage",
 )
 
 pytest_plugins = ["tests.doctests", "tests.servers.fixtures"]
@@ -25,6 +38,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("penstock")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """Give every test, and the processes it starts, a cache directory of its own."""
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setenv("PENSTOCK_CACHE", str(folder))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

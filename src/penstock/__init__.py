@@ -6,9 +6,10 @@ from penstock import errors
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
     from penstock.jsonl._sink import writer as writer
 
 __version__ = "0.1.0"
 
-_names, __getattr__, __dir__ = facade(__name__, {"writer": "jsonl._sink"})
+_names, __getattr__, __dir__ = facade(__name__, {"open": "datasets._open", "writer": "jsonl._sink"})
 __all__ = ["errors", *_names]

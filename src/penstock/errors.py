@@ -8,6 +8,9 @@ from __future__ import annotations
 
 __all__ = [
     "CorruptFileError",
+    "CorruptIndexError",
+    "IndexExistsError",
+    "IndexTimeoutError",
     "MalformedLineError",
     "MissingExtraError",
     "ObjectChangedError",
@@ -15,7 +18,9 @@ __all__ = [
     "ObjectNotFoundError",
     "OptionError",
     "PenstockError",
+    "RecordIndexError",
     "SchemaMismatchError",
+    "StaleIndexError",
     "StorageError",
     "StoragePermissionError",
     "StorageTimeoutError",
@@ -85,6 +90,26 @@ class CorruptFileError(PenstockError, OSError):
 
 class TruncatedFileError(CorruptFileError, EOFError):
     """A file ends before its contents do."""
+
+
+class RecordIndexError(PenstockError, IndexError):
+    """There is no record of that number."""
+
+
+class StaleIndexError(PenstockError, RuntimeError):
+    """The files no longer match the index that describes them."""
+
+
+class CorruptIndexError(PenstockError, ValueError):
+    """An index is damaged, unfinished, or of another kind than expected."""
+
+
+class IndexExistsError(PenstockError, ValueError):
+    """There is an index already, and nobody said what should become of it."""
+
+
+class IndexTimeoutError(PenstockError, TimeoutError):
+    """Another process has been building an index for too long."""
 
 
 class StorageError(PenstockError, OSError):

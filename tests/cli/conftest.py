@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of a test's own."""
+    folder = tmp_path / ".cache"
+    monkeypatch.setenv("PENSTOCK_CACHE", str(folder))
+    return folder
+
+
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
     """A directory of three compressed shards, ten records in all."""

@@ -3,16 +3,16 @@ from __future__ import annotations
 import gzip
 import json
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 
+import penstock
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import document, invoke, succeed, written
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def records(directory: Path) -> list[object]:
@@ -133,3 +133,136 @@ def test_a_single_file_needs_no_table(tmp_path: Path) -> None:
     assert "records      2" in text
     assert "compression  none" in text
     assert len(text.splitlines()) == 6
+
+
+def test_an_index_is_told_with_its_place_and_age(logs: Path) -> None:
+    assert document("info", logs)["index"] is None
+    succeed("index", logs)
+    text = succeed("info", logs)
+    assert f"  index        {logs}/index: 10 records, built " in text
+    assert " ago, up to date\n" in text
+    seen = document("info", logs)["index"]
+    assert (seen["path"], seen["records"], seen["fresh"]) == (f"{logs}/index", 10, True)
+    assert (seen["changed"], seen["grown"], seen["new"], seen["problem"]) == ([], [], [], None)
+    assert abs(seen["created"] - (logs / "index" / "meta.json").stat().st_mtime) < 10
+    assert seen["fingerprint"] == penstock.open(logs).fingerprint
+
+
+def test_with_an_index_records_are_known_without_reading(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"{}\n{}\n"))
+    (tmp_path / "b.jsonl").write_bytes(b"{}\n\n{}\n{}\n")
+    succeed("index", tmp_path)
+    damage(tmp_path / "a.jsonl.gz")
+    seen = document("info", tmp_path)
+    assert [file["records"] for file in seen["per_file"]] == [2, 3]
+    assert seen["text_bytes"] == 6 + 10
+    assert document("info", tmp_path, "--no-records") == seen
+
+
+def damage(file: Path) -> None:
+    """Replace all of a file, so that no listing shows it."""
+    status = file.stat()
+    file.write_bytes(b"\0" * status.st_size)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_what_became_of_the_files_since_is_told(tmp_path: Path) -> None:
+    for name in ("gone", "grown", "other", "same", "shrunk"):
+        written(tmp_path / f"{name}.jsonl", '{"id":1}', '{"id":2}')
+    succeed("index", tmp_path)
+    damage(tmp_path / "same.jsonl")
+    (tmp_path / "gone.jsonl").unlink()
+    written(tmp_path / "shrunk.jsonl", '{"id":1}')
+    written(tmp_path / "other.jsonl", '{"id":3}', '{"id":4}')
+    os.utime(tmp_path / "other.jsonl", (0, 0))
+    with (tmp_path / "grown.jsonl").open("a") as file:
+        file.write('{"id":3}\n')
+    written(tmp_path / "below" / "new.jsonl", "{}")
+    seen = document("info", tmp_path)
+    assert seen["index"]["fresh"] is False
+    assert {Path(one["path"]).stem for one in seen["index"]["changed"]} == {
+        "gone",
+        "other",
+        "shrunk",
+    }
+    assert seen["index"]["grown"] == [f"{tmp_path}/grown.jsonl"]
+    assert seen["index"]["new"] == [f"{tmp_path}/below/new.jsonl"]
+    counts = {Path(file["path"]).stem: file["records"] for file in seen["per_file"]}
+    assert counts == {"new": 1, "grown": 3, "other": 2, "same": 2, "shrunk": 1}
+    text = succeed("info", tmp_path)
+    assert "stale        4 files: " in text
+    assert f"{tmp_path}/gone.jsonl (is gone)" in text
+    assert f"{tmp_path}/grown.jsonl (grew)" in text
+    assert f"new          1 file not in it: {tmp_path}/below/new.jsonl" in text
+    assert f"remedy       penstock index {tmp_path} --overwrite" in text
+    succeed("index", tmp_path, "--overwrite")
+    assert "up to date" in succeed("info", tmp_path)
+
+
+def test_what_can_be_appended_needs_an_update_only(logs: Path) -> None:
+    succeed("index", logs)
+    written(logs / "part-00009.jsonl", "{}")
+    text = succeed("info", logs)
+    assert f"remedy       penstock index {logs} --update" in text
+    assert "up to date" not in text
+    assert document("info", logs)["index"]["fresh"] is True
+
+
+def test_a_pattern_that_matches_in_more_folders_than_before_has_new_files(tmp_path: Path) -> None:
+    written(tmp_path / "x" / "a.jsonl", "{}")
+    pattern = f"{tmp_path}/*/a.jsonl"
+    succeed("index", pattern)
+    written(tmp_path / "y" / "a.jsonl", "{}")
+    seen = document("info", pattern)["index"]
+    assert (seen["new"], seen["changed"]) == ([f"{tmp_path}/y/a.jsonl"], [])
+
+
+def test_an_index_of_another_tool_is_told(logs: Path) -> None:
+    succeed("index", logs)
+    (logs / "index" / "meta.json").unlink()
+    text = succeed("info", logs)
+    assert "10 records, built " in text
+    assert "made by another tool" in text
+    assert document("info", logs)["index"]["fresh"] is None
+
+
+def test_a_damaged_index_is_told(logs: Path) -> None:
+    succeed("index", logs)
+    (logs / "index" / "meta.json").write_text("{")
+    assert "index        cannot be used: " in succeed("info", logs)
+    seen = document("info", logs)
+    assert "meta.json" in seen["index"]["problem"]
+    assert seen["records"] == 10
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_csv_has_rows_and_columns(tmp_path: Path, *, is_indexed: bool) -> None:
+    written(tmp_path / "t" / "a.csv", "id,text", "1,x", "2,y")
+    written(tmp_path / "t" / "b.csv", "id,price", "3,0.5")
+    if is_indexed:
+        succeed("index", tmp_path / "t")
+    seen = document("info", tmp_path / "t")
+    assert (seen["format"], seen["files"], seen["records"]) == ("csv", 2, 3)
+    assert [file["records"] for file in seen["per_file"]] == [2, 1]
+    assert [(one["name"], one["type"]) for one in seen["columns"]] == [
+        ("id", "int64"),
+        ("text", "string"),
+        ("price", "double"),
+    ]
+    assert (seen["index"] is not None) == is_indexed
+    text = succeed("info", tmp_path / "t")
+    assert "records      3" in text
+    assert "price   double" in text
+    unread = document("info", tmp_path / "t", "--no-records")
+    assert unread["records"] == (3 if is_indexed else None)
+
+
+def test_parquet_has_rows_and_columns_without_reading(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2, 3]}), tmp_path / "a.parquet", row_group_size=2)
+    pq.write_table(pa.table({"id": [4], "tags": [["x"]]}), tmp_path / "b.parquet")
+    for path in (tmp_path, f"{tmp_path}/*.parquet"):
+        seen = document("info", path, "--no-records")
+        assert (seen["format"], seen["records"], seen["index"]) == ("parquet", 4, None)
+        assert [file["records"] for file in seen["per_file"]] == [3, 1]
+        assert [one["name"] for one in seen["columns"]] == ["id", "tags"]
+    assert "format       Parquet" in succeed("info", tmp_path / "a.parquet")

@@ -75,7 +75,7 @@ def test_what_is_not_there_is_named(tmp_path: Path, name: str) -> None:
 
 
 def test_another_format_is_refused_by_its_name() -> None:
-    with pytest.raises(OptionError, match=r"table\.parquet: this release reads JSON Lines"):
+    with pytest.raises(OptionError, match=r"table\.parquet: this verb reads JSON Lines"):
         find("table.parquet", NONE)
 
 

@@ -161,7 +161,7 @@ def test_a_pattern_that_matches_nothing_is_named(s3_server: S3Server, bucket: st
     s3_server.put(bucket, "a.jsonl", b"{}\n")
     done = invoke("info", f"s3://{bucket}/b*.jsonl", *options(s3_server.storage_options))
     assert done.exit_code == 3
-    assert "no object matches" in done.stderr
+    assert "no file matches" in done.stderr
 
 
 def test_the_secret_shows_in_no_output(remote: tuple[str, list[str]], s3_server: S3Server) -> None:

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import json
+import os
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.commands import document, invoke, succeed, written
@@ -172,3 +177,196 @@ def test_a_damaged_file_ends_it_after_what_was_good(logs: Path) -> None:
     assert done.exit_code == 3
     assert done.stdout.count("#") == 4
     assert str(victim) in done.stderr
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+@pytest.mark.parametrize("which", ["0", "7", "-1", "2:4", ":3", "-3:", "3:-5", "8:100", ":"])
+def test_an_index_changes_no_number(logs: Path, which: str, *, is_indexed: bool) -> None:
+    if is_indexed:
+        succeed("index", logs)
+    bounds = [int(bound) if bound else None for bound in which.split(":")]
+    expected = list(range(10))[slice(*bounds)] if ":" in which else [range(10)[int(which)]]
+    assert shown(logs, which) == expected
+
+
+def test_with_an_index_the_place_is_a_byte_and_nothing_else_is_read(logs: Path) -> None:
+    succeed("index", logs)
+    assert f"# 5 – {logs}/part-00001.jsonl.zst at byte 30\n" in succeed("show", logs, "5")
+    victim = logs / "part-00000.jsonl.zst"
+    status = victim.stat()
+    victim.write_bytes(b"\0" * status.st_size)
+    os.utime(victim, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert shown(logs, "5") == [5]
+    assert invoke("show", logs, "0").exit_code == 3
+
+
+def test_a_sample_is_the_same_with_and_without_an_index(logs: Path) -> None:
+    seeds = [(size, seed) for size in (1, 4, 20) for seed in range(5)]
+    before = [shown(logs, "--sample", str(size), "--seed", str(seed)) for size, seed in seeds]
+    succeed("index", logs)
+    assert [
+        shown(logs, "--sample", str(size), "--seed", str(seed)) for size, seed in seeds
+    ] == before
+
+
+def test_looking_writes_nothing_beside_the_data(logs: Path, tmp_path: Path) -> None:
+    written(tmp_path / "t" / "a.csv", "id", "1", "2")
+    for folder in (logs, tmp_path / "t"):
+        before = sorted(folder.iterdir())
+        for verb in (["show"], ["show", "--where", "id > 1"], ["show", "--sample", "1"], ["info"]):
+            succeed(verb[0], folder, *verb[1:])
+        assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+@pytest.mark.parametrize(
+    ("arguments", "ids"),
+    [
+        (["--where", "id > 3"], [4, 5, 6, 7, 8]),
+        (["--where", "id >= 3 and user.name in ('u1', 'u9', 'u3')"], [3, 9]),
+        (["5:8", "--where", "id != 6"], [5, 7]),
+        (["-2:", "--where", "user.name starts with 'u'"], [8, 9]),
+        (["--where", "id is not null", "--sample", "99"], list(range(10))),
+        (["--where", "id < 2", "--sample", "1", "--seed", "3"], None),
+    ],
+)
+def test_a_condition_chooses_records_with_and_without_an_index(
+    logs: Path, arguments: list[str], ids: list[int] | None, *, is_indexed: bool
+) -> None:
+    if is_indexed:
+        succeed("index", logs)
+    found = shown(logs, *arguments)
+    assert found == ids if ids else (len(found) == 1 and found[0] in (0, 1))
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_a_condition_that_nothing_fulfils_is_a_finding(logs: Path, *, is_indexed: bool) -> None:
+    if is_indexed:
+        succeed("index", logs)
+    done = invoke("show", logs, "--where", "id > 99")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"penstock: no record matches: {logs} holds 10 records.\n"
+    for wrong in ("id >", "id > 'x'"):
+        assert invoke("show", logs, "--where", wrong).exit_code == 2
+    done = invoke("show", logs, "--where", "extra == 1")
+    assert done.exit_code == 2
+    assert "no record has a field 'extra'" in done.stderr
+
+
+def test_fields_come_and_go_in_a_stream(tmp_path: Path) -> None:
+    lines = [f'{{"id":{i}}}' for i in range(20_000)]
+    lines[15_000] = '{"id":15000,"late":{"x":1.5}}'
+    lines[15_001] = '["no object"]'
+    file = written(tmp_path / "a.jsonl", *lines, "{oops")
+    done = invoke("show", file, "--where", "late.x > 1", "--json")
+    assert [record["id"] for record in json.loads(done.stdout)] == [15000]
+    assert f"skipped {file}:20001" in done.stderr
+    assert shown(file, "--where", "late.x is null and id > 14998") == [
+        14999,
+        15002,
+        15003,
+        15004,
+        15005,
+    ]
+
+
+def test_a_stream_is_read_no_further_than_its_first_matches(logs: Path) -> None:
+    (logs / "part-00002.jsonl.zst").write_bytes(b"damaged")
+    assert shown(logs, "--where", "id > 2") == [3, 4, 5, 6, 7]
+
+
+def test_a_line_that_cannot_be_read_keeps_its_number_in_an_index(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.jsonl", '{"id":0}', "{oops", '{"id":2}')
+    succeed("index", file)
+    done = invoke("show", file)
+    assert done.exit_code == 0
+    assert "skipped record 1 " in done.stderr
+    assert f"# 2 – {file} at byte 15" in done.stdout
+
+
+def test_a_stale_index_is_told_and_not_used(logs: Path) -> None:
+    succeed("index", logs)
+    (logs / "part-00000.jsonl.zst").unlink()
+    done = invoke("show", logs, "0", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)[0]["id"] == 4
+    assert "is stale: 1 file changed" in done.stderr
+    assert f"penstock index {logs} --overwrite repairs it" in done.stderr
+
+
+def test_a_damaged_index_is_told_and_not_used(logs: Path) -> None:
+    succeed("index", logs)
+    (logs / "index" / "meta.json").write_text("{")
+    done = invoke("show", logs, "0", "--json")
+    assert (done.exit_code, json.loads(done.stdout)[0]["id"]) == (0, 0)
+    assert "meta.json" in done.stderr
+
+
+def test_files_that_are_newer_than_the_index_are_told(logs: Path) -> None:
+    succeed("index", logs)
+    written(logs / "part-00009.jsonl", '{"id":10}')
+    done = invoke("show", logs, "-1", "--json")
+    assert json.loads(done.stdout)[0]["id"] == 9
+    assert f"penstock index {logs} --update" in done.stderr
+
+
+def test_csv_rows_are_records_with_types(tmp_path: Path) -> None:
+    file = written(tmp_path / "t" / "a.csv", "id,price,note", '1,0.5,"two', 'lines"', "2,,x")
+    rows = [{"id": 1, "price": 0.5, "note": "two\nlines"}, {"id": 2, "price": None, "note": "x"}]
+    for path in (file, file.parent, f"{file.parent}/*.csv"):
+        assert document("show", path) == rows
+        assert document("show", path, "-1") == rows[1:]
+        assert document("show", path, "--where", "price > 0") == rows[:1]
+    assert f"# 1 – {file} at byte 32\n" in succeed("show", file, "1")
+    assert "holds 2 records" in invoke("show", file, "2").stderr
+    assert not (file.parent / "index").exists()
+    succeed("index", file.parent)
+    assert document("show", file.parent) == rows
+
+
+def test_of_a_long_csv_file_only_the_beginning_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    with file.open("w") as text:
+        text.write("id,text\n")
+        text.writelines(f'{i},"row\n{i} {"x" * 100}"\n' for i in range(150_000))
+        text.write('1,"never closed\n')
+    assert file.stat().st_size > 16 << 20
+    assert [row["id"] for row in document("show", file)] == [0, 1, 2, 3, 4]
+    assert f"# 3 – {file} at byte " in succeed("show", file, "3")
+    assert invoke("show", file, "-1").exit_code == 1
+
+
+def test_parquet_rows_are_records_whatever_they_hold(tmp_path: Path) -> None:
+    day = dt.datetime(2026, 1, 31, 12, 30, tzinfo=dt.UTC)
+    table = pa.table(
+        {
+            "id": [1, 2, 3],
+            "day": [day, None, day],
+            "money": [decimal.Decimal("1.10")] * 3,
+            "raw": [b"text", b"\xff", None],
+            "inner": [{"x": [1, 2]}, None, {"x": []}],
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    (record,) = document("show", tmp_path / "a.parquet", "0")
+    assert record == {
+        "id": 1,
+        "day": "2026-01-31T12:30:00+00:00",
+        "money": "1.10",
+        "raw": "text",
+        "inner": {"x": [1, 2]},
+    }
+    assert document("show", tmp_path, "1", "--fields", "id,raw") == [{"id": 2, "raw": "/w=="}]
+    assert shown(tmp_path / "a.parquet", "--where", "id > 1") == [2, 3]
+    assert shown(tmp_path / "a.parquet", "--sample", "2") == shown(tmp_path, "--sample", "2")
+    text = succeed("show", f"{tmp_path}/*.parquet", "-1")
+    assert f"# 2 – {tmp_path}/a.parquet, row 2\n" in text
+
+
+def test_a_folder_of_csv_and_parquet_is_refused(tmp_path: Path) -> None:
+    written(tmp_path / "a.csv", "id", "1")
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "a.parquet")
+    for verb in ("show", "info", "index"):
+        done = invoke(verb, tmp_path)
+        assert done.exit_code == 2
+        assert "by a pattern" in done.stderr

@@ -9,8 +9,9 @@ import click
 from penstock import __version__
 
 _VERBS = {
-    "info": "What PATH holds: files, records, bytes, leftovers.",
+    "info": "What PATH holds: files, records, bytes, index, leftovers.",
     "show": "Records to look at: the first, some, or a sample.",
+    "index": "Find every record once, to fetch any by its number.",
     "check": "What is wrong: bad lines, damaged files, leftovers.",
     "convert": "The same lines compressed or sharded in another way.",
     "clean": "Remove what killed writers left behind.",
@@ -44,9 +45,9 @@ class _Verbs(click.Group):
 )
 @click.version_option(__version__, prog_name="penstock")
 def app() -> None:
-    """Look at, check and convert the records that you have.
+    """Look at, index, check and convert the records that you have.
 
     PATH is a JSON Lines file (.jsonl, .jsonl.zst, .jsonl.gz), a directory of them, or a pattern
     in quotes ('logs/*.jsonl'); files and directories may lie in object storage (s3://, gs://,
-    az://).
+    az://). show, info and index read CSV and Parquet, too.
     """

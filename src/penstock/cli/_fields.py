@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import math
 
 
@@ -35,3 +37,19 @@ def without_nonfinite(value: object) -> object:
     if isinstance(value, list):
         return [without_nonfinite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_text(value: object) -> str:
+    r"""Return what tables hold and JSON has no word for as text; bytes that are none as base64.
+
+    >>> as_text(dt.date(2026, 1, 31)), as_text(b"abc"), as_text(b"\xff")
+    ('2026-01-31', 'abc', '/w==')
+    """
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    return str(value)

@@ -8,16 +8,29 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli._counting import count_records
-from penstock.cli._paths import entry_of, find
+from penstock.cli._formats import kind_of
+from penstock.cli._index_facts import index_facts
+from penstock.cli._paths import Found, as_typed, find
 from penstock.cli._reading import texts_of
 from penstock.cli._terminal import Progress, echo, echo_json, table
 from penstock.cli._units import bytes_text, counted
-from penstock.cli._verb import FAILED, FINE, Verb, examples, json_option, storage_option
-from penstock.jsonl import compression_of, read_seek_table
+from penstock.cli._verb import (
+    FAILED,
+    FINE,
+    Verb,
+    examples,
+    index_option,
+    json_option,
+    storage_option,
+)
+from penstock.jsonl import JsonlFile, compression_of, read_seek_table
+from penstock.storage import is_pattern
 
 if TYPE_CHECKING:
-    from penstock.cli._paths import Found, Leftover
-    from penstock.jsonl import JsonlFile
+    from penstock.cli._index_facts import IndexFacts
+    from penstock.cli._indexed import Indexed
+    from penstock.cli._paths import Leftover
+    from penstock.index import FileMeta
     from penstock.storage import Entry, StorageOptions
 
 _FEW_FILES = 20
@@ -41,38 +54,88 @@ class _File:
     epilog=examples(
         "penstock info logs",
         "penstock info 'logs/*.jsonl.zst' --no-records",
+        "penstock info table.parquet",
         "penstock info s3://bucket/logs -o region=eu-west-1 --json",
     ),
 )
 @click.argument("path")
 @click.option(
-    "--no-records", is_flag=True, help="Do not count records: that reads and decompresses all."
+    "--no-records",
+    is_flag=True,
+    help="Do not count records where that means reading and decompressing all.",
 )
+@index_option
 @storage_option
 @json_option
-def info(*, path: str, no_records: bool, storage_options: StorageOptions, as_json: bool) -> int:
-    """Show what PATH holds: files, records, bytes, compression, leftovers of writers.
+def info(
+    *,
+    path: str,
+    no_records: bool,
+    folder: str | None,
+    storage_options: StorageOptions,
+    as_json: bool,
+) -> int:
+    """Show what PATH holds: files, records, bytes, compression, index, leftovers of writers.
 
-    Records are the lines that are not blank; whether each is good, `penstock check` tells.
+    Of CSV and Parquet also the columns. Records are the lines that are not blank, or the rows;
+    whether each is good, `penstock check` tells. With an index only files that are new or changed
+    since are read to count them.
     """
-    found = find(path, storage_options)
+    facts = index_facts(path, storage_options, folder)
+    kind = facts.found.kind if facts.found else kind_of(path, storage_options)
+    if kind != "jsonl":
+        from penstock.cli._info_table import tell_of_table  # noqa: PLC0415 (pyarrow)
+
+        tell_of_table(
+            kind, facts, storage_options, count=not no_records, chosen=folder, as_json=as_json
+        )
+        return FINE
+    found = _found_by(facts.found, path, storage_options) or find(path, storage_options)
+    known = _known(facts.found, path)
     files: list[_File] = []
     errors: list[tuple[str, str]] = []
     listed = _listed(found, errors)
-    with Progress(sum(entry.size for _, entry in listed)) as progress:
+    unknown = sum(entry.size for file, entry in listed if file.path not in known)
+    with Progress(unknown) as progress:
         for file, entry in listed:
+            reads = None if no_records else progress
             try:
-                files.append(_looked_at(found, file, entry, None if no_records else progress))
+                files.append(_looked_at(found, file, entry, known.get(file.path), reads))
             except OSError as failure:
                 errors.append((file.path, storage_options.redact(str(failure))))
     leftovers = found.leftovers()
     if as_json:
-        echo_json(_document(found, files, leftovers, errors))
+        echo_json(_document(found, files, leftovers, facts, errors))
     else:
-        echo(_summary(found, files, leftovers))
+        echo(_summary(found, files, leftovers, facts))
     for _, text in errors:
         echo(f"penstock: {text}", err=True)
     return FAILED if errors else FINE
+
+
+def _found_by(indexed: Indexed | None, path: str, options: StorageOptions) -> Found | None:
+    """Return the files as `penstock.open` sees them, if there is an index."""
+    if indexed is None:
+        return None
+    entries = {as_typed(path, one.path): one.entry for one in indexed.listing.files}
+    files = [JsonlFile(name, options) for name in entries]
+    if indexed.listing.folder is not None:
+        return Found(path, "directory", files, entries)
+    return Found(path, "pattern" if is_pattern(path) else "file", files, entries)
+
+
+def _known(indexed: Indexed | None, path: str) -> dict[str, FileMeta]:
+    """Return what an index says of the files that are still the same, by their paths."""
+    if indexed is None or indexed.meta is None:
+        return {}
+    listing, since = indexed.listing, indexed.since
+    told = {file.path: file for file in [*indexed.meta.files, *indexed.meta.empty]}
+    changed = {name for name, _ in since.changed} | {grown.path for grown in since.grown}
+    return {
+        as_typed(path, found.path): told[listing.relative(found)]
+        for found in listing.files
+        if listing.relative(found) in told and found.path not in changed
+    }
 
 
 def _listed(found: Found, errors: list[tuple[str, str]]) -> list[tuple[JsonlFile, Entry]]:
@@ -80,17 +143,26 @@ def _listed(found: Found, errors: list[tuple[str, str]]) -> list[tuple[JsonlFile
     listed = []
     for file in found.files:
         try:
-            listed.append((file, entry_of(file)))
+            listed.append((file, found.entry(file)))
         except OSError as failure:
             errors.append((file.path, file.storage_options.redact(str(failure))))
     return listed
 
 
-def _looked_at(found: Found, file: JsonlFile, entry: Entry, progress: Progress | None) -> _File:
-    """Return what is known of a file; with a progress it is read for that."""
+def _looked_at(
+    found: Found,
+    file: JsonlFile,
+    entry: Entry,
+    known: FileMeta | None,
+    progress: Progress | None,
+) -> _File:
+    """Return what is known of a file; with a progress it is read, if it must be."""
     compression, text_bytes = _compression(file, entry)
     records = None
-    if progress is not None:
+    if known is not None:
+        records = known.records
+        text_bytes = known.bytes if text_bytes is None else text_bytes
+    elif progress is not None:
         records, text_bytes = 0, 0
         for text in texts_of(file, progress):
             records += count_records(text.text)
@@ -126,10 +198,12 @@ def _document(
     found: Found,
     files: list[_File],
     leftovers: list[Leftover],
+    facts: IndexFacts,
     errors: list[tuple[str, str]],
 ) -> dict[str, object]:
     return {
         "path": found.path,
+        "format": "jsonl",
         "files": len(found.files),
         "records": _sum([file.records for file in files]),
         "bytes": sum(file.bytes for file in files),
@@ -155,26 +229,28 @@ def _document(
             }
             for entry, writer in leftovers
         ],
+        "index": facts.document(),
         "errors": [{"path": path, "error": text} for path, text in errors],
     }
 
 
-def _summary(found: Found, files: list[_File], leftovers: list[Leftover]) -> str:
+def _summary(found: Found, files: list[_File], leftovers: list[Leftover], facts: IndexFacts) -> str:
     stored = sum(file.bytes for file in files)
     text = _sum([file.text_bytes for file in files])
     records = _sum([file.records for file in files])
     unreadable = len(found.files) - len(files)
-    facts = [
+    told = [
         ("files", f"{len(found.files):,}" + (f", {unreadable} unreadable" * bool(unreadable))),
         ("records", "not counted" if records is None else f"{records:,}"),
         ("stored", bytes_text(stored)),
         ("text", "unknown" if text is None else bytes_text(text)),
         ("compression", _compressions(files)),
+        *facts.lines(),
         *(("leftover", _leftover(leftover)) for leftover in leftovers),
     ]
     if text and stored:
-        facts[3] = ("text", f"{facts[3][1]} ({text / stored:.1f} × what is stored)")
-    lines = [found.path, *(f"  {name:12} {value}" for name, value in facts)]
+        told[3] = ("text", f"{told[3][1]} ({text / stored:.1f} × what is stored)")
+    lines = [found.path, *(f"  {name:12} {value}" for name, value in told)]
     if any(leftover.writer == "gone" for leftover in leftovers):
         lines.append("  (penstock clean removes what dead writers left)")
     if 1 < len(files) <= _FEW_FILES:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import glob
 import logging
-import re
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -13,9 +12,11 @@ from natsort import natsorted
 
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.jsonl import OTHER_FORMATS, JsonlDir, JsonlFile, in_reading_order, is_jsonl
-from penstock.storage import Entry, is_remote, list_drafts, locate
+from penstock.storage import Entry, is_pattern, is_remote, list_drafts, locate, match
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
@@ -35,6 +36,12 @@ class Found:
     path: str
     kind: Literal["file", "directory", "pattern"]
     files: list[JsonlFile]
+    entries: dict[str, Entry] = field(default_factory=dict)
+    """What a listing has told of files, by their paths."""
+
+    def entry(self, file: JsonlFile) -> Entry:
+        """Return size and time of a file; asks storage only if no listing has told."""
+        return self.entries.get(file.path) or entry_of(file)
 
     def label(self, file: JsonlFile) -> str:
         """Return how a file is called in a table about this PATH."""
@@ -63,13 +70,29 @@ class Found:
 def find(path: str, options: StorageOptions) -> Found:
     """Return the files that a PATH names, or raise `ObjectNotFoundError`."""
     if path.lower().endswith(OTHER_FORMATS):
-        message = f"{path}: this release reads JSON Lines (.jsonl, .jsonl.zst, .jsonl.gz) only."
+        message = (
+            f"{path}: this verb reads JSON Lines (.jsonl, .jsonl.zst, .jsonl.gz) only; "
+            "penstock show, info and index read CSV and Parquet, too."
+        )
         raise OptionError(message)
-    found = _find_remote(path, options) if is_remote(path) else _find_local(path)
+    if is_pattern(path):
+        found = _matching(path, options)
+    else:
+        found = _find_remote(path, options) if is_remote(path) else _find_local(path)
     if not found.files:
         below = "" if is_remote(path) else f"; '{path.rstrip('/')}/**/*.jsonl' reads those below it"
         _log.warning("%s itself holds no JSON Lines files%s", path, below)
     return found
+
+
+def as_typed(path: str, name: str) -> str:
+    """Return the path of a file that PATH led to, relative if PATH was.
+
+    >>> as_typed("logs/*.jsonl", os.path.abspath("logs/a.jsonl"))
+    'logs/a.jsonl'
+    """
+    is_relative = "://" not in path and not Path(path).is_absolute()
+    return os.path.relpath(name) if is_relative else name
 
 
 def leftovers_in(directory: str) -> list[Leftover]:
@@ -86,38 +109,52 @@ def entry_of(file: JsonlFile) -> Entry:
     return known or store.entry(name)
 
 
+def _matching(path: str, options: StorageOptions) -> Found:
+    store, matches = match(path, options)
+    entries = {
+        as_typed(path, store.path(entry.name)): entry
+        for entry in matches
+        if _is_data(entry.name, is_remote(path))
+    }
+    if not entries:
+        message = f"no file matches {path}. A directory is read by its own name, without a pattern."
+        raise ObjectNotFoundError(message, path=path)
+    files = [JsonlFile(name, options) for name in _in_order(entries)]
+    return Found(path, "pattern", files, entries)
+
+
+def _in_order(paths: Iterable[str]) -> list[str]:
+    ordered: list[str] = []
+    waiting: dict[str, set[str]] = {}
+    for path in paths:
+        waiting.setdefault(path.rpartition("/")[0], set()).add(path)
+    for parent in natsorted(waiting):
+        read = in_reading_order(waiting[parent], str)
+        ordered += [*read, *natsorted(waiting[parent].difference(read))]
+    return ordered
+
+
+def _is_data(name: str, is_object: bool) -> bool:  # noqa: FBT001 (where it lies)
+    """Whether a file that a pattern matches is read, as in a directory."""
+    folders, _, base_name = name.rpartition("/")
+    if is_jsonl(name):
+        # A file system's own patterns leave hidden names out, unless they are named.
+        return base_name[0] not in ("._" if is_object else "_")
+    # In object storage `*` may well mean everything. Here it must not mean an index.
+    return not is_object and base_name[0] != "_" and folders.rpartition("/")[2] != "index"
+
+
 def _find_local(path: str) -> Found:
     name = locate(path)[1]
     if Path(name).is_dir():
         return Found(path, "directory", JsonlDir(path).shards_sync())
     if Path(name).exists() or Path(name).is_symlink():
         return Found(path, "file", [JsonlFile(path)])
-    if not glob.has_magic(path):
-        message = f"cannot read {path}: there is no such file or directory."
-        raise ObjectNotFoundError(message, path=path)
-    # Not Path.glob: names are told as the user typed them, and a pattern may begin anywhere.
-    matches = glob.iglob(name if "://" in path else path, recursive=True)  # noqa: PTH207
-    files = _in_order([Path(match) for match in matches])
-    if not files:
-        message = f"no file matches {path}. A directory is read by its own name, without a pattern."
-        raise ObjectNotFoundError(message, path=path)
-    return Found(path, "pattern", files)
-
-
-def _in_order(matches: list[Path]) -> list[JsonlFile]:
-    # As in a directory: names with an underscore are not data.
-    paths = [path for path in matches if path.is_file() and not path.name.startswith("_")]
-    ordered: list[Path] = []
-    for parent in natsorted({path.parent for path in paths}, key=str):
-        here = {path for path in paths if path.parent == parent}
-        read = in_reading_order(here, str)
-        ordered += [*read, *natsorted(here.difference(read), key=str)]
-    return [JsonlFile(path) for path in ordered]
+    message = f"cannot read {path}: there is no such file or directory."
+    raise ObjectNotFoundError(message, path=path)
 
 
 def _find_remote(path: str, options: StorageOptions) -> Found:
-    if glob.has_magic(path):
-        return _match_remote(path, options)
     directory = JsonlDir(path, options)
     if not locate(path, options)[1]:
         return Found(path, "directory", directory.shards_sync())  # A bucket is no file.
@@ -135,26 +172,3 @@ def _find_remote(path: str, options: StorageOptions) -> Found:
         except (ObjectNotFoundError, OptionError):
             raise missing from None
         return Found(path, "file", [file])
-
-
-def _match_remote(path: str, options: StorageOptions) -> Found:
-    root = path[: next(at for at, letter in enumerate(path) if letter in "*?[")].rpartition("/")[0]
-    pattern = _compiled(path)
-    below = JsonlDir(root, options).walk_sync(recursive=True)
-    files = [file for file in below if pattern.fullmatch(file.path)]
-    if not files:
-        message = f"no object matches {path}."
-        raise ObjectNotFoundError(message, path=path)
-    return Found(path, "pattern", files)
-
-
-def _compiled(path: str) -> re.Pattern[str]:
-    """Return a pattern in which `*` stays in one directory and `**` does not, as for files."""
-    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^/]+?\])", path)
-    return re.compile(
-        "".join(
-            meaning.get(part) or (part if part.startswith("[") else re.escape(part))
-            for part in parts
-        )
-    )

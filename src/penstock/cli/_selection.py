@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from penstock.cli._reading import BadLine, Line, Skipped, read_fast, read_lines, texts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Sequence
+    from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 
     from penstock.cli._reading import Text
     from penstock.cli._terminal import Progress
     from penstock.jsonl import JsonlFile
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _BELOW_ONE = 1 - 2**-53
 """What a weight is at most: a huge sample would round it to 1, which has no logarithm."""
@@ -29,6 +32,18 @@ class Numbered(NamedTuple):
     value: object
 
 
+class Stretch(Protocol[T_co]):
+    """Things that are counted through, from `first` to before `end`."""
+
+    @property
+    def first(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    def take(self, numbers: Collection[int]) -> Iterator[tuple[int, T_co]]:
+        """Yield those that are asked for, each with its number."""
+        ...
+
+
 class Batch(NamedTuple):
     """Some text and the numbers of its records."""
 
@@ -36,14 +51,14 @@ class Batch(NamedTuple):
     end: int
     text: Text
 
-    def take(self, numbers: Collection[int]) -> Iterator[Numbered]:
-        """Yield those of its records that are asked for."""
+    def take(self, numbers: Collection[int]) -> Iterator[tuple[int, Numbered]]:
+        """Yield those of its records that are asked for, each with its number."""
         if not any(number in numbers for number in range(self.first, self.end)):
             return
         lines = (line for line in read_lines(self.text) if isinstance(line, Line))
         for number, line in enumerate(lines, self.first):
             if number in numbers:
-                yield Numbered(number, self.text.path, line.number, line.value)
+                yield number, Numbered(number, self.text.path, line.number, line.value)
 
 
 class Batches:
@@ -78,13 +93,13 @@ def _is_good(line: Line | BadLine, skipped: Skipped) -> bool:
     return True
 
 
-def sliced(batches: Iterator[Batch], which: slice) -> Iterator[Numbered]:
+def sliced(batches: Iterator[Stretch[T]], which: slice) -> Iterator[T]:
     """Yield the records of a range, negative bounds counted from the end.
 
     Reads no further than it must; holds as much text as a negative bound reaches back.
     """
     start, stop = which.start or 0, which.stop
-    held: deque[Batch] = deque()
+    held: deque[Stretch[T]] = deque()
     reach = max(0, -start, -stop if stop is not None else 0)
     total = 0
     for batch in batches:
@@ -95,21 +110,21 @@ def sliced(batches: Iterator[Batch], which: slice) -> Iterator[Numbered]:
             settled = held.popleft()
             if start >= 0:
                 last = stop if stop is not None and stop >= 0 else total
-                yield from settled.take(range(start, last))
+                yield from (record for _, record in settled.take(range(start, last)))
         if start >= 0 and stop is not None and 0 <= stop <= total:
             return
     chosen = range(*which.indices(total))
     for batch in held:
-        yield from batch.take(chosen)
+        yield from (record for _, record in batch.take(chosen))
 
 
-def sampled(batches: Iterator[Batch], size: int, seed: int) -> Iterator[Numbered]:
+def sampled(batches: Iterable[Stretch[T]], size: int, seed: int) -> Iterator[T]:
     """Yield a uniform sample without repetition, in order; the same for the same seed.
 
     A reservoir that draws how far to jump instead of a number a record (Li 1994, algorithm L).
     """
     chance = random.Random(seed)  # noqa: S311 (not a secret)
-    kept: list[Numbered] = []
+    kept: list[tuple[int, T]] = []
 
     def shrunk() -> float:
         return math.exp(math.log(chance.random() or 0.5) / size)
@@ -129,9 +144,28 @@ def sampled(batches: Iterator[Batch], size: int, seed: int) -> Iterator[Numbered
             places[following] = chance.randrange(size)
             weight *= shrunk()
             following += jump()
-        for record in batch.take(drawn):
-            if record.number in places:
-                kept[places[record.number]] = record
+        for number, record in batch.take(drawn):
+            if number in places:
+                kept[places[number]] = number, record
             else:
-                kept.append(record)
-    yield from sorted(kept, key=lambda record: record.number)
+                kept.append((number, record))
+    yield from (record for _, record in sorted(kept, key=lambda pair: pair[0]))
+
+
+class _Numbers(NamedTuple):
+    """Nothing but numbers."""
+
+    first: int
+    end: int
+
+    def take(self, numbers: Collection[int]) -> Iterator[tuple[int, int]]:
+        return ((number, number) for number in sorted(numbers))
+
+
+def sampled_numbers(total: int, size: int, seed: int) -> list[int]:
+    """Return the numbers that `sampled` draws from so many records, without any record.
+
+    >>> sampled_numbers(10, 3, seed=1) == sampled_numbers(10, 3, seed=1)
+    True
+    """
+    return list(sampled([_Numbers(0, total)], size, seed))

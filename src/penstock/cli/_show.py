@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import re
 from contextlib import closing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli._fields import pick, without_nonfinite
-from penstock.cli._paths import entry_of, find
-from penstock.cli._selection import Batches, Numbered, sampled, sliced
-from penstock.cli._terminal import Progress, echo, echo_json
+from penstock.cli._by_number import Record, chosen_numbers, open_by_number, records_of
+from penstock.cli._paths import find
+from penstock.cli._printing import Printed
+from penstock.cli._selection import Batches, sampled, sliced
+from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted
-from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option, storage_option
-from penstock.errors import MalformedLineError
+from penstock.cli._verb import (
+    FINDINGS,
+    FINE,
+    Verb,
+    examples,
+    index_option,
+    json_option,
+    storage_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.cli._by_number import ByNumber
+    from penstock.cli._matching import Matching
+    from penstock.cli._selection import Batch, Numbered
     from penstock.storage import StorageOptions
 
-_log = logging.getLogger("penstock.cli")
 _FIRST = slice(0, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which records."""
+
+    path: str
+    which: slice | None
+    sample: int | None
+    seed: int
+    where: str | None
+
+    @property
+    def head(self) -> int | None:
+        """How many of the first records are enough, if that can be said beforehand."""
+        if self.sample or self.where is not None:
+            return None
+        start, stop = (self.which or _FIRST).start or 0, (self.which or _FIRST).stop
+        return stop if stop is not None and 0 <= start < stop else None
 
 
 class _Show(Verb):
@@ -62,6 +90,7 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
         "penstock show logs",
         "penstock show logs 1000",
         "penstock show logs -3: --fields id,user.name",
+        "penstock show table.csv --where \"age > 30 and city starts with 'B'\"",
         "penstock show s3://bucket/logs --sample 10 --seed 1 --json",
     ),
 )
@@ -71,10 +100,16 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     "--sample",
     type=click.IntRange(min=1),
     metavar="K",
-    help="K records of all of them, each equally likely; reads everything.",
+    help="K records of all of them, each equally likely; without an index that reads everything.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Only records for which it holds: \"age > 30 and not name starts with 'test'\".",
+)
 @click.option("--fields", metavar="A,B.C", help="Only these fields; items[].price goes into lists.")
+@index_option
 @storage_option
 @json_option
 def show(  # noqa: PLR0913 (one argument an option)
@@ -83,83 +118,76 @@ def show(  # noqa: PLR0913 (one argument an option)
     which: slice | None,
     sample: int | None,
     seed: int,
+    where: str | None,
     fields: str | None,
+    folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
 ) -> int:
     """Show records of PATH: the first 5, number N (from 0; -1 is the last), or the range A:B.
 
-    Malformed lines are passed over with a warning and have no number.
+    JSON Lines, CSV or Parquet. With an index (penstock index) any record is fetched at once, and
+    numbers are those of the index. Without one JSON Lines are streamed; malformed lines are passed
+    over with a warning and have no number.
     """
     if which is not None and sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
-    found = find(path, storage_options)
-    wanted = [name.strip() for name in fields.split(",")] if fields else None
-    shown = _Shown(wanted, as_json=as_json)
-    with Progress(sum(entry_of(file).size for file in found.files)) as progress:
+    wanted = _Wanted(path, which, sample, seed, where)
+    names = [name.strip() for name in fields.split(",")] if fields else None
+    printed = Printed(names, as_json=as_json)
+    with open_by_number(path, storage_options, folder, head=wanted.head) as opened:
+        if opened is not None:
+            held = _show_by_number(wanted, opened, printed)
+        else:
+            held = _show_stream(wanted, storage_options, printed)
+    printed.finish()
+    if printed.count or (which is None and where is None):
+        return FINE
+    missing = "no such record" if where is None else "no record matches"
+    echo(f"penstock: {missing}: {held}.", err=True)
+    return FINDINGS
+
+
+def _show_by_number(wanted: _Wanted, opened: ByNumber, printed: Printed) -> str:
+    """Print the records; return what there is."""
+    sample = (wanted.sample, wanted.seed) if wanted.sample else None
+    numbers = chosen_numbers(opened.source, wanted.which, sample, wanted.where)
+    printed.add_all(records_of(opened, numbers))
+    return f"{wanted.path} holds {counted(len(opened.source), 'record')}"
+
+
+def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> str:
+    """Print the records, reading no more than that takes; return what is known to be there."""
+    matching = None
+    if wanted.where is not None:
+        from penstock.cli._matching import Matching  # noqa: PLC0415 (pyarrow)
+
+        matching = Matching(wanted.where)
+    found = find(wanted.path, options)
+    with Progress(sum(found.entry(file).size for file in found.files)) as progress:
         batches = Batches(found.files, progress)
         with closing(iter(batches)) as stream:
-            records = sampled(stream, sample, seed) if sample else sliced(stream, which or _FIRST)
-            shown.add_all(records)
-    shown.finish()
-    if which is not None and not shown.count:
-        held = (
-            f"{path} holds {counted(batches.total, 'record')}"
-            if batches.ended
-            else "the range is empty"
-        )
-        echo(f"penstock: no such record: {held}.", err=True)
-        return FINDINGS
-    return FINE
+            records = _streamed(wanted, stream, matching)
+            printed.add_all(
+                Record(one.number, one.path, f"{one.path}:{one.line}", one.value) for one in records
+            )
+    if not batches.ended:
+        return "the range is empty"
+    if matching is not None and wanted.which is None and batches.total:
+        matching.refuse_unseen()
+    return f"{wanted.path} holds {counted(batches.total, 'record')}"
 
 
-class _Shown:
-    """Prints records as they come, or gathers them for one JSON array."""
-
-    def __init__(self, fields: list[str] | None, *, as_json: bool) -> None:
-        self._fields = fields
-        self._missing = set(fields or ())
-        self._document: list[object] | None = [] if as_json else None
-        self._nonfinite = False
-        self.count = 0
-
-    def add_all(self, records: Iterator[Numbered]) -> None:
-        for record in records:
-            self.count += 1
-            value = record.value
-            if self._fields is not None:
-                value = {name: pick(value, name) for name in self._fields}
-                self._missing -= {name for name, picked in value.items() if picked is not None}
-            try:
-                self._add(record, value)
-            except RecursionError:
-                message = (
-                    f"{_place(record)} is nested too deeply to be shown; --fields shows parts."
-                )
-                raise MalformedLineError(message, path=record.path) from None
-
-    def _add(self, record: Numbered, value: object) -> None:
-        text = json.dumps(value, indent=2, ensure_ascii=False)
-        if self._document is None:
-            # A lone surrogate cannot be printed; its escape is what stood in the file.
-            printable = text.encode("utf-8", "backslashreplace").decode()
-            echo(f"# {_place(record)}\n{printable}")
-            return
-        try:
-            json.dumps(value, allow_nan=False)
-        except ValueError:
-            self._nonfinite = True
-            value = without_nonfinite(value)
-        self._document.append(value)
-
-    def finish(self) -> None:
-        if self._document is not None:
-            echo_json(self._document)
-        if self._nonfinite:
-            _log.warning("NaN and infinities are shown as null, because JSON has neither")
-        if self.count and self._missing:
-            _log.warning("none of the records shown has %s", ", ".join(sorted(self._missing)))
-
-
-def _place(record: Numbered) -> str:
-    return f"{record.number} – {record.path}:{record.line}"
+def _streamed(
+    wanted: _Wanted, stream: Iterator[Batch], matching: Matching | None
+) -> Iterator[Numbered]:
+    """Yield the records that are wanted; a range is one of record numbers, also of matches."""
+    if matching is None or wanted.which is not None:
+        if wanted.sample:
+            return sampled(stream, wanted.sample, wanted.seed)
+        records = sliced(stream, wanted.which or _FIRST)
+        return records if matching is None else matching.filter(records)
+    matches = matching.batches(stream)
+    if wanted.sample:
+        return sampled(matches, wanted.sample, wanted.seed)
+    return sliced(matches, _FIRST)

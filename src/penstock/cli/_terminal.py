@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from penstock.cli._fields import as_text
 from penstock.cli._units import bytes_text
 from penstock.storage import rank
 
@@ -30,7 +31,7 @@ def echo(text: str, *, err: bool = False) -> None:
 
 def echo_json(document: object) -> None:
     """Print one JSON document; plain ASCII, so that nothing in it can fail to be printed."""
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+    click.echo(json.dumps(document, indent=2, allow_nan=False, default=as_text))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
@@ -55,7 +56,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
 class Progress:
     """How much of the stored bytes has been read: a bar in a terminal, else a line now and then.
 
-    `read` may be called in any one thread, `show` in the main one. Only rank 0 shows anything.
+    `read` may be called in any one thread at a time, `show` in any one. Only rank 0 shows anything.
     """
 
     def __init__(self, total: int, *, every: float = _EVERY) -> None:

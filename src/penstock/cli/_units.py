@@ -69,6 +69,20 @@ def bytes_text(count: int) -> str:
     return f"{value:,.{digits}f} {_PREFIXES[power]}B"
 
 
+def age_text(seconds: float) -> str:
+    """Return a time span for people.
+
+    >>> age_text(0.4), age_text(59), age_text(7200), age_text(100_000), age_text(40 * 86400)
+    ('a moment', '59 s', '2 h', '28 h', '40 days')
+    """
+    if seconds < 1:
+        return "a moment"
+    for unit, size, most in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
+        if seconds < size * most:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:,.0f} days"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun.
 

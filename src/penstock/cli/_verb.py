@@ -130,6 +130,16 @@ def storage_option(function: F) -> F:
     )(function)
 
 
+def index_option(function: F) -> F:
+    """Add `--index FOLDER`."""
+    return click.option(
+        "--index",
+        "folder",
+        metavar="FOLDER",
+        help="Where the index lies, if not where it lies by itself.",
+    )(function)
+
+
 def json_option(function: F) -> F:
     """Add `--json`."""
     return click.option(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.decode._fit import fit_batch as fit_batch
     from penstock.decode._inferring import InferringDecoder as InferringDecoder
     from penstock.decode._lines import decode_as_json as decode_as_json
     from penstock.decode._lines import decode_fast as decode_fast
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from penstock.decode._records import OnBad as OnBad
     from penstock.decode._typed import TypedDecoder as TypedDecoder
     from penstock.decode._unify import unify as unify
+    from penstock.decode._values import inferred_batch as inferred_batch
+    from penstock.decode._values import typed_batch as typed_batch
+    from penstock.decode._whole import WholeSchema as WholeSchema
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -19,9 +23,13 @@ __all__, __getattr__, __dir__ = facade(
         "InferringDecoder": "_inferring",
         "OnBad": "_records",
         "TypedDecoder": "_typed",
+        "WholeSchema": "_whole",
         "decode_as_json": "_lines",
         "decode_fast": "_lines",
         "decode_line": "_lines",
+        "fit_batch": "_fit",
+        "inferred_batch": "_values",
+        "typed_batch": "_values",
         "unify": "_unify",
     },
 )

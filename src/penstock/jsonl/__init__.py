@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from penstock.jsonl._records import Stream as Stream
     from penstock.jsonl._sync_writers import JsonlDirWriterSync as JsonlDirWriterSync
     from penstock.jsonl._sync_writers import JsonlWriterSync as JsonlWriterSync
+    from penstock.jsonl._text import decompressed as decompressed
     from penstock.jsonl._text import read_pieces as read_pieces
+    from penstock.jsonl._zstd import decode_frame as decode_frame
     from penstock.jsonl._zstd import read_seek_table as read_seek_table
 
 __all__, __getattr__, __dir__ = facade(
@@ -40,6 +42,8 @@ __all__, __getattr__, __dir__ = facade(
         "OTHER_FORMATS": "_names",
         "SHARD_EXTENSIONS": "_names",
         "compression_of": "_names",
+        "decode_frame": "_zstd",
+        "decompressed": "_text",
         "in_reading_order": "_names",
         "is_jsonl": "_names",
         "read_pieces": "_text",

@@ -77,7 +77,7 @@ def _pieces_of(
     if on_read is not None:
         file = MeteredFile(file, on_read)
     try:
-        blocks = _decompressed(file, _LOCAL_BLOCK_BYTES if local else _REMOTE_BLOCK_BYTES)
+        blocks = decompressed(file, _LOCAL_BLOCK_BYTES if local else _REMOTE_BLOCK_BYTES)
         first_line = 1
         for text in whole_lines(blocks, piece_bytes):
             piece = Piece(file.path, first_line, text)
@@ -87,7 +87,13 @@ def _pieces_of(
         file.close()
 
 
-def _decompressed(file: OpenFile, block_bytes: int) -> Iterator[bytes]:
+def decompressed(
+    file: OpenFile, block_bytes: int, on_frame: Callable[[int, int, int], object] | None = None
+) -> Iterator[bytes]:
+    """Yield a file's text, by what its name says of its compression.
+
+    `on_frame` is told offset and bytes of each zstd frame, and the bytes of its text, in order.
+    """
     compression = compression_of(file.path)
     if file.size <= block_bytes:
         file = HeldFile(file)  # One request, also for a file whose end is looked at first.
@@ -95,8 +101,10 @@ def _decompressed(file: OpenFile, block_bytes: int) -> Iterator[bytes]:
     if compression == "zstd":
         frames = _zstd.read_seek_table(file)
         if frames is not None and _zstd.are_small(frames):
+            if on_frame is not None:
+                _zstd.tell_frames(frames, on_frame)
             return _zstd.decode_frames(file, frames, block_bytes)
-        return _zstd.decode_stream(blocks, file.path)
+        return _zstd.decode_stream(blocks, file.path, on_frame)
     if compression == "gzip":
         return _gzip.decode_stream(blocks, file.path)
     return blocks

@@ -19,7 +19,7 @@ from penstock._cpus import usable_cpus
 from penstock.errors import CorruptFileError, TruncatedFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
     from penstock.storage import OpenFile
@@ -177,7 +177,21 @@ def decode_frames(
         start += length
 
 
-def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
+def tell_frames(
+    frames: Iterable[tuple[int, int]], on_frame: Callable[[int, int, int], object]
+) -> None:
+    """Tell offset, bytes and bytes of text of each frame that a table lists."""
+    start = 0
+    for compressed, uncompressed in frames:
+        on_frame(start, compressed, uncompressed)
+        start += compressed
+
+
+def decode_stream(  # noqa: C901 (one state machine, with nothing to share between two halves)
+    blocks: Iterable[bytes],
+    path: str,
+    on_frame: Callable[[int, int, int], object] | None = None,
+) -> Iterator[bytes]:
     """Yield the text of any sequence of zstd frames, skippable ones passed over.
 
     The text of a frame is held back until its checksum is seen, as far as a frame is no larger
@@ -189,12 +203,14 @@ def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
     step = _DENSE_SLICE_BYTES
     at = 0
     frames = tables = 0
+    begun = text_bytes = 0  # Of the present frame.
     for block in blocks:
         start = 0
         while start < len(block):
             if frame is None:
                 frame = decompressor.decompressobj()
                 frames += 1
+                begun, text_bytes = at + start, 0
                 tables += block[start + 1 : start + 4] == _SKIPPABLE_MARK
             part = block[start : start + step]
             try:
@@ -205,9 +221,12 @@ def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
             step = _SLICE_BYTES if len(text) < _HELD_BYTES else _DENSE_SLICE_BYTES
             if text:
                 held.append(text)
+                text_bytes += len(text)
             if frame.eof:
                 start -= len(frame.unused_data)
                 frame = None
+                if on_frame is not None and text_bytes:
+                    on_frame(begun, at + start - begun, text_bytes)
             if held and (frame is None or sum(map(len, held)) >= _HELD_BYTES):
                 yield b"".join(held)
                 held.clear()
@@ -239,6 +258,17 @@ def _groups(frames: list[tuple[int, int]], block_bytes: int) -> Iterator[list[tu
         total += sizes[0]
     if group:
         yield group
+
+
+def decode_frame(data: bytes | memoryview, text_bytes: int, path: str, offset: int) -> bytes:
+    """Return the text of one whole frame; the caller knows its size from a table."""
+    try:
+        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, text_bytes))
+    except zstandard.ZstdError as failure:
+        _fail_corrupt(path, offset, str(failure))
+    if len(text) != text_bytes:
+        _fail_corrupt(path, offset, "its size is not what the index says")
+    return text
 
 
 def _fail_corrupt(path: str, offset: int, why: str) -> NoReturn:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.storage._files import open_for_reading as open_for_reading
     from penstock.storage._files import open_for_writing as open_for_writing
     from penstock.storage._files import read_blocks as read_blocks
+    from penstock.storage._glob import is_pattern as is_pattern
+    from penstock.storage._glob import match as match
     from penstock.storage._local import LocalStore as LocalStore
     from penstock.storage._local import refuse_special_file as refuse_special_file
     from penstock.storage._locate import is_remote as is_remote
@@ -42,10 +44,12 @@ __all__, __getattr__, __dir__ = facade(
         "StorageOptions": "_options",
         "Store": "_store",
         "cache_directory": "_environment",
+        "is_pattern": "_glob",
         "is_remote": "_locate",
         "join": "_locate",
         "list_drafts": "_drafts",
         "locate": "_locate",
+        "match": "_glob",
         "new_remote_path": "_environment",
         "open_for_reading": "_files",
         "open_for_writing": "_files",

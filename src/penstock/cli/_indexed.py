@@ -1,0 +1,135 @@
+"""The index of a PATH: where it lies, and what became of the files since."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.cli._formats import ENDINGS, kind_by_name, scanner_of
+from penstock.errors import CorruptIndexError
+from penstock.index import changes, exists, list_files, place_of, read_meta
+from penstock.index._listing import Listing
+from penstock.index._meta import decode_meta
+from penstock.index._stale import Changes
+from penstock.storage import is_pattern, is_remote, join, locate
+
+if TYPE_CHECKING:
+    from penstock.cli._formats import Kind
+    from penstock.index import Meta
+    from penstock.index._place import Place
+    from penstock.storage import Entry, StorageOptions
+
+META, ROWS = "meta.json", "sample_locations.bin"
+_ROW_BYTES = 24
+_KINDS: tuple[Kind, ...] = ("jsonl", "csv")
+"""What has an index; Parquet needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """An index that is there, and its files as they are now."""
+
+    kind: Kind
+    place: Place
+    listing: Listing
+    meta: Meta | None
+    """None where another tool made it."""
+    records: int
+    created: float
+    since: Changes
+    """Of an index of another tool nothing is known."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether files are not what they were; new ones alone do no harm."""
+        return bool(self.since.changed or self.since.grown)
+
+    @property
+    def remedy(self) -> str:
+        """The option that makes it fresh."""
+        return "--overwrite" if self.since.changed else "--update"
+
+
+def index_of(path: str, options: StorageOptions, chosen: str | None = None) -> Indexed | None:
+    """Return the index of a PATH if it has one, with one listing of its files.
+
+    Nothing is listed where there is none. Raises `CorruptIndexError` for one that is damaged.
+    """
+    named = kind_by_name(path)
+    for kind in _KINDS if named is None else [named] if named in _KINDS else []:
+        place = existing_place(path, kind, options, chosen)
+        if place is not None:
+            return _looked_at(path, kind, place, options)
+    return None
+
+
+def existing_place(
+    path: str, kind: Kind, options: StorageOptions, chosen: str | None = None
+) -> Place | None:
+    """Return where the index of a PATH is: where `penstock.open` puts it, or beside the data."""
+    unlisted, scanner = _unlisted(path, options), scanner_of(kind)
+    place = place_of(unlisted, scanner, options, chosen)
+    if exists(place):
+        return place
+    if chosen is None and unlisted.is_remote and unlisted.folder is not None:
+        place = place_of(unlisted, scanner, options, beside_remote=True)
+        if exists(place):
+            return place
+    return None
+
+
+def meta_of(place: Place) -> Meta | None:
+    """Return what an index says of itself, wherever it lies; None where another tool made it."""
+    if not place.is_remote:
+        return read_meta(place.folder)
+    path = join(place.folder, META)
+    store, name = locate(path, place.options)
+    file = store.open(name)
+    try:
+        return decode_meta(file.read_at(0, file.size), path)
+    finally:
+        file.close()
+
+
+def _looked_at(path: str, kind: Kind, place: Place, options: StorageOptions) -> Indexed | None:
+    meta = meta_of(place)
+    if meta is None:
+        listing = list_files(path, ENDINGS[kind], options)
+        rows = _entry(place, ROWS)
+        records, since = rows.size // _ROW_BYTES, Changes([], [], [])
+        return Indexed(kind, place, listing, None, records, rows.modified, since)
+    if meta.kind not in _KINDS:
+        return None  # Of samples, which no verb here shows.
+    kind = meta.kind
+    listing = list_files(path, ENDINGS[kind], options)
+    # Which base a pattern has depends on what it matches; what is indexed has kept its own.
+    listing = replace(listing, base=meta.base or listing.base)
+    since = changes(listing, meta)
+    return Indexed(kind, place, listing, meta, meta.records, meta.created, since)
+
+
+def _entry(place: Place, name: str) -> Entry:
+    path = join(place.folder, name)
+    store, found = locate(path, place.options)
+    try:
+        return store.entry(found)
+    except FileNotFoundError:
+        raise CorruptIndexError(
+            f"the index in {place.folder} is damaged: {name} is missing. Build it again: "
+            "penstock index PATH --overwrite",
+            path=path,
+        ) from None
+
+
+def _unlisted(path: str, options: StorageOptions) -> Listing:
+    """Return a listing of nothing, which is enough to say where an index lies."""
+    store, name = locate(path, options)
+    named = store.path(name)
+    if is_pattern(path):
+        is_folder = False
+    elif is_remote(path):
+        is_folder = kind_by_name(path) is None
+    else:
+        is_folder = Path(name).is_dir()
+    return Listing((named,), named if is_folder else None, named, [])

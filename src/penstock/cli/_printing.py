@@ -1,0 +1,69 @@
+"""Records on their way to a person or a program."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from penstock.cli._fields import as_text, pick, without_nonfinite
+from penstock.cli._terminal import echo, echo_json
+from penstock.errors import MalformedLineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.cli._by_number import Record
+
+_log = logging.getLogger("penstock.cli")
+
+
+class Printed:
+    """Prints records as they come, or gathers them for one JSON array."""
+
+    def __init__(self, fields: list[str] | None, *, as_json: bool) -> None:
+        self._fields = fields
+        self._missing = set(fields or ())
+        self._document: list[object] | None = [] if as_json else None
+        self._nonfinite = False
+        self.count = 0
+
+    def add_all(self, records: Iterator[Record]) -> None:
+        """Print records, each with its number and its place."""
+        for record in records:
+            self.count += 1
+            value = record.value
+            if self._fields is not None:
+                value = {name: pick(value, name) for name in self._fields}
+                self._missing -= {name for name, picked in value.items() if picked is not None}
+            try:
+                self._add(record, value)
+            except RecursionError:
+                message = (
+                    f"{record.number} – {record.place} is nested too deeply to be shown; "
+                    "--fields shows parts."
+                )
+                raise MalformedLineError(message, path=record.path) from None
+
+    def _add(self, record: Record, value: object) -> None:
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=as_text)
+        if self._document is None:
+            # A lone surrogate cannot be printed; its escape is what stood in the file.
+            printable = text.encode("utf-8", "backslashreplace").decode()
+            echo(f"# {record.number} – {record.place}\n{printable}")
+            return
+        try:
+            json.dumps(value, allow_nan=False, default=as_text)
+        except ValueError:
+            self._nonfinite = True
+            value = without_nonfinite(value)
+        self._document.append(value)
+
+    def finish(self) -> None:
+        """Print the array, and what has to be said of it."""
+        if self._document is not None:
+            echo_json(self._document)
+        if self._nonfinite:
+            _log.warning("NaN and infinities are shown as null, because JSON has neither")
+        if self.count and self._missing:
+            _log.warning("none of the records shown has %s", ", ".join(sorted(self._missing)))

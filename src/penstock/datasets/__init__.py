@@ -1,0 +1,29 @@
+"""Any record by number: sources, and views of them."""
+
+from typing import TYPE_CHECKING
+
+from penstock._lazy import facade
+
+if TYPE_CHECKING:
+    from penstock.datasets._csv import CsvRows as CsvRows
+    from penstock.datasets._dataset import Dataset as Dataset
+    from penstock.datasets._jsonl import JsonlDataset as JsonlDataset
+    from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
+    from penstock.datasets._parquet import ParquetRows as ParquetRows
+    from penstock.datasets._source import Location as Location
+    from penstock.datasets._source import Source as Source
+    from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
+
+__all__, __getattr__, __dir__ = facade(
+    __name__,
+    {
+        "CsvRows": "_csv",
+        "Dataset": "_dataset",
+        "JsonlDataset": "_jsonl",
+        "Location": "_source",
+        "ParquetRows": "_parquet",
+        "Source": "_source",
+        "SubsampledDataset": "_subsampled",
+        "open": "_open",
+    },
+)

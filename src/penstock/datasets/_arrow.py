@@ -1,0 +1,84 @@
+"""The records of a source as Arrow: a batch, a table, a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets._projection import project, projected, typed_fields
+from penstock.decode import WholeSchema, unify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Fields, Source
+
+ROWS = 65_536
+"""Records in a batch of a table or a stream."""
+
+
+def batch_of(source: Source, ids: NDArray[np.int64], fields: Fields | None) -> pa.RecordBatch:
+    """Return the records of some numbers as one batch: the fields named, or all they have."""
+    if fields is None:
+        return source._inferred(ids)  # noqa: SLF001 (what a source is asked for)
+    return projected(source, ids, fields)
+
+
+def table_of(source: Source, fields: Fields | None) -> pa.Table:
+    """Return all records: the fields named, or all that any record has.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> table_of(ListSource([{"a": 1}, {"a": 0.5, "late": "x"}]), None).to_pydict()
+    {'a': [1.0, 0.5], 'late': [None, 'x']}
+    """
+    if fields is None:
+        return unify(_inferred(source)) if len(source) else source.schema.empty_table()
+    schema = typed_fields(source, fields, lambda: whole_schema(source))
+    batches = [project(source, ids, schema) for ids in _numbers(source)]
+    return pa.Table.from_batches(batches, schema)
+
+
+def whole_schema(source: Source) -> pa.Schema:
+    """Return the schema of all records, under which `stream_of` hands them out.
+
+    A source that does not know it is read once to find it.
+    """
+    complete = getattr(source, "schema_is_complete", False) or not len(source)
+    return source.schema if complete else _whole(source).schema
+
+
+def stream_of(source: Source) -> pa.RecordBatchReader:
+    """Return all records batch by batch under one schema, in memory that does not grow with them.
+
+    A source that does not know its whole schema is read twice: first to find it.
+    """
+    if getattr(source, "schema_is_complete", False) or not len(source):
+        schema = source.schema
+        batches = (source._columns(ids, schema) for ids in _numbers(source))  # noqa: SLF001
+        return pa.RecordBatchReader.from_batches(schema, batches)
+    whole = _whole(source)
+    return pa.RecordBatchReader.from_batches(whole.schema, map(whole.widen, _inferred(source)))
+
+
+# duckdb asks for the schema twice before it takes the stream; a source's records do not change.
+_wholes: WeakKeyDictionary[Source, WholeSchema] = WeakKeyDictionary()
+
+
+def _whole(source: Source) -> WholeSchema:
+    if source not in _wholes:
+        _wholes[source] = WholeSchema(_inferred(source))
+    return _wholes[source]
+
+
+def _inferred(source: Source) -> Iterator[pa.RecordBatch]:
+    return (source._inferred(ids) for ids in _numbers(source))  # noqa: SLF001
+
+
+def _numbers(source: Source) -> Iterator[NDArray[np.int64]]:
+    for start in range(0, len(source), ROWS):
+        yield np.arange(start, min(start + ROWS, len(source)), dtype=np.int64)

@@ -1,0 +1,202 @@
+"""Records that lie in files as runs of bytes, found through an index."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.datasets._source import Location, Source
+from penstock.datasets._texts import open_text
+from penstock.errors import CorruptIndexError, OptionError
+from penstock.index import IndexStore, rows_before
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.datasets._texts import Text
+    from penstock.index import SampleIndex
+
+_ROW = struct.Struct("<QQQ")
+_MOST_OPEN = 128
+"""Files that are open or mapped at the same time; each is a descriptor."""
+_BLOCK_BYTES = 1 << 20
+_SAMPLED = 1000
+_opening = threading.RLock()
+
+
+class Dataset(Source):
+    """Samples by number; a subclass says in `_process_sample` what bytes mean.
+
+    Nothing is open before the first sample is asked for. Any number of threads and processes may
+    read, also those forked after the first sample was read: reads are by position.
+    """
+
+    @classmethod
+    def create_from_index_on_filesystem(
+        cls,
+        base_path: str | os.PathLike[str],
+        index_data_folder: str = "index",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Open the index in a folder; `kwargs` are the constructor's."""
+        index = IndexStore(base_path, index_data_folder=index_data_folder).load()
+        return cls(index, name=name, **kwargs)
+
+    def __init__(self, sample_index: SampleIndex, name: str | None = None) -> None:
+        self._sample_index = sample_index
+        self._name = name
+        self._length = len(sample_index)
+        # By bytes, because a row of an array costs five times as much.
+        rows = np.ascontiguousarray(sample_index.sample_locations, np.uint64)
+        self._rows = rows
+        self._row_bytes = rows.data.cast("B") if len(rows) else memoryview(b"")
+        self._texts: dict[int, Text] = {}
+        self._schema: pa.Schema | None = None
+
+    def _process_sample(self, sample_bytes: bytes) -> Any:
+        """Return what a sample's bytes mean."""
+        raise NotImplementedError("say in _process_sample what a sample's bytes mean")
+
+    def initialize(self) -> None:
+        """Open the first files ahead of time; there is no need to."""
+        for number in range(min(_MOST_OPEN, len(self._sample_index.file_locations))):
+            self._text(number)
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether files are open in this process."""
+        return bool(self._texts)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever records or their numbers do."""
+        return self._sample_index.fingerprint
+
+    @property
+    def files(self) -> list[str]:
+        """The files that the records lie in."""
+        return list(self._sample_index.file_locations)
+
+    def location(self, which: Any) -> Location:
+        """Return where a record lies, or each of an array of them."""
+        if isinstance(which, np.ndarray | list | tuple | range):
+            rows = self._rows[self._numbers(which)].astype(np.int64)
+            return Location(rows[:, 0], rows[:, 1], rows[:, 2])
+        place = self._sample_index[self._number(which)]
+        return Location(place.file_path, place.byte_offset, place.num_bytes)
+
+    def raw(self, which: int) -> bytes:
+        """Return a record's own bytes."""
+        return self._raw(self._number(which))
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """Record offsets of about 1 MiB of text each, or of zstd frames."""
+        meta = self._sample_index.meta
+        if meta is None or not self._length:
+            return super().blocks
+        starts = meta.starts()
+        borders = [np.array([0], np.int64)]
+        for run, low, high in zip(meta.runs, starts[:-1], starts[1:], strict=True):
+            borders += [self._borders(run.file, int(low), int(high)), np.array([high])]
+        return np.unique(np.concatenate(borders))
+
+    def _borders(self, file: int, low: int, high: int) -> NDArray[np.int64]:
+        """Return the first records of the blocks of one run."""
+        frames = self._sample_index.frames
+        begins = frames[frames[:, 0] == file, 3].astype(np.int64)
+        if not len(begins):
+            first, last = int(self._rows[low, 1]), int(self._rows[high - 1, 1])
+            begins = np.arange(first + _BLOCK_BYTES, last + 1, _BLOCK_BYTES, dtype=np.int64)
+        return rows_before(
+            lambda rows: self._rows[rows, 1],
+            begins,
+            np.full(len(begins), low, np.int64),
+            np.full(len(begins), high, np.int64),
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of up to 1,000 records, the first ones and others spread over all."""
+        if self._schema is None:
+            first = np.arange(min(self._length, _SAMPLED // 2))
+            spread = np.linspace(0, max(0, self._length - 1), _SAMPLED // 2).astype(np.int64)
+            some = np.unique(np.concatenate([first, spread]))[: self._length]
+            self._schema = self._inferred(some).schema
+        return self._schema
+
+    def _raw(self, number: int) -> bytes:
+        file, offset, size = _ROW.unpack_from(self._row_bytes, number * _ROW.size)
+        text = self._texts.get(file) or self._text(file)
+        return text.read(offset, size)
+
+    def _bytes_of(self, ids: NDArray[np.int64]) -> list[bytes]:
+        """Return each record's own bytes; every file is asked once."""
+        rows = self._rows[ids]
+        files = rows[:, 0]
+        if not len(ids):
+            return []
+        if (files == files[0]).all():
+            return self._text(int(files[0])).read_many(rows[:, 1].tolist(), rows[:, 2].tolist())
+        found: list[bytes] = [b""] * len(ids)
+        for file in np.unique(files).tolist():
+            which = np.flatnonzero(files == file)
+            texts = self._text(file).read_many(rows[which, 1].tolist(), rows[which, 2].tolist())
+            for at, text in zip(which.tolist(), texts, strict=True):
+                found[at] = text
+        return found
+
+    def _text(self, file: int) -> Text:
+        text = self._texts.get(file)
+        if text is None:
+            if file >= len(self._sample_index.file_locations):
+                raise CorruptIndexError(
+                    f"the index is damaged: it speaks of file {file}, and names "
+                    f"{len(self._sample_index.file_locations):,}. Build it again: "
+                    "penstock index PATH --overwrite"
+                )
+            with _opening:
+                text = self._texts.get(file)
+                if text is None:
+                    text = open_text(self._sample_index, file)
+                    while len(self._texts) >= _MOST_OPEN:
+                        self._texts.pop(next(iter(self._texts)))
+                    self._texts[file] = text
+        return text
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        return [self._process_sample(text) for text in self._bytes_of(ids)]
+
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        raise OptionError(f"{type(self).__name__} has samples, not records with fields.")
+
+    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        raise OptionError(f"{type(self).__name__} has samples, not records with fields.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**vars(self), "_texts": {}, "_schema": None}
+        del state["_rows"], state["_row_bytes"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        Dataset.__init__(self, self._sample_index, self._name)
+
+
+def _after_fork_in_child() -> None:
+    global _opening  # noqa: PLW0603 (the old one may be held by a thread that is not here)
+    _opening = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

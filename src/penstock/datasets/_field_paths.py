@@ -1,0 +1,89 @@
+"""Paths to fields inside records: `user.age`, `items[].price`."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import pyarrow as pa
+
+LIST = None
+"""The step into the items of a list; other steps are the names of fields."""
+
+Steps = tuple[str | None, ...]
+
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_PART = re.compile(r"([^.\[\]]+)((?:\[\])*)")
+
+
+@lru_cache(4096)
+def steps_of(path: str) -> Steps:
+    """Return the steps of a path; a text that is no path is the name of one field.
+
+    >>> steps_of("a.b[].c"), steps_of("a..b")
+    (('a', 'b', None, 'c'), ('a..b',))
+    """
+    steps: list[str | None] = []
+    for part in path.split("."):
+        match = _PART.fullmatch(part)
+        if not match:
+            return (path,)
+        steps += [match[1], *[LIST] * (len(match[2]) // 2)]
+    return tuple(steps)
+
+
+def is_listlike(type_: pa.DataType) -> bool:
+    """Return whether a path goes into values of this type by `[]`."""
+    return any(is_list(type_) for is_list in _LISTS)
+
+
+def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
+    """Return the type of the column that a path names, or None where there is no such field.
+
+    >>> schema = pa.schema({"items": pa.list_(pa.struct({"price": pa.float32()}))})
+    >>> type_at(schema, "items[].price"), type_at(schema, "items[].cost")
+    (ListType(list<item: float>), None)
+    """
+    if schema.names.count(path) == 1:
+        return schema.field(path).type
+    return _inside(pa.struct(list(schema)), steps_of(path))
+
+
+def _inside(type_: pa.DataType, steps: Steps) -> pa.DataType | None:
+    if not steps:
+        return type_
+    step, *rest = steps
+    if step is LIST:
+        if not is_listlike(type_):
+            return None
+        item = _inside(type_.value_type, tuple(rest))
+        return item and like(type_, item)
+    if not pa.types.is_struct(type_) or type_.get_field_index(step) < 0:
+        return None
+    return _inside(type_.field(step).type, tuple(rest))
+
+
+def like(lists: pa.DataType, item: pa.DataType | pa.Field) -> pa.DataType:
+    """Return a type of lists of the same kind with other items."""
+    if pa.types.is_fixed_size_list(lists):
+        return pa.list_(item, lists.list_size)
+    return pa.large_list(item) if pa.types.is_large_list(lists) else pa.list_(item)
+
+
+def paths_in(schema: pa.Schema) -> list[str]:
+    """Return every path that leads to a field of a schema.
+
+    >>> paths_in(pa.schema({"a": pa.list_(pa.struct({"b": pa.int8()}))}))
+    ['a', 'a[].b']
+    """
+    found: list[str] = []
+    pending = [(field.name, field.type) for field in reversed(list(schema))]
+    while pending:
+        path, type_ = pending.pop()
+        if not path.endswith("[]"):
+            found.append(path)
+        if is_listlike(type_):
+            pending.append((f"{path}[]", type_.value_type))
+        elif pa.types.is_struct(type_):
+            pending += [(f"{path}.{field.name}", field.type) for field in reversed(list(type_))]
+    return found

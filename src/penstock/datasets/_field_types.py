@@ -1,0 +1,73 @@
+"""Arrow types as text: what a user writes behind the name of a field."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import pyarrow as pa
+
+from penstock.errors import OptionError
+
+_NAMES = {
+    "null": pa.null(),
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "float16": pa.float16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "large_string": pa.large_string(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "date32": pa.date32(),
+    "date64": pa.date64(),
+    "time32[s]": pa.time32("s"),
+    "time32[ms]": pa.time32("ms"),
+    "time64[us]": pa.time64("us"),
+    "time64[ns]": pa.time64("ns"),
+    **{f"timestamp[{unit}]": pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")},
+    **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
+}
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([^\]\s]+)\]")
+_LIST = re.compile(r"(list|large_list)<(.*)>", re.DOTALL)
+
+
+def arrow_type(type_: str | pa.DataType) -> pa.DataType:
+    """Return the Arrow type that a text names; a type stands for itself.
+
+    >>> arrow_type("list<list<float32>>")
+    ListType(list<item: list<item: float>>)
+    >>> arrow_type("timestamp[us, UTC]")
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    if isinstance(type_, pa.DataType):
+        return type_
+    if isinstance(type_, str):
+        return _parsed(type_)
+    raise OptionError(
+        f"a field's type is a text such as 'int64' or a pyarrow.DataType, not {type_!r}"
+    )
+
+
+@lru_cache(1024)
+def _parsed(text: str) -> pa.DataType:
+    name = text.strip()
+    if name in _NAMES:
+        return _NAMES[name]
+    if zoned := _ZONED.fullmatch(name):
+        return pa.timestamp(zoned[1], zoned[2])
+    if lists := _LIST.fullmatch(name):
+        make = pa.list_ if lists[1] == "list" else pa.large_list
+        return make(_parsed(lists[2]))
+    raise OptionError(
+        f"no type is called {text!r}: expected int8 … uint64, float16 … float64, bool, string, "
+        f"binary, date32, timestamp[us], or list<…> of one. Give a pyarrow.DataType for others"
+    )

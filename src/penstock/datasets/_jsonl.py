@@ -1,0 +1,190 @@
+"""JSON Lines by number."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
+
+from penstock.datasets._dataset import Dataset
+from penstock.decode import InferringDecoder, TypedDecoder, decode_as_json, decode_fast
+from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Fields
+    from penstock.index import SampleIndex
+
+_SHOWN_BYTES = 80
+
+
+class JsonlDataset(Dataset):
+    r"""Records of JSON Lines files, plain or compressed, local or remote.
+
+    With `fields` (names, or names with types) records hold only those fields, which is faster;
+    `schema` is another word for it, for a `pa.Schema`.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from penstock.index import create_default_jsonl_indexer
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.jsonl").write_text('{"id": 1, "text": "one"}\n{"id": 2}\n')
+    >>> create_default_jsonl_indexer(folder)()
+    >>> dataset = JsonlDataset.create_from_index_on_filesystem(folder)
+    >>> len(dataset), dataset[-1], dataset.location(0).bytes
+    (2, {'id': 2}, 25)
+    """
+
+    def __init__(
+        self,
+        sample_index: SampleIndex,
+        text_encoding: str = "utf-8",
+        name: str | None = None,
+        fields: Fields | None = None,
+        schema: pa.Schema | None = None,
+    ) -> None:
+        super().__init__(sample_index, name)
+        if fields is not None and schema is not None:
+            raise OptionError("fields and schema say the same thing: give one of them.")
+        self._encoding = codecs.lookup(text_encoding).name
+        self._fields = schema if fields is None else fields
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._decode = decode_fast if self._fields is None else _projecting(self._fields)
+        self._decoders: dict[pa.Schema, TypedDecoder] = {}
+
+    def __getitem__(self, which: Any) -> Any:
+        """Return the record of a number, or a list for a slice, a list or an array of them."""
+        if type(which) is not int or not 0 <= which < self._length or self._encoding != "utf-8":
+            return super().__getitem__(which)
+        line = self._raw(which)
+        try:
+            return self._decode(line)
+        except (ValueError, RecursionError):
+            return self._decode_with_care(which, line)
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        lines = self._lines(ids)
+        try:
+            return list(map(self._decode, lines))
+        except (ValueError, RecursionError):
+            numbers = ids.tolist()
+            return list(map(self._decode_with_care, numbers, lines))
+
+    def _lines(self, ids: NDArray[np.int64]) -> list[bytes]:
+        lines = self._bytes_of(ids)
+        if self._encoding == "utf-8":
+            return lines
+        return [line.decode(self._encoding).encode() for line in lines]
+
+    def _decode_with_care(self, number: int, line: bytes) -> Any:
+        try:
+            return self._decode(line)
+        except (ValueError, RecursionError):
+            pass
+        try:
+            value = decode_as_json(line)
+        except ValueError as why:
+            raise self._malformed(number, line, why) from None
+        if self._fields is None:
+            return value
+        try:
+            return self._decode(msgspec.json.encode(value))
+        except ValueError as why:
+            raise self._malformed(number, line, why) from None
+
+    def _malformed(self, number: int, line: bytes, why: object) -> MalformedLineError:
+        file, offset, size = self.location(number)
+        text = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+        return MalformedLineError(
+            f"record {number:,} ({file}, {size:,} bytes at byte {offset:,}) cannot be read: {why}. "
+            f"It begins: {text!r}. penstock check finds all such lines.",
+            path=file,
+            offset=offset,
+            record=number,
+        )
+
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        decoder = self._decoders.get(schema)
+        if decoder is None:
+            decoder = self._decoders[schema] = TypedDecoder(schema)
+        text = self._joined(ids)
+        batch = decoder.attempt(text)
+        return decoder.settle(text, batch, self._on_bad(ids)) if batch is None else batch
+
+    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        decoder = InferringDecoder(name=self.files[0] if len(self.files) == 1 else "")
+        text = self._joined(ids)
+        batch = decoder.settle(text, decoder.attempt(text), self._on_bad(ids))
+        if self._fields is None:
+            return batch
+        names = [name for name in batch.schema.names if name in set(_names(self._fields))]
+        return batch.select(names)
+
+    def _joined(self, ids: NDArray[np.int64]) -> bytes:
+        """Return the lines as one text with one line a record."""
+        lines = [line if line[-1:] == b"\n" else line + b"\n" for line in self._lines(ids)]
+        return b"".join(lines)
+
+    def _on_bad(self, ids: NDArray[np.int64]) -> Callable[[int, bytes, Exception], None]:
+        def fail(line_index: int, line: bytes, why: Exception) -> None:
+            error = self._malformed(int(ids[line_index]), line, why)
+            if isinstance(why, SchemaMismatchError):
+                raise SchemaMismatchError(str(error), path=error.path) from None
+            raise error from None
+
+        return fail
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        del state["_decode"], state["_decoders"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._prepare()
+
+
+def _names(fields: Fields) -> list[str]:
+    return list(getattr(fields, "names", fields))
+
+
+def _projecting(fields: Fields) -> Callable[[bytes], Any]:
+    """Return a decoder of just these fields into dicts."""
+    names = _names(fields)
+    if isinstance(fields, str) or not all(isinstance(name, str) for name in names):
+        raise OptionError(f"fields={fields!r}: expected names, or names with types.")
+    types: dict[str, Any] = dict.fromkeys(names, Any)
+    if not isinstance(fields, Sequence):
+        from penstock.datasets._projection import arrow_type  # noqa: PLC0415 (pyarrow)
+
+        kinds = (
+            fields.items() if isinstance(fields, Mapping) else zip(names, fields.types, strict=True)
+        )
+        types = {name: _python_type(arrow_type(kind)) for name, kind in kinds}
+    projected = TypedDict("projected", types, total=False)  # type: ignore[misc]
+    return msgspec.json.Decoder(projected).decode
+
+
+def _python_type(kind: pa.DataType) -> Any:
+    import pyarrow as pa  # noqa: PLC0415 (only for types given as such)
+
+    if pa.types.is_integer(kind):
+        return int | None
+    if pa.types.is_floating(kind):
+        return float | None
+    if pa.types.is_boolean(kind):
+        return bool | None
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return str | None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return list[_python_type(kind.value_type)] | None  # type: ignore[misc]
+    return Any

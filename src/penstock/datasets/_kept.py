@@ -1,0 +1,118 @@
+"""Record numbers that were expensive to find: found once, kept in a file, mapped by everybody."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import numpy as np
+
+from penstock.errors import StorageError
+from penstock.storage import LocalStore, cache_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+_log = logging.getLogger("penstock.datasets")
+
+_MARKS = {
+    ".gitignore": "*\n",
+    "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Record numbers of views, kept by Penstock; they are found again when they are gone.\n",
+}
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """A value that each process finds when it first needs it, in one of its threads.
+
+    Without the value it is copied and pickled, so that a copy finds its own.
+
+    >>> value = Once(lambda: print("found") or 42)
+    >>> value.get(), value.get()
+    found
+    (42, 42)
+    """
+
+    def __init__(self, find: Callable[[], T]) -> None:
+        self._find = find
+        self._found: tuple[T] | None = None
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+
+    def get(self) -> T:
+        """Return the value."""
+        if self._found is None:
+            if self._owner != os.getpid():
+                # A thread of the parent may hold the lock that a fork copied, and never let go.
+                self._lock, self._owner = threading.Lock(), os.getpid()
+            with self._lock:
+                if self._found is None:
+                    self._found = (self._find(),)
+        return self._found[0]
+
+    def __reduce__(self) -> tuple[type[Once[T]], tuple[Callable[[], T]]]:
+        return Once, (self._find,)
+
+
+def kept_ids(
+    names: Sequence[str], length: int, find: Callable[[], list[np.ndarray]]
+) -> list[np.ndarray]:
+    """Return arrays of ascending record numbers below `length` (int64), mapped from files.
+
+    Whoever asks first finds all of them and writes `views/<name>.npy` in the cache directory; two
+    at once find the same. Where no file can be kept the numbers stay in memory.
+    """
+    folder = cache_directory() / "views"
+    paths = [folder / f"{name}.npy" for name in names]
+    mapped = [_mapped(path, length) for path in paths]
+    kept = [ids for ids in mapped if ids is not None]
+    if len(kept) == len(names):
+        return kept
+    found = find()
+    try:
+        for path, ids in zip(paths, found, strict=True):
+            _write(path, ids)
+    except StorageError as error:
+        count = sum(map(len, found))
+        _log.warning("%d record numbers stay in the memory of every process: %s", count, error)
+        return found
+    mapped = [_mapped(path, length) for path in paths]
+    return [own if ids is None else ids for ids, own in zip(mapped, found, strict=True)]
+
+
+def _mapped(path: Path, length: int) -> np.ndarray | None:
+    try:
+        ids: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError) as error:
+        _log.warning("%s cannot be used and is made again: %s", path, error)
+        return None
+    if ids.dtype != np.int64 or ids.ndim != 1 or (len(ids) and not 0 <= ids[0] <= ids[-1] < length):
+        _log.warning("%s does not hold record numbers below %d and is made again", path, length)
+        return None
+    return ids
+
+
+def _write(path: Path, ids: np.ndarray) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(ids))
+    draft = LocalStore().draft(str(path.parent), path.name)
+    try:
+        draft.write(header.getvalue())
+        if len(ids):
+            draft.write(np.ascontiguousarray(ids).data.cast("B"))
+        draft.publish(str(path), exclusive=False)
+    finally:
+        draft.discard()
+    for name, text in _MARKS.items():
+        # Backup programs and git leave the folder alone; that it can be lost harms nobody.
+        with suppress(OSError):
+            (path.parent / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,146 @@
+"""A source at a glance: one line of text, or a small table in a notebook."""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from penstock.datasets._source import Source
+
+_SHOWN_RECORDS = 5
+_SHOWN_COLUMNS = 20
+_LONGEST_VALUE = 80
+_LONGEST_TYPE = 40
+_SHOWN_FIELDS = 12
+
+
+def text_of(source: Source) -> str:
+    """Return a line that says what a source is; what cannot be told now is left out.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> text_of(ListSource([{"id": 1, "tags": ["a"]}]))
+    'ListSource of 1 record: id int64, tags list<string>'
+    """
+    facts = _facts(source)
+    text = " ".join(facts[name] for name in ("kind", "records", "place") if name in facts)
+    if "fingerprint" in facts:
+        text += f" (fingerprint {facts['fingerprint']})"
+    return f"{text}: {facts['fields']}" if facts.get("fields") else text
+
+
+def html_of(source: Source) -> str:
+    """Return a table of facts and one of the first records; an error is shown in their place."""
+    facts = _facts(source)
+    kind = escape(" ".join(facts[name] for name in ("kind", "records") if name in facts))
+    rows = "".join(
+        f"<tr><th>{name}</th><td>{escape(facts[name])}</td></tr>"
+        for name in ("place", "fingerprint", "fields")
+        if facts.get(name)
+    )
+    about = f"<table><caption>{kind}</caption><tbody>{rows}</tbody></table>"
+    try:
+        records = source.head(_SHOWN_RECORDS)
+    except Exception as why:  # noqa: BLE001 (a look never fails: it shows what is wrong)
+        said = escape(_short(f"{type(why).__name__}: {why}", 1000))
+        return f"<div>{about}<p>The first records cannot be read. {said}</p></div>"
+    return f"<div>{about}{_records_table(records)}</div>"
+
+
+def _facts(source: Source) -> dict[str, str]:
+    found: dict[str, str] = {"kind": type(source).__name__}
+    tellers: dict[str, Callable[[Source], str]] = {
+        "records": _records,
+        "place": _place,
+        "fingerprint": _fingerprint,
+        "fields": _fields,
+    }
+    for name, tell in tellers.items():
+        try:
+            fact = tell(source)
+        except Exception:  # noqa: BLE001, S112 (a look never fails: what is unknown is left out)
+            continue
+        if fact:
+            found[name] = fact
+    return found
+
+
+def _records(source: Source) -> str:
+    return f"of {_count(len(source), 'record')}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
+
+
+def _place(source: Source) -> str:
+    files = source.files
+    if len(files) > 1:
+        return f"in {len(files):,} files at {_folder(files)}"
+    return f"in {files[0]}" if files else ""
+
+
+def _folder(files: Sequence[str]) -> str:
+    # The first and last in order differ as early as any two do. No commonpath: it takes no URLs.
+    shared = os.path.commonprefix([min(files), max(files)])  # noqa: RUF071 (cut at a slash below)
+    return shared[: shared.rfind("/") + 1] or "."
+
+
+def _fingerprint(source: Source) -> str:
+    # Of records in memory it is a hash of everything: not worth it unless it is there already.
+    if not source.files and "fingerprint" not in vars(source):
+        return ""
+    return source.fingerprint[:8] + "…"
+
+
+def _fields(source: Source) -> str:
+    schema = source.schema
+    shown = [f"{field.name} {_type(field.type)}" for field in list(schema)[:_SHOWN_FIELDS]]
+    if len(schema) > _SHOWN_FIELDS:
+        shown.append(f"… {_count(len(schema) - _SHOWN_FIELDS, 'field')} more")
+    return ", ".join(shown)
+
+
+def _type(type_: pa.DataType) -> str:
+    if pa.types.is_struct(type_):
+        inner = ", ".join(f"{field.name} {_type(field.type)}" for field in type_)
+        return "struct<…>" if len(inner) > _LONGEST_TYPE else f"struct<{inner}>"
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return f"list<{_type(type_.value_type)}>"
+    return _short({"double": "float64", "float": "float32"}.get(str(type_), str(type_)))
+
+
+def _records_table(records: Sequence[object]) -> str:
+    rows = [one if isinstance(one, Mapping) else {"record": one} for one in records]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    shown = names[:_SHOWN_COLUMNS]
+    more = len(names) - len(shown)
+    head = "".join(f"<th>{_cell(name)}</th>" for name in shown)
+    lines = [[_cell(row[name]) if name in row else "" for name in shown] for row in rows]
+    body = "".join(
+        f"<tr>{''.join(f'<td>{cell}</td>' for cell in line)}{'<td>…</td>' if more else ''}</tr>"
+        for line in lines
+    )
+    if more:
+        head += f"<th>… {more:,} more</th>"
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, str):
+        return escape(_short(value))
+    try:
+        text = repr(value[:_LONGEST_VALUE] if isinstance(value, list | bytes) else value)
+    except Exception as why:  # noqa: BLE001 (the value's own code)
+        text = f"{type(value).__name__} without a text: {type(why).__name__}"
+    return escape(_short(text))
+
+
+def _short(text: str, longest: int = _LONGEST_VALUE) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"

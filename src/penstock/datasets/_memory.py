@@ -1,0 +1,209 @@
+"""Records that are in memory already, as sources."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import numpy as np
+
+from penstock.datasets._source import Source
+from penstock.datasets._table_source import TableSource
+from penstock.decode import inferred_batch, typed_batch
+from penstock.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+_SAMPLE = 1000
+"""Records that the schema of a list is taken from."""
+_MAP_SAMPLE = 10
+"""Records that the schema of a map-style dataset is taken from: each may be costly to make."""
+
+
+class MapStyle(Protocol):
+    """What torch calls a map-style dataset; `__getitems__` is used where there is one."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+def in_memory(what: object) -> Source | None:
+    """Return a source over something in memory, or None when it is nothing of that kind.
+
+    Tables and frames, lists of dicts, and map-style datasets; a source is returned as it is.
+    Texts, paths and lists of them are for others to open, and so is an empty list.
+
+    >>> in_memory([{"a": 1}, {"a": 2}]).read([1], {"a": "int8"}).to_pydict()
+    {'a': [2]}
+    >>> in_memory("logs/*.jsonl") is None
+    True
+    """
+    if isinstance(what, Source):
+        return what
+    if isinstance(what, type | str | bytes | os.PathLike | Mapping):
+        return None
+    if hasattr(what, "__arrow_c_stream__") or hasattr(what, "__arrow_c_array__") or _is_frame(what):
+        return TableSource(what)
+    if isinstance(what, list | tuple):
+        if not what or any(isinstance(one, str | bytes | os.PathLike) for one in what):
+            return None
+        if all(isinstance(one, Mapping) for one in what):
+            return ListSource(what)
+    if hasattr(what, "__len__") and hasattr(what, "__getitem__"):
+        return MapStyleSource(what)
+    return None
+
+
+def _is_frame(what: object) -> bool:
+    # pandas before 2.2 hands over no Arrow stream.
+    return type(what).__module__.partition(".")[0] == "pandas" and hasattr(what, "columns")
+
+
+class _ObjectSource(Source):
+    """What lists and map-style datasets share: columns are made of Python values."""
+
+    def __init__(self) -> None:
+        self._warned: set[str] = set()
+
+    @property
+    @abstractmethod
+    def _sample(self) -> int:
+        """How many of the first records tell the schema."""
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema of the first records; later ones may have more fields."""
+        return self._inferred(np.arange(min(len(self), self._sample), dtype=np.int64)).schema
+
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        return typed_batch(self._mappings(ids), schema, ids)
+
+    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        return inferred_batch(self._mappings(ids), self._warned)
+
+    def _mappings(self, ids: NDArray[np.int64]) -> list[Mapping[str, Any]]:
+        records = self._records(ids)
+        for number, record in zip(ids, records, strict=True):
+            if not isinstance(record, Mapping):
+                raise SchemaMismatchError(
+                    f"record {number:,} is a {type(record).__qualname__}, and only dicts have "
+                    f"columns. Read it without fields, or let the dataset return dicts"
+                )
+        return records
+
+
+class ListSource(_ObjectSource):
+    """A list of dicts, or of any mappings.
+
+    Records come back as the very objects that were given, not copies: do not change them. They
+    travel along when the source is pickled.
+
+    >>> source = ListSource([{"a": 1}, {"a": None, "b": ["x"]}])
+    >>> source[1], source.schema.names
+    ({'a': None, 'b': ['x']}, ['a', 'b'])
+    """
+
+    _sample = _SAMPLE
+
+    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._list = list(records)
+
+    def __len__(self) -> int:
+        return len(self._list)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all records, taken when first asked for; the order of fields does not count."""
+        digest = hashlib.blake2b(digest_size=16)
+        for record in self._list:
+            digest.update(_bytes_of(record))
+        return digest.hexdigest()
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        return [self._list[number] for number in ids.tolist()]
+
+
+class MapStyleSource(_ObjectSource):
+    """Any object with `__len__` and `__getitem__`, such as a torch dataset.
+
+    Its records may be of any kind; columns can be asked for when they are dicts. The length is
+    taken once. The fingerprint stands for the dataset's type and length only, because nothing
+    else about it is known without reading everything: a resume does not notice other changes.
+    Threads and processes use it as they find it, and it travels along when the source is pickled.
+
+    >>> MapStyleSource([3, 1, 2])[-1]
+    2
+    """
+
+    _sample = _MAP_SAMPLE
+
+    def __init__(self, dataset: MapStyle) -> None:
+        super().__init__()
+        self._dataset = dataset
+        self._length = len(dataset)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the dataset's type and length."""
+        kind = type(self._dataset)
+        text = f"{kind.__module__}.{kind.__qualname__} {self._length}"
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        numbers = ids.tolist()
+        many = getattr(self._dataset, "__getitems__", None)
+        if many is not None:
+            return list(many(numbers))
+        return [self._dataset[number] for number in numbers]
+
+
+def _bytes_of(record: Mapping[str, Any]) -> bytes:
+    """Return bytes that stand for a record, the same in every process."""
+    try:
+        return _pack(record)
+    except (OverflowError, TypeError, ValueError):
+        # Integers beyond 64 bits, keys that are no strings, lone surrogates: rare.
+        return _pack(_packable(record))
+
+
+def _packable(value: object) -> object:
+    """Return what MessagePack can hold, different for different values."""
+    if isinstance(value, Mapping):
+        pairs = [[_packable(name), _packable(inner)] for name, inner in value.items()]
+        return sorted(pairs, key=_pack)
+    if isinstance(value, list | tuple):
+        return [_packable(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted((_packable(item) for item in value), key=_pack)
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, int):
+        return f"{value:x}"
+    return value
+
+
+def _stand_in(value: object) -> object:
+    """Return what stands for a value of a type that MessagePack does not have."""
+    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
+        return [value.dtype.str, value.shape, value.tobytes()]
+    if isinstance(value, Mapping):
+        return dict(value)
+    # Where an object lies is in its text by default, and differs between processes.
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+_pack = msgspec.msgpack.Encoder(enc_hook=_stand_in, order="deterministic").encode

@@ -1,0 +1,132 @@
+"""`penstock.open`: a source from whatever holds records."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from penstock.datasets._source import Source
+from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.index import CSV, JSONL, PARQUET, LineScanner, list_files, open_or_build
+from penstock.storage import StorageOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.index import Found, Listing
+
+_FORMATS = {"JSON Lines": JSONL, "CSV": CSV, "Parquet": PARQUET}
+_HEAD_BYTES = 64
+
+
+def open(  # noqa: A001 (the name that users type is penstock.open)
+    what: Any,
+    *,
+    index: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Source:
+    """Return the records of a path, a pattern, a list of paths, a table, a frame or a list.
+
+    Files that have no index get one on the way: in the folder itself, or under the cache
+    directory for single files, patterns, remote data and folders that may not be written to;
+    `index` names another place. `progress` shows or hides the bar.
+
+    >>> source = open([{"id": 1}, {"id": 2}])
+    >>> len(source), source[-1]
+    (2, {'id': 2})
+    """
+    if isinstance(what, Source):
+        return what
+    if not _are_paths(what):
+        from penstock.datasets._memory import in_memory  # noqa: PLC0415 (only when used)
+
+        source = in_memory(what)
+        if source is None:
+            raise OptionError(
+                f"cannot open {type(what).__qualname__}: expected a path, a pattern, a list of "
+                "paths or of dicts, an Arrow table, a data frame, or a dataset with len and "
+                "numbers."
+            )
+        return source
+    options = StorageOptions(storage_options)
+    listing = list_files(what, (), options)
+    kind = _format_of(listing)
+    chosen = _only(listing, _FORMATS[kind])
+    if kind == "CSV":
+        from penstock.datasets._csv import CsvRows  # noqa: PLC0415
+
+        tabs = all(found.entry.name.lower().endswith(".tsv") for found in chosen.files)
+        return CsvRows(
+            what,
+            delimiter="\t" if tabs else ",",
+            storage_options=storage_options,
+            index=index,
+            progress=progress,
+        )
+    if kind == "Parquet":
+        from penstock.datasets._parquet import ParquetRows  # noqa: PLC0415
+
+        return ParquetRows(what, storage_options=storage_options)
+    from penstock.datasets._jsonl import JsonlDataset  # noqa: PLC0415
+
+    opened = open_or_build(chosen, LineScanner(), options=options, index=index, progress=progress)
+    return JsonlDataset(opened)
+
+
+def _are_paths(what: Any) -> bool:
+    if isinstance(what, str | os.PathLike):
+        return True
+    return (
+        isinstance(what, list | tuple)
+        and bool(what)
+        and all(isinstance(one, str | os.PathLike) for one in what)
+    )
+
+
+def _only(listing: Listing, suffixes: tuple[str, ...]) -> Listing:
+    if listing.folder is None:
+        return listing
+    files = [f for f in listing.files if f.entry.name.lower().endswith(suffixes)]
+    return type(listing)(listing.named, listing.folder, listing.base, files)
+
+
+def _format_of(listing: Listing) -> str:
+    """Return what the files are: by name, or a single unnamed one by its first bytes."""
+    counts = {
+        kind: sum(found.entry.name.lower().endswith(ends) for found in listing.files)
+        for kind, ends in _FORMATS.items()
+    }
+    present = [kind for kind, count in counts.items() if count]
+    shown = listing.folder or listing.named[0]
+    if len(present) == 1:
+        return present[0]
+    if len(present) > 1:
+        told = " and ".join(f"{counts[kind]:,} of {kind}" for kind in present)
+        example = f"{shown.rstrip('/')}/*{_FORMATS[present[0]][0]}"
+        raise OptionError(f"{shown} holds {told}. Choose by a pattern: {example!r}")
+    if not listing.files:
+        raise ObjectNotFoundError(f"{shown} holds no files with records.", path=shown)
+    kinds = {_sniffed(found) for found in listing.files[:1]}
+    kind = kinds.pop()
+    if kind is None or listing.folder is not None:
+        raise OptionError(
+            f"cannot tell what {listing.files[0].path} holds: its name ends in none of "
+            f"{', '.join(end for ends in _FORMATS.values() for end in ends)}."
+        )
+    return kind
+
+
+def _sniffed(found: Found) -> str | None:
+    if not found.entry.size:
+        return None
+    file = found.store.open(found.entry.name, found.entry)
+    try:
+        head = file.read_at(0, min(_HEAD_BYTES, file.size))
+    finally:
+        file.close()
+    if head.startswith(b"PAR1"):
+        return "Parquet"
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"["):
+        return "JSON Lines"
+    return None

@@ -1,0 +1,172 @@
+"""Disjoint parts of a source that stay what they are when data is appended."""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from penstock.datasets._kept import Once, kept_ids
+from penstock.datasets._key_hash import key_hashes
+from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
+from penstock.datasets._views import Chosen, fingerprint_of
+from penstock.errors import OptionError, StaleIndexError
+from penstock.order import keys, mixed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from penstock.datasets._source import Source
+
+_VERSION = 1
+"""Raised whenever the same arguments would divide the same records otherwise."""
+_STRETCH = 65_536
+_KEPT_FROM = 1 << 20
+"""Records from which on numbers that cost no reading are kept as well: to share the memory."""
+_TOLERANCE = 1e-9
+
+
+class Parts(tuple["Source", ...]):  # noqa: SLOT001 (a tuple has no slots to give)
+    """The views of a split, in the order named, each also an attribute of its name."""
+
+    names: tuple[str, ...]
+
+    def __new__(cls, views: Iterable[Source], names: Iterable[str]) -> Self:
+        """Name the views."""
+        self = super().__new__(cls, views)
+        self.names = tuple(names)
+        return self
+
+    def __getattr__(self, name: str) -> Source:
+        if name != "names" and name in self.names:
+            return self[self.names.index(name)]
+        raise AttributeError(f"there is no part {name!r}", name=name, obj=self)
+
+    def __reduce__(self) -> tuple[type[Parts], tuple[tuple[Source, ...], tuple[str, ...]]]:
+        return Parts, (tuple(self), self.names)
+
+
+def split(source: Source, by: str | None, seed: int, shares: Mapping[str, float]) -> Parts:
+    """Return views of disjoint parts that cover all records, one a share, in the order named.
+
+    A record goes where a hash of its number falls, or a hash of its field `by`; all records
+    without that field, or with null in it, go together. A number and the text of that number are
+    one key, so a field that turns from numbers to strings in later data divides nobody.
+    """
+    bounds = _bounds(shares)
+    division = Division(source, by, operator.index(seed), bounds, len(source))
+    parts = Parts([Part(source, division, number) for number in range(len(shares))], shares)
+    if by is not None:
+        # A field that is not there, or is no key, is an error of this call and not of a later one.
+        len(parts[0])
+    return parts
+
+
+def _bounds(shares: Mapping[str, object]) -> tuple[int, ...]:
+    """Return the hashes at which each part but the first begins."""
+    if not shares:
+        raise OptionError("a split needs shares that sum to 1: split(train=0.9, val=0.1)")
+    sizes: list[float] = []
+    for name, share in shares.items():
+        if not isinstance(share, int | float) or not 0 < share < math.inf:
+            raise OptionError(f"{name}={share!r}: a share is a positive number, 1 for everything.")
+        sizes.append(float(share))
+    total = math.fsum(sizes)
+    if abs(total - 1) > _TOLERANCE:
+        named = ", ".join(f"{name}={share}" for name, share in shares.items())
+        raise OptionError(f"the shares {named} sum to {total:.12g}: they must sum to 1.")
+    upto = [math.fsum(sizes[:count]) for count in range(1, len(shares))]
+    return tuple(min(round(bound * 2**64), 2**64 - 1) for bound in upto)
+
+
+@dataclass(frozen=True)
+class Division:
+    """The rule that divides the first `length` records of a source; it finds the parts once."""
+
+    source: Source
+    by: str | None
+    seed: int
+    bounds: tuple[int, ...]
+    length: int
+    _found: Once[list[np.ndarray]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_found", Once(self._find))
+
+    def __reduce__(self) -> tuple[type[Division], tuple[object, ...]]:
+        return Division, (self.source, self.by, self.seed, self.bounds, self.length)
+
+    def ids(self, part: int) -> np.ndarray:
+        """Return the numbers of a part, ascending (int64)."""
+        return self._found.get()[part]
+
+    def fingerprint(self, part: int) -> str:
+        """Return the fingerprint of a part; as the source's, it survives appending."""
+        how = (_VERSION, self.by is not None, self.seed, part, self.bounds)
+        return fingerprint_of("split", self.source.fingerprint, self.by or "", *map(str, how))
+
+    def _find(self) -> list[np.ndarray]:
+        if len(self.source) < self.length:
+            raise StaleIndexError(
+                f"{self.length:,} records were split and {len(self.source):,} are left: the "
+                "source lost records. Split it again."
+            )
+        is_cheap = self.by is None and self.length < _KEPT_FROM
+        if is_cheap or not lies_in_files(self.source):
+            return self._divided()
+        names = [
+            fingerprint_of("ids", self.fingerprint(part), str(self.length))
+            for part in range(len(self.bounds) + 1)
+        ]
+        return kept_ids(names, self.length, self._divided)
+
+    def _divided(self) -> list[np.ndarray]:
+        bounds = np.array(self.bounds, np.uint64)
+        runs: list[list[np.ndarray]] = [[np.empty(0, np.int64)] for _ in range(len(bounds) + 1)]
+        start = 0
+        for hashes in self._hashes():
+            parts = np.searchsorted(bounds, hashes, "right")
+            for part, run in enumerate(runs):
+                run.append(start + np.flatnonzero(parts == part))
+            start += len(hashes)
+        return [np.concatenate(run) for run in runs]
+
+    def _hashes(self) -> Iterator[np.ndarray]:
+        """Yield a hash (uint64) of every record's number or key, many at a time, in order."""
+        (key,) = keys("split", _VERSION, self.seed)
+        if self.by is None:
+            for start in range(0, self.length, _STRETCH):
+                stop = min(start + _STRETCH, self.length)
+                yield mixed(np.arange(start, stop, dtype=np.uint64), key)
+            return
+        is_known = False
+        for columns in read_fields(self.source, [self.by], self.length):
+            array = columns.column(0)
+            is_known = is_known or array.null_count < len(array)
+            yield key_hashes(array, key, self.by)
+        if self.length and not is_known:
+            refuse_unknown(self.source, self.by)
+
+
+class Part(Chosen):
+    """One part of a split: the source and the rule, and its numbers once they are needed."""
+
+    _is_sorted = True
+
+    def __init__(self, source: Source, division: Division, number: int) -> None:
+        super().__init__(source)
+        self._division = division
+        self._part = number
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The numbers in `source`, ascending, int64[len(self)]."""
+        return self._division.ids(self._part)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the source's own and of the rule."""
+        return self._division.fingerprint(self._part)

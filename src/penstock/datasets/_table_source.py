@@ -1,0 +1,164 @@
+"""An Arrow table, or anything that gives one, as a source."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets._source import Source
+from penstock.decode import fit_batch
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_HASHED_ROWS = 65_536
+_UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
+
+
+class TableSource(Source):
+    """The rows of a table in memory: Arrow, or whatever hands over an Arrow stream.
+
+    That is a pyarrow table, batch or reader, a polars or pandas frame. Its data are shared, not
+    copied, where the library allows it, and they travel along when the source is pickled. A
+    reader is read to its end at once. The index of a pandas frame is a column if it has a name.
+
+    >>> source = TableSource(pa.table({"a": [1, 2, 3]}))
+    >>> source[-1], source.read([2, 0], {"a": "float32"}).to_pydict()
+    ({'a': 3}, {'a': [3.0, 1.0]})
+    """
+
+    schema_is_complete = True
+
+    def __init__(self, table: Any) -> None:
+        self._table = _without_views(_as_table(table))
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of names, types and values; the same however the table is cut into chunks."""
+        digest = _Digest()
+        with pa.ipc.new_stream(pa.PythonFile(digest, "w"), self.schema) as stream:
+            for start in range(0, len(self), _HASHED_ROWS):
+                rows = np.arange(start, min(start + _HASHED_ROWS, len(self)), dtype=np.int64)
+                # Taken, not sliced: a slice keeps bits of its neighbours.
+                stream.write_batch(_one_batch(self._table.take(pa.array(rows))))
+        return digest.hash.hexdigest()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's own, without metadata."""
+        return self._table.schema
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """The borders of the table's chunks."""
+        sizes = [batch.num_rows for batch in self._table.to_batches()]
+        return np.concatenate([[0], np.cumsum([size for size in sizes if size])]).astype(np.int64)
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        records: list[Any] = self._inferred(ids).to_pylist()
+        return records
+
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        there = self.schema.names
+        return fit_batch(self._batch(ids, [n for n in schema.names if n in there]), schema, ids)
+
+    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        return self._batch(ids, self.schema.names)
+
+    def _batch(self, ids: NDArray[np.int64], names: list[str]) -> pa.RecordBatch:
+        if not names:
+            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(ids), pa.struct([])))
+        table = self._table.select(names)
+        if len(ids) and (np.diff(ids) == 1).all():
+            table = table.slice(int(ids[0]), len(ids))
+        else:
+            table = table.take(pa.array(ids))
+        return _one_batch(table)
+
+
+def _as_table(what: Any) -> pa.Table:
+    if hasattr(what, "__arrow_c_stream__") or hasattr(what, "__arrow_c_array__"):
+        try:
+            table = what if isinstance(what, pa.Table) else pa.table(what)
+        except (pa.ArrowException, TypeError, ValueError) as why:
+            raise OptionError(f"{type(what).__name__} gives no Arrow table: {why}") from None
+    elif hasattr(what, "to_numpy") and hasattr(what, "columns"):
+        table = pa.Table.from_pandas(what)  # pandas before 2.2 gives no stream.
+    else:
+        raise OptionError(
+            f"expected an Arrow table or a data frame, not {type(what).__name__}. "
+            f"Give anything with __arrow_c_stream__"
+        )
+    names = table.schema.names
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise OptionError(
+            f"the table has {', '.join(map(repr, doubled))} more than once: a record has one value "
+            f"for a name. Rename the columns"
+        )
+    if b"pandas" in (table.schema.metadata or {}):
+        table = table.drop_columns([name for name in names if _UNNAMED_INDEX.fullmatch(name)])
+    return table.replace_schema_metadata(None).unify_dictionaries()
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return a table of plain types: Arrow cannot take rows out of string views, as polars gives.
+
+    The fields lose their metadata, too: what is left of a column is its name, type and values.
+    """
+    schema = pa.schema(
+        [pa.field(field.name, _plain(field.type), field.nullable) for field in table.schema]
+    )
+    return table.cast(schema)
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    is_ = pa.types
+    if is_.is_string_view(type_):
+        return pa.large_string()
+    if is_.is_binary_view(type_):
+        return pa.large_binary()
+    if is_.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _plain(type_.value_type), type_.ordered)
+    if is_.is_struct(type_):
+        return pa.struct([field.with_type(_plain(field.type)) for field in type_])
+    if is_.is_fixed_size_list(type_):
+        return pa.list_(_plain_item(type_), type_.list_size)
+    if is_.is_large_list(type_) or is_.is_large_list_view(type_):
+        return pa.large_list(_plain_item(type_))
+    if is_.is_list(type_) or is_.is_list_view(type_):
+        return pa.list_(_plain_item(type_))
+    return type_
+
+
+def _plain_item(type_: pa.DataType) -> pa.Field:
+    return type_.value_field.with_type(_plain(type_.value_type))
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    arrays = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+
+
+class _Digest(io.RawIOBase):
+    """A file whose bytes are only hashed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hash = hashlib.blake2b(digest_size=16)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.hash.update(data)
+        return len(data)

@@ -1,0 +1,254 @@
+"""The text of one file, any part of it: mapped, fetched, or decompressed around the place."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+import numpy as np
+
+from penstock.datasets._network import is_network
+from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index import LARGEST_FRAME, file_fingerprint
+from penstock.jsonl import compression_of, decode_frame, decompressed
+from penstock.storage import Entry, LocalStore, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.index import FileMeta, SampleIndex
+    from penstock.storage import OpenFile
+
+_CACHED_BYTES = 32 << 20
+_STREAM_BLOCK = 1 << 20
+
+
+class Text(Protocol):
+    """A file's uncompressed text, read by position by any number of threads."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return one part."""
+        ...
+
+    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        """Return parts, in the order asked; the file is asked for as little as possible."""
+        ...
+
+
+def open_text(index: SampleIndex, number: int) -> Text:
+    """Open one file of an index; one that is no longer what was indexed is refused."""
+    path = index.file_locations[number]
+    options = index.origin.options if index.origin is not None else None
+    store, name = locate(path, options)
+    meta = index.meta.files[number] if index.meta is not None else None
+    compression = compression_of(path)
+    if isinstance(store, LocalStore):
+        _check_unchanged(path, store, name, meta)
+        if compression is None and not is_network(name):
+            return MappedText(name, path)
+    known = Entry(name, meta.size, meta.modified, meta.version) if meta is not None else None
+    file = store.open(name, known)
+    if compression is None:
+        return RangedText(file)
+    frames = index.frames[index.frames[:, 0] == number]
+    if compression == "gzip":
+        return StreamText(file, once="gzip")
+    if not len(frames) or int(frames[:, 4].max()) > LARGEST_FRAME:
+        return StreamText(file)
+    return FramedText(file, frames)
+
+
+def _check_unchanged(path: str, store: LocalStore, name: str, meta: FileMeta | None) -> None:
+    try:
+        entry = store.entry(name)
+    except ObjectNotFoundError:
+        raise StaleIndexError(
+            f"{path} is gone since the index was built. Bring it back, or build the index again: "
+            "penstock index PATH --overwrite",
+            path=path,
+        ) from None
+    if meta is None:
+        return
+    same = entry.size > meta.size or (entry.size, entry.modified) == (meta.size, meta.modified)
+    if not same and entry.size == meta.size:
+        file = store.open(name)
+        same = file_fingerprint(file) == meta.fingerprint
+        file.close()
+    if not same:
+        raise StaleIndexError(
+            f"{path} changed since the index was built: {meta.size:,} bytes then, "
+            f"{entry.size:,} now. Build the index again: penstock index PATH --overwrite",
+            path=path,
+        )
+
+
+class MappedText:
+    """A plain file on this machine: the page cache is the only copy."""
+
+    __slots__ = ("_map", "_path")
+
+    def __init__(self, name: str, path: str) -> None:
+        self._path = path
+        with open(name, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            # An empty file cannot be mapped, and has no records that anybody could ask for.
+            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+
+    def read(self, offset: int, size: int) -> bytes:
+        end = offset + size
+        mapped = self._map
+        # Touching a page behind the file's end would kill the process, so its size is asked.
+        if mapped is None or end > len(mapped) or end > mapped.size():
+            self._fail(end)
+        return mapped[offset:end]
+
+    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        mapped = self._map
+        ends = np.add(offsets, sizes)
+        last = int(ends.max())
+        if mapped is None or last > len(mapped) or last > mapped.size():
+            self._fail(last)
+        return [mapped[start:end] for start, end in zip(offsets, ends.tolist(), strict=True)]
+
+    def _fail(self, end: int) -> NoReturn:
+        size = self._map.size() if self._map is not None else 0
+        raise StaleIndexError(
+            f"{self._path} shrank: a record ends at byte {end:,}, and the file has {size:,} now. "
+            "Build the index again: penstock index PATH --overwrite",
+            path=self._path,
+        )
+
+
+class RangedText:
+    """A plain file that is asked for by ranges: in an object store, or on a network file system."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self._file.read_at(offset, size)
+
+    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        return self._file.read_ranges(list(zip(offsets, sizes, strict=True)))
+
+
+class FramedText:
+    """A zstd file with frames of a bearable size: those around a record are decompressed."""
+
+    def __init__(self, file: OpenFile, frames: NDArray[np.uint64]) -> None:
+        self._file = file
+        self._frames = frames[:, 1:].astype(np.int64)
+        self._starts = self._frames[:, 2]
+        self._decoded: OrderedDict[int, bytes] = OrderedDict()
+        self._decoded_bytes = 0
+        self._lock = threading.Lock()
+
+    def read(self, offset: int, size: int) -> bytes:
+        return self.read_many([offset], [size])[0]
+
+    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        begin = np.asarray(offsets, np.int64)
+        end = begin + np.asarray(sizes, np.int64)
+        first = np.searchsorted(self._starts, begin, "right") - 1
+        last = np.searchsorted(self._starts, end, "left") - 1
+        spans = map(range, first.tolist(), (last + 1).tolist())
+        texts = self._texts(sorted({number for span in spans for number in span}))
+        return [
+            self._cut(texts, *where)
+            for where in zip(
+                begin.tolist(), end.tolist(), first.tolist(), last.tolist(), strict=True
+            )
+        ]
+
+    def _cut(self, texts: dict[int, bytes], begin: int, end: int, first: int, last: int) -> bytes:
+        start = int(self._starts[first])
+        if first == last:
+            return texts[first][begin - start : end - start]
+        text = b"".join(texts[number] for number in range(first, last + 1))
+        return text[begin - start : end - start]
+
+    def _texts(self, wanted: list[int]) -> dict[int, bytes]:
+        with self._lock:
+            texts = {n: self._decoded[n] for n in wanted if n in self._decoded}
+            for number in texts:
+                self._decoded.move_to_end(number)
+        missing = [number for number in wanted if number not in texts]
+        if missing:
+            ranges = [(int(self._frames[n, 0]), int(self._frames[n, 1])) for n in missing]
+            for number, data in zip(missing, self._file.read_ranges(ranges), strict=True):
+                offset, _, _, text_bytes = self._frames[number].tolist()
+                texts[number] = decode_frame(data, text_bytes, self._file.path, offset)
+            self._keep({number: texts[number] for number in missing})
+        return texts
+
+    def _keep(self, texts: dict[int, bytes]) -> None:
+        with self._lock:
+            for number, text in texts.items():
+                if number not in self._decoded:
+                    self._decoded_bytes += len(text)
+                self._decoded[number] = text
+            while self._decoded_bytes > _CACHED_BYTES and len(self._decoded) > 1:
+                _, dropped = self._decoded.popitem(last=False)
+                self._decoded_bytes -= len(dropped)
+
+
+class StreamText:
+    """A file that can only be decompressed from its beginning; goes on where it stands.
+
+    What lies before costs decompressing everything again, which gzip refuses to pretend is fine.
+    """
+
+    def __init__(self, file: OpenFile, once: str = "") -> None:
+        self._file = file
+        self._once = once
+        self._lock = threading.Lock()
+        self._blocks: Iterator[bytes] = iter(())
+        self._start = self._end = 0
+        self._held = b""
+        self._rewind()
+
+    def read(self, offset: int, size: int) -> bytes:
+        with self._lock:
+            return self._read(offset, size)
+
+    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+        texts: dict[tuple[int, int], bytes] = {}
+        places = list(zip(offsets, sizes, strict=True))
+        with self._lock:
+            for offset, size in sorted(set(places)):
+                texts[offset, size] = self._read(offset, size)
+        return [texts[place] for place in places]
+
+    def _rewind(self) -> None:
+        self._blocks = decompressed(self._file, _STREAM_BLOCK)
+        self._start = self._end = 0
+        self._held = b""
+
+    def _read(self, offset: int, size: int) -> bytes:
+        if offset < self._start:
+            if self._once:
+                raise OptionError(
+                    f"{self._file.path} is compressed with {self._once}, which can only be read "
+                    "from its beginning: records must be asked for in rising order. For any order "
+                    f"write it with small zstd frames: penstock convert {self._file.path} DST"
+                )
+            self._rewind()
+        while self._end < offset + size:
+            block = next(self._blocks, None)
+            if block is None:
+                raise StaleIndexError(
+                    f"{self._file.path} ends at byte {self._end:,} of its text, before a record "
+                    "that its index names. Build the index again: penstock index PATH --overwrite",
+                    path=self._file.path,
+                )
+            # What lies before this record is let go of: memory stays flat.
+            keep = max(0, offset - self._start)
+            self._held = self._held[keep:] + block
+            self._start += min(keep, self._end - self._start)
+            self._end += len(block)
+        return self._held[offset - self._start : offset - self._start + size]

@@ -1,0 +1,271 @@
+"""Arrow columns into the types that were asked for, exactly or not at all.
+
+The rules are those of `TypedDecoder`: integers never wrap, floats never become infinite, strings
+are never parsed as numbers. Arrow's own casts are more generous.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.decode._assemble import (
+    list_array,
+    list_lengths,
+    map_array,
+    null_rows,
+    record_batch,
+    struct_array,
+)
+from penstock.decode._columns import REFUSALS, WHOLE_FLOATS, Misfit
+from penstock.decode._schema_columns import column_for
+from penstock.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+is_ = pa.types
+
+_LONGEST_VALUE = 80
+_LISTS = (
+    is_.is_list,
+    is_.is_large_list,
+    is_.is_fixed_size_list,
+    is_.is_list_view,
+    is_.is_large_list_view,
+)
+
+
+class _RowMisfit(Misfit):
+    """A value that does not fit, and the row it stands in."""
+
+    def __init__(self, misfit: Misfit, row: int) -> None:
+        super().__init__(misfit.path, misfit.value, misfit.wanted, misfit.why)
+        self.row = row
+
+
+def fit_batch(
+    batch: pa.RecordBatch, schema: pa.Schema, numbers: NDArray[np.int64]
+) -> pa.RecordBatch:
+    """Return the columns of a schema out of a batch, each of exactly the type asked for.
+
+    A column that the batch does not have is null. `numbers` are the rows' record numbers, int64
+    [rows], for the error about a value that does not fit.
+
+    >>> batch = pa.record_batch({"a": [1, 2], "b": ["x", "y"]})
+    >>> fit_batch(batch, pa.schema({"a": pa.int8(), "c": pa.string()}), np.arange(2)).to_pylist()
+    [{'a': 1, 'c': None}, {'a': 2, 'c': None}]
+    """
+    names = set(batch.schema.names)
+    arrays = []
+    for field in schema:
+        array = batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows)
+        try:
+            arrays.append(_fit_field(array, field, field.name))
+        except _RowMisfit as misfit:
+            raise mismatch(misfit, int(numbers[misfit.row])) from None
+    return record_batch(arrays, batch.num_rows, schema)
+
+
+def fit_array(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
+    """Return an array as another type; raise `Misfit` if a value of it does not fit."""
+    if array.type.equals(type_):
+        return array
+    if is_.is_null(array.type):
+        return pa.nulls(len(array), type_)
+    if isinstance(array, pa.ExtensionArray):
+        return fit_array(array.storage, type_, path)
+    if is_.is_dictionary(array.type):
+        return fit_array(array.dictionary_decode(), type_, path)
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(type_, fit_array(array, type_.storage_type, path))
+    if is_.is_dictionary(type_):
+        return _fit_leaf(fit_array(array, type_.value_type, path), type_, path)
+    if _is_listlike(type_):
+        return _fit_lists(array, type_, path)
+    if is_.is_struct(type_):
+        return _fit_structs(array, type_, path)
+    if is_.is_map(type_):
+        return _fit_maps(array, type_, path)
+    return _fit_leaf(array, type_, path)
+
+
+def mismatch(misfit: Misfit, number: int) -> SchemaMismatchError:
+    """Return the error about a value of a record that does not fit."""
+    value = repr(misfit.value)
+    if len(value) > _LONGEST_VALUE:
+        value = value[: _LONGEST_VALUE - 1] + "…"
+    why = f" ({misfit.why})" if misfit.why else ""
+    return SchemaMismatchError(
+        f"record {number:,}: field {misfit.path!r} holds {value}, which does not fit "
+        f"{misfit.wanted}{why}. Give the field a type that holds it",
+        field=misfit.path,
+        record=number,
+    )
+
+
+def _fit_field(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
+    if not field.nullable and array.null_count:
+        row = int(null_rows(array).argmax())
+        raise _RowMisfit(Misfit(path, None, f"{field.type} not null"), row)
+    return fit_array(array, field.type, path)
+
+
+def _is_listlike(type_: pa.DataType) -> bool:
+    return any(is_list(type_) for is_list in _LISTS)
+
+
+def _fit_lists(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
+    if not _is_listlike(array.type):
+        raise _first_value(array, type_, path)
+    nulls, lengths, items = null_rows(array), list_lengths(array), array.flatten()
+    if is_.is_fixed_size_list(type_):
+        wrong = ~nulls & (lengths != type_.list_size)
+        if wrong.any():
+            row = int(wrong.argmax())
+            why = f"it does not have {type_.list_size} items"
+            raise _RowMisfit(Misfit(path, array[row].as_py(), str(type_), why), row)
+        # Such a list keeps room for its items also where it is null.
+        filled = np.full(len(array) * type_.list_size, -1)
+        filled[np.repeat(~nulls, type_.list_size)] = np.arange(len(items))
+        taken = items.take(pa.array(filled, mask=filled < 0))
+        fitted = _of_rows(taken, type_.value_type, path, np.full(len(array), type_.list_size))
+    else:
+        fitted = _of_rows(items, type_.value_type, path, lengths)
+        if not type_.value_field.nullable and fitted.null_count:
+            row = _row_of(int(null_rows(fitted).argmax()), lengths)
+            raise _RowMisfit(Misfit(f"{path}[]", None, f"{type_.value_type} not null"), row)
+    return list_array(lengths, nulls, fitted, type_)
+
+
+def _of_rows(
+    items: pa.Array, type_: pa.DataType, path: str, lengths: NDArray[np.int64]
+) -> pa.Array:
+    try:
+        return fit_array(items, type_, f"{path}[]")
+    except _RowMisfit as misfit:
+        raise _RowMisfit(misfit, _row_of(misfit.row, lengths)) from None
+
+
+def _row_of(item: int, lengths: NDArray[np.int64]) -> int:
+    return int(np.searchsorted(np.cumsum(lengths), item, side="right"))
+
+
+def _fit_structs(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
+    if not is_.is_struct(array.type):
+        raise _first_value(array, type_, path)
+    nulls = null_rows(array)
+    # `flatten` hides the values under a null struct, `field` would show them.
+    there = dict(zip([field.name for field in array.type], array.flatten(), strict=True))
+    children = []
+    for field in type_:
+        inner = f"{path}.{field.name}"
+        child = there.get(field.name, pa.nulls(len(array)))
+        missing = null_rows(child) & ~nulls
+        if not field.nullable and missing.any():
+            misfit = Misfit(inner, None, f"{field.type} not null")
+            raise _RowMisfit(misfit, int(missing.argmax()))
+        children.append(fit_array(child, field.type, inner))
+    return struct_array(children, nulls, type_)
+
+
+def _fit_maps(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
+    if not is_.is_map(array.type):
+        raise _first_value(array, type_, path)
+    # Arrow flattens lists, not maps.
+    nulls, offsets = null_rows(array), array.offsets.to_numpy().astype(np.int64)
+    lengths = np.diff(offsets)
+    there = np.arange(offsets[0], offsets[-1])[np.repeat(~nulls, lengths)]
+    lengths[nulls] = 0
+    keys = _of_rows(array.keys.take(pa.array(there)), type_.key_type, path, lengths)
+    items = _of_rows(array.items.take(pa.array(there)), type_.item_type, path, lengths)
+    return map_array(lengths, nulls, keys, items, type_)
+
+
+def _first_value(array: pa.Array, type_: pa.DataType, path: str) -> _RowMisfit:
+    row = int((~null_rows(array)).argmax())
+    return _RowMisfit(Misfit(path, array[row].as_py(), str(type_)), row)
+
+
+def _fit_leaf(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
+    try:
+        return _cast(array, type_, path)
+    except (Misfit, *REFUSALS) as why:
+        raise _culprit(array, type_, path, why) from None
+
+
+def _culprit(array: pa.Array, type_: pa.DataType, path: str, why: Exception) -> _RowMisfit:
+    """Return the error about the first value that does not fit, found by halving."""
+    start = 0
+    while len(array) > 1:
+        half = len(array) // 2
+        try:
+            _cast(array[:half], type_, path)
+            array, start = array[half:], start + half
+        except (Misfit, *REFUSALS) as earlier:
+            array, why = array[:half], earlier
+    reason = why.why if isinstance(why, Misfit) else str(why)
+    return _RowMisfit(Misfit(path, array[0].as_py(), str(type_), reason), start)
+
+
+def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
+    have = array.type
+    if array.null_count == len(array):
+        return pa.nulls(len(array), type_)
+    if is_.is_integer(type_) and is_.is_floating(have):
+        if pc.any(pc.greater(pc.abs(array), float(WHOLE_FLOATS))).as_py():
+            raise ValueError("a float this large may stand for a neighbouring integer")
+        return array.cast(type_)
+    if is_.is_floating(type_) and _in(("integer", "floating", "decimal"), have):
+        return _to_floats(array, type_)
+    if is_.is_integer(type_) and is_.is_decimal(have):
+        return array.cast(type_)
+    if is_.is_dictionary(type_):
+        encoded = array.dictionary_encode()
+        indices = encoded.indices.cast(type_.index_type)
+        return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=type_.ordered)
+    if any(_in(family, have) and _in(family, type_) for family in _FAMILIES):
+        return array.cast(type_)
+    if have.id in _JSON_SCALARS:
+        # Strings as moments or decimals, integers as counts: rare, and the rules are written once.
+        return column_for(type_, path).build(array.to_pylist())
+    raise TypeError(f"it is {have}")
+
+
+def _to_floats(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    wide = array.cast(pa.float64(), safe=False)
+    narrow = wide.cast(type_, safe=False)
+    if pc.sum(pc.is_inf(narrow)) != pc.sum(pc.is_inf(wide)):
+        raise OverflowError("it is beyond the range of the type")
+    return narrow
+
+
+def _in(family: Sequence[str], type_: pa.DataType) -> bool:
+    return any(getattr(is_, f"is_{name}")(type_) for name in family)
+
+
+_STRINGS = ("string", "large_string", "string_view")
+_BYTES = ("binary", "large_binary", "binary_view", "fixed_size_binary")
+_FAMILIES = (
+    ("integer",),
+    (*_STRINGS, *_BYTES),
+    ("decimal",),
+    ("timestamp", "date"),
+    ("time",),
+    ("duration",),
+)
+"""Types that Arrow casts into each other safely, by their tests in `pyarrow.types`."""
+
+_JSON_SCALARS = {
+    type_.id
+    for type_ in (
+        *(pa.bool_(), pa.string(), pa.large_string(), pa.float16(), pa.float32(), pa.float64()),
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+    )
+}

@@ -1,0 +1,101 @@
+"""Finding every record once, so that any of them can be fetched by its number."""
+
+from typing import TYPE_CHECKING
+
+from penstock._lazy import facade
+
+if TYPE_CHECKING:
+    from penstock.index._blocks import LARGEST_FRAME as LARGEST_FRAME
+    from penstock.index._build import BuildOptions as BuildOptions
+    from penstock.index._build import Mode as Mode
+    from penstock.index._csv_scan import CsvScanner as CsvScanner
+    from penstock.index._csv_types import Dialect as Dialect
+    from penstock.index._csv_types import convert_options as convert_options
+    from penstock.index._csv_types import read_options as read_options
+    from penstock.index._csv_types import type_of as type_of
+    from penstock.index._csv_types import wider_type as wider_type
+    from penstock.index._csv_types import with_line_end as with_line_end
+    from penstock.index._fingerprint import digest as digest
+    from penstock.index._fingerprint import file_fingerprint as file_fingerprint
+    from penstock.index._index_store import IndexStore as IndexStore
+    from penstock.index._index_store import IndexStoreInterface as IndexStoreInterface
+    from penstock.index._indexer import FileTextLinesIndexer as FileTextLinesIndexer
+    from penstock.index._indexer import SampleData as SampleData
+    from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
+    from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
+    from penstock.index._listing import CSV as CSV
+    from penstock.index._listing import JSONL as JSONL
+    from penstock.index._listing import PARQUET as PARQUET
+    from penstock.index._listing import Found as Found
+    from penstock.index._listing import Listing as Listing
+    from penstock.index._listing import list_files as list_files
+    from penstock.index._load import read_meta as read_meta
+    from penstock.index._meta import FileMeta as FileMeta
+    from penstock.index._meta import Meta as Meta
+    from penstock.index._meta import decode_meta as decode_meta
+    from penstock.index._open_index import exists as exists
+    from penstock.index._open_index import make_index as make_index
+    from penstock.index._open_index import open_or_build as open_or_build
+    from penstock.index._parquet_scan import UnifiedSchema as UnifiedSchema
+    from penstock.index._parquet_scan import read_footer as read_footer
+    from penstock.index._parquet_scan import read_footers as read_footers
+    from penstock.index._place import Place as Place
+    from penstock.index._place import place_of as place_of
+    from penstock.index._sample_index import SampleIndex as SampleIndex
+    from penstock.index._sample_index import SampleLocation as SampleLocation
+    from penstock.index._sample_index import rows_before as rows_before
+    from penstock.index._scan import LineScanner as LineScanner
+    from penstock.index._scan import Scanner as Scanner
+    from penstock.index._stale import Changes as Changes
+    from penstock.index._stale import changes as changes
+
+__all__, __getattr__, __dir__ = facade(
+    __name__,
+    {
+        "FileTextLinesIndexer": "_indexer",
+        "IndexStore": "_index_store",
+        "IndexStoreInterface": "_index_store",
+        "SampleData": "_indexer",
+        "SampleGeneratorInterface": "_indexer",
+        "SampleIndex": "_sample_index",
+        "SampleLocation": "_sample_index",
+        "create_default_jsonl_indexer": "_indexer",
+    },
+    for_rooms={
+        "BuildOptions": "_build",
+        "CSV": "_listing",
+        "Changes": "_stale",
+        "CsvScanner": "_csv_scan",
+        "Dialect": "_csv_types",
+        "FileMeta": "_meta",
+        "Found": "_listing",
+        "JSONL": "_listing",
+        "LARGEST_FRAME": "_blocks",
+        "LineScanner": "_scan",
+        "Listing": "_listing",
+        "Meta": "_meta",
+        "Mode": "_build",
+        "PARQUET": "_listing",
+        "Place": "_place",
+        "Scanner": "_scan",
+        "UnifiedSchema": "_parquet_scan",
+        "changes": "_stale",
+        "convert_options": "_csv_types",
+        "decode_meta": "_meta",
+        "digest": "_fingerprint",
+        "exists": "_open_index",
+        "file_fingerprint": "_fingerprint",
+        "list_files": "_listing",
+        "make_index": "_open_index",
+        "open_or_build": "_open_index",
+        "place_of": "_place",
+        "read_footer": "_parquet_scan",
+        "read_footers": "_parquet_scan",
+        "read_meta": "_load",
+        "read_options": "_csv_types",
+        "rows_before": "_sample_index",
+        "type_of": "_csv_types",
+        "wider_type": "_csv_types",
+        "with_line_end": "_csv_types",
+    },
+)

@@ -1,0 +1,122 @@
+"""A file's text in blocks for a scan, read ahead where that takes time."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from penstock.jsonl import compression_of, decompressed
+from penstock.storage import LocalStore, MeteredFile, ReadAhead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from penstock.index._listing import Found
+    from penstock.index._scan import FileScan
+    from penstock.storage import OpenFile
+
+_BLOCK_BYTES = 1 << 20
+_REMOTE_BLOCK_BYTES = 8 << 20
+_AHEAD_BYTES = 32 << 20
+LARGEST_FRAME = 16 << 20
+"""Text of a frame above which a record from its middle costs much more than itself."""
+
+
+class Frames:
+    """The zstd frames of a file as its scan met them."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, int, int, int]] = []
+        """Offset, bytes, offset of the text, bytes of the text."""
+        self._text = 0
+
+    def add(self, offset: int, size: int, text_bytes: int) -> None:
+        self.rows.append((offset, size, self._text, text_bytes))
+        self._text += text_bytes
+
+
+def scan_file(
+    found: Found,
+    scan: FileScan,
+    start: int,
+    on_read: Callable[[int], object],
+    frames: Frames,
+) -> Iterator[NDArray[np.int64]]:
+    """Yield offset and bytes of a file's records, many at a time, from byte `start` on."""
+    file = found.store.open(found.entry.name, found.entry)
+    try:
+        if compression_of(found.entry.name) is not None:
+            yield from _scan_compressed(MeteredFile(file, on_read), scan, frames)
+        else:
+            blocks = _local_blocks if isinstance(found.store, LocalStore) else _remote_blocks
+            for block in blocks(file, start):
+                on_read(len(block))
+                yield scan.add(block)
+        yield scan.finish()
+    finally:
+        file.close()
+
+
+def _local_blocks(file: OpenFile, start: int) -> Iterator[memoryview]:
+    """Yield blocks in two buffers in turn: one is filled while the other is scanned."""
+    spans = [
+        (at, min(_BLOCK_BYTES, file.size - at)) for at in range(start, file.size, _BLOCK_BYTES)
+    ]
+    buffers = [memoryview(bytearray(_BLOCK_BYTES)) for _ in range(min(2, len(spans)))]
+    with (
+        open(file.path, "rb", buffering=0) as raw,
+        ThreadPoolExecutor(1, "penstock-scan") as reader,
+    ):
+
+        def fill(number: int) -> memoryview:
+            at, size = spans[number]
+            buffer = buffers[number % 2][:size]
+            done = os.preadv(raw.fileno(), [buffer], at)
+            if done < size:  # A signal, or the file shrank, which this says.
+                buffer[done:] = file.read_at(at + done, size - done)
+            return buffer
+
+        coming = [reader.submit(fill, 0)] if spans else []
+        for number in range(len(spans)):
+            block = coming.pop().result()
+            if number + 1 < len(spans):
+                coming.append(reader.submit(fill, number + 1))
+            yield block
+
+
+def _remote_blocks(file: OpenFile, start: int) -> Iterator[bytes]:
+    """Yield blocks that are fetched while those before them are scanned."""
+
+    def fetched() -> Iterator[bytes]:
+        for at in range(start, file.size, _REMOTE_BLOCK_BYTES):
+            yield file.read_at(at, min(_REMOTE_BLOCK_BYTES, file.size - at))
+
+    ahead = ReadAhead(fetched(), limit=_AHEAD_BYTES, weigh=len, name="scan")
+    try:
+        yield from ahead
+    finally:
+        ahead.close()
+
+
+def _scan_compressed(file: OpenFile, scan: FileScan, frames: Frames) -> Iterator[NDArray[np.int64]]:
+    blocks = decompressed(file, _BLOCK_BYTES, frames.add)
+    ahead = ReadAhead(blocks, limit=_AHEAD_BYTES, weigh=len, name="scan")
+    try:
+        yield from map(scan.add, _with_long_first(ahead))
+    finally:
+        ahead.close()
+
+
+def _with_long_first(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes, the first block with at least three, as a scan wants it."""
+    head = b""
+    for block in blocks:
+        head += block
+        if len(head) >= 3:  # noqa: PLR2004 (the bytes of a mark)
+            break
+    yield head
+    yield from blocks

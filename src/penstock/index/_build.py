@@ -1,0 +1,227 @@
+"""Building an index: every file scanned once, everything published at once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from penstock.errors import IndexExistsError, OptionError, StaleIndexError
+from penstock.index._blocks import LARGEST_FRAME, Frames, scan_file
+from penstock.index._fingerprint import file_fingerprint, whole_hash
+from penstock.index._folder import NewFolder
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._names import FILES, FRAMES, META, ROWS
+from penstock.index._progress import Progress
+from penstock.index._stale import changes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from penstock.index._listing import Found, Listing
+    from penstock.index._place import Place
+    from penstock.index._sample_index import SampleIndex
+    from penstock.index._scan import Scanner
+
+_log = logging.getLogger("penstock.index")
+
+Mode = Literal["new", "overwrite", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """How an index is built."""
+
+    progress: bool | None = None
+    """Show a bar: by default in a terminal."""
+    full_hash: bool = False
+    """Also hash every byte of every file."""
+
+
+def build_index(  # noqa: PLR0913 (what, how, where, and what becomes of the old one)
+    listing: Listing,
+    scanner: Scanner,
+    place: Place,
+    options: BuildOptions,
+    old: SampleIndex | None = None,
+    *,
+    replace: bool = False,
+) -> None:
+    """Scan files and publish their index; with `old` only what is new since, after what it has."""
+    with NewFolder(place) as folder:
+        builder = _Builder(listing, scanner, folder.path, options)
+        if old is not None:
+            builder.take_over(old)
+        builder.scan_all()
+        builder.write(base=None if place.beside else place.base)
+        folder.publish(replace=replace or old is not None)
+
+
+@dataclass
+class _Builder:
+    listing: Listing
+    scanner: Scanner
+    folder: Path
+    options: BuildOptions
+    files: list[FileMeta] = field(default_factory=list)
+    empty: list[FileMeta] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    frames: list[tuple[int, ...]] = field(default_factory=list)
+
+    def take_over(self, old: SampleIndex) -> None:
+        """Begin with what an index has already."""
+        meta = old.meta
+        if meta is None:
+            raise IndexExistsError(
+                "an index of another tool cannot be updated, only built anew: --overwrite."
+            )
+        self.files, self.runs = list(meta.files), list(meta.runs)
+        self.frames = [tuple(row) for row in old.frames.tolist()]
+        with (self.folder / ROWS).open("wb") as rows:
+            old.sample_locations.tofile(rows)
+
+    def scan_all(self) -> None:
+        """Scan the files that are new or grew."""
+        known = {file.path: number for number, file in enumerate(self.files)}
+        waiting = [
+            (found, known.get(self.listing.relative(found)))
+            for found in self.listing.files
+            if self._is_new(found, known)
+        ]
+        total = sum(f.entry.size - (0 if n is None else self.files[n].size) for f, n in waiting)
+        with Progress(total, self.options.progress) as bar, (self.folder / ROWS).open("ab") as rows:
+            for found, number in waiting:
+                self._scan(found, number, rows, bar)
+
+    def _is_new(self, found: Found, known: dict[str, int]) -> bool:
+        number = known.get(self.listing.relative(found))
+        return number is None or self.files[number].size != found.entry.size
+
+    def _scan(self, found: Found, number: int | None, rows: BinaryIO, bar: Progress) -> None:
+        relative = self.listing.relative(found)
+        if "\n" in relative:
+            raise OptionError(f"{relative!r}: an index cannot name a file with a newline in it.")
+        was = self.files[number] if number is not None else None
+        start = 0 if was is None else was.size
+        scan = self.scanner.begin(found.path, was.facts if was else None, start)
+        frames = Frames()
+        file_number = len(self.files) if number is None else number
+        records = text_bytes = 0
+        for places in scan_file(found, scan, start, bar.add, frames):
+            if not len(places):
+                continue
+            some = np.empty((len(places), 3), "<u8")
+            some[:, 0] = file_number
+            some[:, 1:] = places
+            some[:, 1] += np.uint64(start)
+            rows.write(some.tobytes())
+            records += len(some)
+            text_bytes += int(places[:, 1].sum())
+        self._add(found, number, records, text_bytes, scan.facts())
+        if records:
+            self.frames += [(file_number, *row) for row in frames.rows]
+            _warn_of_large_frames(found.path, frames)
+
+    def _add(
+        self,
+        found: Found,
+        number: int | None,
+        records: int,
+        text_bytes: int,
+        facts: dict[str, object],
+    ) -> None:
+        entry = found.entry
+        file = found.store.open(entry.name, entry)
+        try:
+            fingerprint = file_fingerprint(file, entry.size)
+            hashed = whole_hash(file) if self.options.full_hash else None
+        finally:
+            file.close()
+        was = self.files[number] if number is not None else None
+        meta = FileMeta(
+            self.listing.relative(found),
+            entry.size,
+            entry.modified,
+            fingerprint,
+            records + (was.records if was else 0),
+            text_bytes + (was.bytes if was else 0),
+            entry.version,
+            facts,
+            hashed,
+        )
+        if number is not None:
+            self.files[number] = meta
+        elif records:
+            number = len(self.files)
+            self.files.append(meta)
+        else:
+            self.empty.append(meta)
+        if records and number is not None:
+            self.runs.append(Run(number, records, fingerprint))
+
+    def write(self, base: str | None) -> None:
+        """Write what stands beside the rows."""
+        names = "".join(f"{file.path}\n" for file in self.files)
+        (self.folder / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
+        if self.frames:
+            (self.folder / FRAMES).write_bytes(np.array(self.frames, "<u8").tobytes())
+        meta = Meta(
+            self.scanner.kind,
+            self.files,
+            self.runs,
+            self.scanner.options(),
+            self.empty,
+            base,
+            FORMAT,
+            VERSION,
+            time.time(),
+        )
+        (self.folder / META).write_bytes(encode_meta(meta))
+
+
+def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
+    """Return whether an update has anything to do; raise where records would be renumbered."""
+    if old.meta is None:
+        raise IndexExistsError(
+            f"{folder} was made by another tool and cannot be updated, only built anew: --overwrite"
+        )
+    found = changes(listing, old.meta)
+    for grown in found.grown:
+        if not _ends_whole(grown, old.meta, listing):
+            found.changed.append((grown.path, "its last line went on"))
+    if found.changed:
+        path, what = found.changed[0]
+        raise StaleIndexError(
+            f"{path} {what} since the index in {folder} was built: an update would renumber "
+            "records. Build it anew: penstock index PATH --overwrite",
+            path=path,
+        )
+    return bool(found.grown or found.new)
+
+
+def _ends_whole(grown: Found, meta: Meta, listing: Listing) -> bool:
+    """Whether what was indexed of a file ended with a newline, or goes on with one."""
+    relative = listing.relative(grown)
+    size = next(f.size for f in [*meta.files, *meta.empty] if f.path == relative)
+    if not size or grown.entry.name.lower().endswith((".zst", ".zstd", ".gz")):
+        return not size
+    file = grown.store.open(grown.entry.name, grown.entry)
+    try:
+        return b"\n" in file.read_at(size - 1, 2)
+    finally:
+        file.close()
+
+
+def _warn_of_large_frames(path: str, frames: Frames) -> None:
+    largest = max((text for *_, text in frames.rows), default=0)
+    if largest > LARGEST_FRAME:
+        _log.warning(
+            "%s: a zstd frame holds %d MB of text, and a record from its middle costs reading "
+            "what lies before it. penstock convert writes it with small frames",
+            path,
+            largest >> 20,
+        )

@@ -1,0 +1,207 @@
+"""CSV text into columns, and which type a column of it can have."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+NULL, BOOL, INT, BIG, FLOAT, TEXT = "null", "bool", "int64", "integer", "float64", "string"
+_WIDENING = (NULL, INT, BIG, FLOAT, TEXT)
+_TYPES = {
+    NULL: pa.null(),
+    BOOL: pa.bool_(),
+    INT: pa.int64(),
+    # Integers beyond 64 bits stay exact as text, unless fractions make the column a float anyway.
+    BIG: pa.string(),
+    FLOAT: pa.float64(),
+    TEXT: pa.string(),
+}
+_ATTEMPTS = _TYPES | {BIG: pa.float64()}
+_KINDS = {pa.null(): NULL, pa.bool_(): BOOL, pa.int64(): INT, pa.float64(): FLOAT}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How rows are written."""
+
+    delimiter: str = ","
+    quote: str | None = '"'
+    escape: str | None = None
+
+    def check(self) -> None:
+        """Raise `OptionError` for signs that cannot work."""
+        signs = {name: sign for name, sign in asdict(self).items() if sign is not None}
+        for name, sign in signs.items():
+            if not isinstance(sign, str) or len(sign) != 1 or not sign.isascii() or sign in "\r\n":
+                raise OptionError(
+                    f"{name}={sign!r}: expected one ASCII character that is no line break."
+                )
+        if len(set(signs.values())) < len(signs):
+            raise OptionError(
+                f"delimiter, quote and escape must differ, not {signs}. A quote inside quotes is "
+                "written twice; that needs no escape=."
+            )
+        if self.delimiter is None:
+            raise OptionError("delimiter=None: expected one character, as in delimiter=','.")
+
+    def parse_options(
+        self, on_ragged: Callable[[csv.InvalidRow], str] | None = None
+    ) -> csv.ParseOptions:
+        """Return what Arrow's parser needs; `on_ragged` says what becomes of odd rows."""
+        return csv.ParseOptions(
+            delimiter=self.delimiter,
+            quote_char=self.quote or False,
+            escape_char=self.escape or False,
+            newlines_in_values=True,
+            invalid_row_handler=on_ragged,
+        )
+
+
+def convert_options(
+    types: dict[str, pa.DataType] | None = None, names: Sequence[str] | None = None
+) -> csv.ConvertOptions:
+    """Return how values are read: only an empty field without quotes is null."""
+    return csv.ConvertOptions(
+        column_types=types,
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        true_values=["true", "True", "TRUE"],
+        false_values=["false", "False", "FALSE"],
+        include_columns=names,
+        include_missing_columns=names is not None,
+    )
+
+
+def read_options(text: bytes, names: Sequence[str]) -> csv.ReadOptions:
+    """Return options that read a text as one block, in this thread."""
+    return csv.ReadOptions(
+        use_threads=False, column_names=names, block_size=min(len(text) + 1, (1 << 31) - 1)
+    )
+
+
+def first_row(text: bytes, dialect: Dialect) -> list[str]:
+    """Return the fields of one row, as text.
+
+    >>> first_row(b'a,"b, c"', Dialect())
+    ['a', 'b, c']
+    """
+    text = with_line_end(text)
+    # Arrow names columns itself where it is given no names, and takes their number from the row.
+    options = csv.ReadOptions(autogenerate_column_names=True, use_threads=False)
+    options.block_size = len(text) + 1
+    shape = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options(), convert_options())
+    types = dict.fromkeys(shape.column_names, pa.string())
+    values = csv.ConvertOptions(column_types=types, strings_can_be_null=False)
+    row = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options(), values)
+    return [column[0].as_py() for column in row.columns]
+
+
+def with_line_end(text: bytes) -> bytes:
+    """Return rows with an end of the last one, which the end of a file may have to itself."""
+    return text if text.endswith((b"\n", b"\r")) else text + b"\n"
+
+
+def wider_type(kinds: Iterable[str]) -> str:
+    """Return the narrowest kind that holds the values of all.
+
+    >>> wider_type(["int64", "null", "float64"]), wider_type(["bool", "int64"])
+    ('float64', 'string')
+    """
+    seen = set(kinds) - {NULL}
+    if BOOL in seen:
+        return BOOL if seen == {BOOL} else TEXT
+    return max(seen, key=_WIDENING.index, default=NULL)
+
+
+def type_of(kind: str) -> pa.DataType:
+    """Return the Arrow type of a column of this kind."""
+    return _TYPES[kind]
+
+
+class TypesSeen:
+    """What the columns of one file were seen to hold."""
+
+    def __init__(
+        self, names: Sequence[str], dialect: Dialect, kinds: Sequence[str] | None = None
+    ) -> None:
+        self.names = list(names)
+        self.kinds = [NULL] * len(self.names) if kinds is None else list(kinds)
+        self._dialect = dialect
+
+    def add(self, text: bytes) -> list[int]:
+        """Take whole rows; return which of them (from 0) have another number of fields."""
+        text = with_line_end(text)
+        ragged: list[int] = []
+        # Text stays text. One column is read in any case: that counts the fields of every row.
+        open_ = [n for n, kind in zip(self.names, self.kinds, strict=True) if kind != TEXT]
+        names = open_ or self.names[:1]
+        known = {name: _ATTEMPTS[kind] for name, kind in zip(self.names, self.kinds, strict=True)}
+        if not open_:
+            known[names[0]] = pa.binary()
+        try:
+            # Mostly nothing new comes, and then reading under the known types is all there is.
+            table = self._read(text, ragged, convert_options(known, names))
+        except pa.ArrowInvalid:
+            ragged = []
+            table = self._read(text, ragged, convert_options(names=names))
+        types = dict(zip(table.column_names, table.schema.types, strict=True))
+        found = [_KINDS.get(types.get(name), TEXT) for name in self.names]
+        if b"0x" in text or b"0X" in text:
+            found = self._corrected(text, found, _HEXADECIMAL)
+        if any(FLOAT == new != old for new, old in zip(found, self.kinds, strict=True)):
+            found = self._corrected(text, found, _DIGITS_ONLY)
+        self.kinds = [wider_type(pair) for pair in zip(self.kinds, found, strict=True)]
+        return ragged
+
+    def _read(self, text: bytes, ragged: list[int], options: csv.ConvertOptions) -> pa.Table:
+        def skip(row: csv.InvalidRow) -> str:
+            ragged.append(row.number - 1)
+            return "skip"
+
+        return csv.read_csv(
+            pa.py_buffer(text),
+            read_options(text, self.names),
+            self._dialect.parse_options(skip),
+            options,
+        )
+
+    def _corrected(self, text: bytes, found: list[str], rule: _Correction) -> list[str]:
+        """Return `found` with another kind for those columns that a rule is about."""
+        names = [name for name, kind in zip(self.names, found, strict=True) if kind == rule.kind]
+        if not names:
+            return found
+        texts = self._read(text, [], convert_options(dict.fromkeys(names, pa.binary()), names))
+        meant = {name for name in names if rule.holds(texts[name])}
+        return [
+            rule.meant if name in meant else kind
+            for name, kind in zip(self.names, found, strict=True)
+        ]
+
+
+class _Correction(NamedTuple):
+    """What a column that Arrow takes for `kind` is, if all (or any) of its texts match."""
+
+    kind: str
+    pattern: str
+    of_all: bool
+    meant: str
+
+    def holds(self, texts: pa.ChunkedArray) -> bool:
+        matching = pc.match_substring_regex(texts, self.pattern)
+        quantified = (pc.all if self.of_all else pc.any)(matching, min_count=0)
+        return bool(quantified.as_py())
+
+
+# Arrow takes these for integers, but not for floats: they would not widen.
+_HEXADECIMAL = _Correction(INT, r"^[ \t]*-?0[xX]", of_all=False, meant=TEXT)
+_DIGITS_ONLY = _Correction(FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", of_all=True, meant=BIG)

@@ -1,0 +1,117 @@
+"""The folder of an index on its way: hidden while it is written, there as a whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import IndexExistsError, ObjectExistsError
+from penstock.index._names import META, hidden_name, is_ours
+from penstock.storage import locate
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from penstock.index._place import Place
+
+_TAG = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Made by Penstock from the data beside it, or named in meta.json; it can be made again.\n"
+)
+_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+
+
+class NewFolder:
+    """A hidden folder that becomes the index, or vanishes with its `with` block."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self.path = Path()
+
+    def __enter__(self) -> Self:
+        if self._place.is_remote:
+            self.path = Path(tempfile.mkdtemp(prefix="penstock-index-"))
+            return self
+        final = Path(self._place.folder)
+        final.parent.mkdir(parents=True, exist_ok=True)
+        clear_dead_folders(final)
+        self.path = final.with_name(hidden_name(final.name, "tmp"))
+        try:
+            self.path.mkdir()
+            (self.path / ".gitignore").write_text("*\n", encoding="utf-8")
+            (self.path / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")
+        except BaseException:
+            shutil.rmtree(self.path, ignore_errors=True)
+            raise
+        return self
+
+    def publish(self, *, replace: bool) -> None:
+        """Make everything visible at once; without `replace` an index that is there stays."""
+        if self._place.is_remote:
+            self._upload(replace=replace)
+            return
+        final = Path(self._place.folder)
+        for file in self.path.iterdir():
+            _sync(file)
+        _sync(self.path)
+        old = None
+        if replace and final.exists():
+            # Whoever opens the index right now finds it gone for a moment, and waits.
+            old = final.with_name(hidden_name(final.name, "old"))
+            final.rename(old)
+        try:
+            self.path.rename(final)
+        except OSError as failure:
+            if failure.errno not in _TAKEN:
+                raise
+            raise IndexExistsError(
+                f"{final} appeared while it was being built; the one that is there stays."
+            ) from None
+        _sync(final.parent)
+        if old is not None:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def _upload(self, *, replace: bool) -> None:
+        store, name = locate(self._place.folder, self._place.options)
+        # An index counts only with its meta.json: that goes last.
+        for file in sorted(self.path.iterdir(), key=lambda file: file.name == META):
+            draft = store.draft(name, file.name)
+            with file.open("rb") as data:
+                while block := data.read(8 << 20):
+                    draft.write(block)
+            try:
+                draft.publish(f"{name}/{file.name}", exclusive=file.name == META and not replace)
+            except ObjectExistsError:
+                raise IndexExistsError(
+                    f"{self._place.folder} appeared while it was being built."
+                ) from None
+            finally:
+                draft.discard()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def clear_dead_folders(final: Path) -> None:
+    """Remove what killed builders of this machine left; the caller is the only builder here."""
+    for found in list(final.parent.iterdir()):
+        if is_ours(found.name, final.name):
+            shutil.rmtree(found, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

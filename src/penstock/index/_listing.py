@@ -1,0 +1,145 @@
+"""The files of a source, in the order of their records."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from natsort import natsorted, ns
+
+from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.storage import LocalStore, is_pattern, is_remote, locate, match
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.storage import Entry, StorageOptions, Store
+
+INDEX_FOLDER = "index"
+TOKEN_FOLDER = "tokenized-samples"  # noqa: S105 (of language models, not of a login)
+JSONL = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
+CSV = (".csv", ".tsv", ".csv.gz", ".csv.zst")
+PARQUET = (".parquet",)
+
+What = str | os.PathLike[str]
+
+
+class Found(NamedTuple):
+    """A file, and what a listing says of it."""
+
+    store: Store
+    entry: Entry
+
+    @property
+    def path(self) -> str:
+        """The path or URL under which a user knows it."""
+        return self.store.path(self.entry.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files that a user named, found by one listing a folder."""
+
+    named: tuple[str, ...]
+    """What the user named, absolute: paths, URLs or patterns."""
+    folder: str | None
+    """The folder, if it is one folder that was named."""
+    base: str
+    """What relative paths are relative to."""
+    files: list[Found]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the files lie in an object store."""
+        return is_remote(self.base)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files, as they are stored."""
+        return sum(found.entry.size for found in self.files)
+
+    def relative(self, found: Found) -> str:
+        """Return a file's path below the base."""
+        return found.path.removeprefix(self.base).lstrip("/")
+
+
+def list_files(
+    what: What | Sequence[What],
+    suffixes: tuple[str, ...] = (),
+    options: StorageOptions | None = None,
+) -> Listing:
+    """Return the files of a path, a folder (and all below it), a pattern, or a list of those.
+
+    In a folder or behind a pattern only names with one of `suffixes` count, in natural order
+    without regard to case; a file that is named itself is always taken.
+    """
+    if isinstance(what, str | os.PathLike):
+        return _listed(os.fspath(what), suffixes, options)
+    parts = [_listed(os.fspath(one), suffixes, options) for one in what]
+    if not parts:
+        raise OptionError("an empty list of paths names no data.")
+    files = [found for part in parts for found in part.files]
+    counts = Counter(found.path for found in files)
+    if len(counts) < len(files):
+        twice = counts.most_common(1)[0][0]
+        raise OptionError(f"{twice} is named more than once; each file is read once.")
+    stores = {part.base.partition("://")[0] if is_remote(part.base) else "" for part in parts}
+    if len(stores) > 1:
+        raise OptionError("a list of paths must be all local, or all in one kind of store.")
+    return Listing(
+        tuple(named for part in parts for named in part.named), None, _common_base(files), files
+    )
+
+
+def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None) -> Listing:
+    store, name = locate(path, options)
+    named = (store.path(name),)
+    if is_pattern(path):
+        store, entries = match(path, options)
+        files = _in_order(store, entries, suffixes)
+        if not files:
+            message = f"no file that {path} matches is one of {', '.join(suffixes)}."
+            raise ObjectNotFoundError(message, path=path)
+        return Listing(named, None, _common_base(files), files)
+    if isinstance(store, LocalStore):
+        is_folder = os.path.isdir(name)
+    else:
+        is_folder = not name or not name.lower().endswith((*JSONL, *CSV, *PARQUET))
+    if is_folder:
+        try:
+            below = [e for e in store.list(name, recursive=True) if _is_data(e.name, name)]
+        except ObjectNotFoundError:
+            if isinstance(store, LocalStore) or not name:
+                raise
+        else:
+            return Listing(named, named[0], named[0], _in_order(store, below, suffixes))
+    file = Found(store, store.entry(name))
+    return Listing(named, None, _common_base([file]), [file])
+
+
+def _is_data(name: str, folder: str) -> bool:
+    """Whether a file below a folder may be data: nothing hidden, set apart or made by us."""
+    parts = name.removeprefix(folder).lstrip("/").split("/")
+    return not any(part[:1] in "._" for part in parts) and not (
+        {INDEX_FOLDER, TOKEN_FOLDER} & set(parts[:-1])
+    )
+
+
+def _in_order(store: Store, entries: list[Entry], suffixes: tuple[str, ...]) -> list[Found]:
+    wanted = [e for e in entries if e.name.lower().endswith(suffixes or "")]
+    ordered = natsorted(wanted, key=lambda entry: entry.name, alg=ns.IGNORECASE)
+    return [Found(store, entry) for entry in ordered]
+
+
+def _common_base(files: list[Found]) -> str:
+    folders = {found.path.rpartition("/")[0] for found in files}
+    if len(folders) == 1:
+        return folders.pop()
+    common = []
+    for parts in zip(*(folder.split("/") for folder in folders), strict=False):
+        if len(set(parts)) > 1:
+            break
+        common.append(parts[0])
+    return "/".join(common)

@@ -1,0 +1,192 @@
+"""An index from its folder: checked, mapped, hardly read."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import time
+from typing import TYPE_CHECKING
+
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
+from penstock.index._meta import Meta, decode_meta
+from penstock.index._names import FILES, FRAMES, META, ROWS, being_replaced
+from penstock.index._sample_index import Origin, SampleIndex, map_rows
+from penstock.storage import LocalStore, join, locate
+
+if TYPE_CHECKING:
+    from typing import BinaryIO, Self
+
+_SCHEMA = "sample_schema.json"
+GAP_SECONDS = 3.0
+"""For how long an index may be gone while it is replaced."""
+
+
+def load_index(origin: Origin) -> SampleIndex:
+    """Return the index in a local folder, or say what is wrong with it.
+
+    Neither the records' rows nor the files themselves are read. An index that is replaced
+    meanwhile is loaded as it was or as it is, never half of each.
+    """
+    while True:
+        with _Folder(origin.folder) as folder:
+            try:
+                index = _loaded(origin, folder)
+            except (ObjectNotFoundError, CorruptIndexError):
+                if not folder.was_replaced():
+                    raise
+                continue
+        if index.meta is None:
+            _check_last_rows(index)
+        return index
+
+
+def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
+    if folder.has(_SCHEMA):
+        raise CorruptIndexError(
+            f"{folder.path} holds token samples with extra arrays ({_SCHEMA}), which only the "
+            "tool that made it reads.",
+            path=folder.path,
+        )
+    meta = decode_meta(folder.read(META), folder.name(META)) if folder.has(META) else None
+    names = [os.fsdecode(name) for name in folder.read(FILES).split(b"\n") if name]
+    with folder.open(ROWS) as file:
+        rows = map_rows(file)
+    if meta is not None:
+        _check_whole(folder.path, meta, names, len(rows))
+    base = origin.base if meta is None or meta.base is None else meta.base
+    index = SampleIndex(
+        [_below(base, name, folder.path) for name in names], rows, meta=meta, origin=origin
+    )
+    if folder.has(FRAMES):
+        with folder.open(FRAMES) as file:
+            index.frames = map_rows(file, 5)
+    return index
+
+
+def read_meta(path: str) -> Meta | None:
+    """Return what the `meta.json` in a folder says; None where there is none."""
+    with _Folder(path) as folder:
+        return decode_meta(folder.read(META), folder.name(META)) if folder.has(META) else None
+
+
+class _Folder:
+    """An open folder: what is read from it belongs together, even when its name is taken anew."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + GAP_SECONDS
+        while True:
+            try:
+                self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except (FileNotFoundError, NotADirectoryError):
+                if being_replaced(self.path) and time.monotonic() < deadline:
+                    time.sleep(0.001)
+                    continue
+                raise self._missing("") from None
+            return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def name(self, base_name: str) -> str:
+        return join(self.path, base_name)
+
+    def has(self, base_name: str) -> bool:
+        try:
+            os.stat(base_name, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def open(self, base_name: str) -> BinaryIO:
+        def opener(name: str, flags: int) -> int:
+            return os.open(name, flags | os.O_CLOEXEC, dir_fd=self._descriptor)
+
+        try:
+            return open(base_name, "rb", opener=opener)
+        except FileNotFoundError:
+            raise self._missing(base_name) from None
+
+    def read(self, base_name: str) -> bytes:
+        with self.open(base_name) as file:
+            return file.read()
+
+    def was_replaced(self) -> bool:
+        """Whether another folder has this name by now, or is about to."""
+        try:
+            return os.stat(self.path).st_ino != os.fstat(self._descriptor).st_ino
+        except FileNotFoundError:
+            return being_replaced(self.path)
+
+    def _missing(self, base_name: str) -> ObjectNotFoundError:
+        what = f": {base_name} is missing" if base_name else ""
+        return ObjectNotFoundError(
+            f"there is no index in {self.path}{what}. Build it: penstock index PATH",
+            path=self.path,
+        )
+
+
+def _check_whole(folder: str, meta: Meta, names: list[str], rows: int) -> None:
+    if rows != meta.records or names != [file.path for file in meta.files]:
+        raise CorruptIndexError(
+            f"the index in {folder} is damaged: meta.json speaks of {meta.records:,} records in "
+            f"{len(meta.files):,} files, the index holds {rows:,} in {len(names):,}. Build it "
+            "again: penstock index PATH --overwrite",
+            path=folder,
+        )
+
+
+def _below(base: str, name: str, folder: str) -> str:
+    """Return a file's path; one that leaves the base is refused, whoever wrote the index."""
+    clean = posixpath.normpath(name)
+    if not name or name.startswith("/") or "://" in name or clean == ".." or clean[:3] == "../":
+        raise CorruptIndexError(
+            f"the index in {folder} names {name!r}, which does not lie below {base}; it is not "
+            "opened. Build it again: penstock index PATH --overwrite",
+            path=folder,
+        )
+    return join(base, name)
+
+
+def _check_last_rows(index: SampleIndex) -> None:
+    """Check a foreign index as far as that is cheap: no file may end before its last row."""
+    rows, low = index.sample_locations, 0
+    for number, path in enumerate(index.file_locations):
+        high = _first_row_after(rows, number, low)
+        if high > low:
+            _, offset, size = rows[high - 1].tolist()
+            actual = _size_of(path)
+            if offset + size > actual:
+                raise StaleIndexError(
+                    f"{path} has {actual:,} bytes, and its index speaks of {offset + size:,}: it "
+                    "shrank since. Build the index again: penstock index PATH --overwrite",
+                    path=path,
+                )
+        low = high
+
+
+def _first_row_after(rows: object, number: int, low: int) -> int:
+    high = len(rows)  # type: ignore[arg-type]
+    while low < high:
+        middle = (low + high) // 2
+        if int(rows[middle, 0]) <= number:  # type: ignore[index]
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _size_of(path: str) -> int:
+    store, name = locate(path)
+    if not isinstance(store, LocalStore):
+        return store.entry(name).size
+    try:
+        return os.stat(name).st_size
+    except FileNotFoundError:
+        raise StaleIndexError(
+            f"{path} is gone since its index was made. Bring it back, or build the index again: "
+            "penstock index PATH --overwrite",
+            path=path,
+        ) from None

@@ -1,0 +1,121 @@
+"""What `meta.json` says of an index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from penstock.errors import CorruptIndexError
+from penstock.index._fingerprint import digest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FORMAT = "penstock-index"
+VERSION = 1
+
+
+class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One file, as it was when it was indexed."""
+
+    path: str
+    """Relative to the base."""
+    size: int
+    """Bytes as stored."""
+    modified: float
+    fingerprint: str
+    records: int
+    bytes: int
+    """Of all its records, uncompressed."""
+    version: str | None = None
+    """An ETag, where the store has such a thing."""
+    facts: dict[str, Any] = {}
+    """What else its scan found: of CSV the columns and their types."""
+    hash: str | None = None
+    """Of every byte, when that was asked for."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Records of one file that are numbered one after the other."""
+
+    file: int
+    records: int
+    fingerprint: str
+    """Of the file when the run was found; a file that grew has another one now."""
+
+
+class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A whole index."""
+
+    kind: str
+    """What the records are: `jsonl`, `csv`."""
+    files: list[FileMeta]
+    """Files with records, in the order of `file_location.txt`."""
+    runs: list[Run]
+    """In the order of the record numbers. An update appends runs and changes none."""
+    options: dict[str, Any] = {}
+    empty: list[FileMeta] = []
+    """Files without records."""
+    base: str | None = None
+    """What the paths are relative to, where that is not the folder around the index."""
+    format: str = ""
+    version: int = 0
+    created: float = 0.0
+    """Seconds since the epoch."""
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return sum(run.records for run in self.runs)
+
+    @property
+    def bytes(self) -> int:
+        """Of all records, uncompressed."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever records or their numbers do."""
+        return self.fingerprint_at(self.records)
+
+    def fingerprint_at(self, length: int) -> str:
+        """Return what the fingerprint was when there were only `length` records."""
+        runs, total = [], 0
+        for run in self.runs:
+            if total >= length:
+                break
+            runs.append([run.fingerprint, run.records])
+            total += run.records
+        return digest([self.kind, self.options, runs, total])
+
+    def starts(self) -> NDArray[np.int64]:
+        """Return the number of each run's first record, and the number of all records."""
+        return np.cumsum([0, *(run.records for run in self.runs)], dtype=np.int64)
+
+
+def encode_meta(meta: Meta) -> bytes:
+    """Return the text of `meta.json`."""
+    return msgspec.json.format(msgspec.json.encode(meta), indent=1) + b"\n"
+
+
+def decode_meta(text: bytes, path: str) -> Meta:
+    """Read the text of a `meta.json`; say what is wrong with one that is not ours."""
+    again = "Build the index again: penstock index PATH --overwrite"
+    try:
+        head = msgspec.json.decode(text)
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise CorruptIndexError(f"{path} is not the meta.json of an index. {again}", path=path)
+        if head.get("version", 0) > VERSION:
+            raise CorruptIndexError(
+                f"{path} was written by a newer Penstock (format {head['version']}, this one "
+                f"knows {VERSION}). Upgrade Penstock.",
+                path=path,
+            )
+        meta = msgspec.json.decode(text, type=Meta)
+    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+        raise CorruptIndexError(f"{path} is damaged ({why}). {again}", path=path) from None
+    if any(not 0 <= run.file < len(meta.files) for run in meta.runs):
+        raise CorruptIndexError(f"{path} names files that it does not list. {again}", path=path)
+    return meta

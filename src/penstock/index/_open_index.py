@@ -1,0 +1,219 @@
+"""The index of some files: opened, or built on the way."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shlex
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import (
+    CorruptIndexError,
+    IndexExistsError,
+    ObjectNotFoundError,
+    OptionError,
+)
+from penstock.index._build import BuildOptions, build_index, refuse_changed
+from penstock.index._load import GAP_SECONDS, load_index, read_meta
+from penstock.index._lock import only_builder
+from penstock.index._names import FILES, META, being_replaced
+from penstock.index._place import Place, place_of
+from penstock.index._sample_index import Origin, SampleIndex
+from penstock.index._stale import check_fresh
+from penstock.storage import StorageOptions, cache_directory, join, locate, read_blocks
+
+if TYPE_CHECKING:
+    from penstock.index._build import Mode
+    from penstock.index._listing import Listing
+    from penstock.index._meta import Meta
+    from penstock.index._scan import Scanner
+    from penstock.storage import OpenFile
+
+_log = logging.getLogger("penstock.index")
+LARGEST_UNASKED = 10_000_000_000
+"""Bytes of remote data that are indexed without being asked to."""
+_BUILD_SECONDS = 3600.0
+_COPY_BYTES = 8 << 20
+
+
+def open_or_build(  # noqa: PLR0913 (options, told by name)
+    listing: Listing,
+    scanner: Scanner,
+    *,
+    options: StorageOptions | None = None,
+    index: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    timeout: float = _BUILD_SECONDS,
+) -> SampleIndex:
+    """Return the index of files, fresh; build it first where there is none.
+
+    Of many processes one builds; the others wait for it, `timeout` seconds at most.
+    """
+    options = options or StorageOptions()
+    place = _existing_place(listing, scanner, options, index)
+    if not exists(place):
+        _refuse_unasked(listing)
+        with only_builder(place.folder, timeout, lambda: exists(place)) as mine:
+            if mine:
+                with suppress(IndexExistsError):  # Another machine was quicker.
+                    build_index(listing, scanner, place, BuildOptions(progress))
+    opened = _opened(place)
+    _check_kind(opened.meta, scanner, place.folder)
+    if opened.meta is not None:
+        fresh = check_fresh(listing, opened.meta, f"penstock index {_shown(listing)}")
+        if fresh.new:
+            _log.info(
+                "%d new files are not in the index; penstock index %s --update adds them",
+                len(fresh.new),
+                _shown(listing),
+            )
+    return opened
+
+
+def make_index(  # noqa: PLR0913 (options, told by name)
+    listing: Listing,
+    scanner: Scanner,
+    mode: Mode,
+    *,
+    options: StorageOptions | None = None,
+    index: str | os.PathLike[str] | None = None,
+    build: BuildOptions | None = None,
+    timeout: float = _BUILD_SECONDS,
+) -> Place:
+    """Build an index because somebody asked for it; of remote data beside the data."""
+    options = options or StorageOptions()
+    place = place_of(listing, scanner, options, index, beside_remote=True)
+    build = build or BuildOptions()
+    if not listing.files:
+        raise ObjectNotFoundError(
+            f"{_shown(listing)} holds no file to index.", path=listing.named[0]
+        )
+    with only_builder(place.folder, timeout):
+        there = exists(place) or Path(place.folder).exists()
+        if not there:
+            build_index(listing, scanner, place, build)
+        elif mode == "new":
+            raise IndexExistsError(
+                f"there is an index in {place.folder} already. overwrite=True (--overwrite) builds "
+                "it anew, update=True (--update) adds what is new."
+            )
+        else:
+            _refuse_other_kind(place, scanner)
+            old = _opened(place) if mode == "update" else None
+            if old is None:
+                build_index(listing, scanner, place, build, replace=True)
+            elif refuse_changed(listing, old, place.folder):
+                build_index(listing, scanner, place, build, old)
+    return place
+
+
+def exists(place: Place) -> bool:
+    """Whether there is an index; waits where one is just being replaced."""
+    if place.is_remote:
+        store, name = locate(place.folder, place.options)
+        with suppress(ObjectNotFoundError):
+            store.entry(f"{name}/{META}")
+            return True
+        return False
+    deadline = time.monotonic() + GAP_SECONDS
+    while not os.path.exists(join(place.folder, FILES)):
+        if not being_replaced(place.folder) or time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def _existing_place(
+    listing: Listing,
+    scanner: Scanner,
+    options: StorageOptions,
+    index: str | os.PathLike[str] | None,
+) -> Place:
+    """Return where the index is: of remote data beside it, if somebody has put one there."""
+    place = place_of(listing, scanner, options, index)
+    if index is None and listing.is_remote and listing.folder is not None and not exists(place):
+        beside = place_of(listing, scanner, options, beside_remote=True)
+        if exists(beside):
+            return beside
+    return place
+
+
+def _opened(place: Place) -> SampleIndex:
+    folder = _fetched(place) if place.is_remote else place.folder
+    return load_index(Origin(folder, place.base, place.options))
+
+
+def _fetched(place: Place) -> str:
+    """Bring a remote index to this machine, where it can be mapped; once a version."""
+    store, name = locate(place.folder, place.options)
+    entries = {e.name.rpartition("/")[2]: e for e in store.list(name)}
+    meta = entries[META]
+    mark = f"{place.folder}\0{meta.version}\0{meta.modified}\0{meta.size}"
+    key = hashlib.blake2b(mark.encode(), digest_size=8).hexdigest()
+    final = cache_directory() / "fetched-indexes" / key
+    with only_builder(str(final), _BUILD_SECONDS, final.exists) as mine:
+        if mine:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            folder = Path(tempfile.mkdtemp(dir=final.parent, prefix="."))
+            try:
+                for base_name, entry in entries.items():
+                    _copy(store.open(entry.name, entry), folder / base_name)
+                folder.rename(final)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    return str(final)
+
+
+def _copy(file: OpenFile, target: Path) -> None:
+    with target.open("wb") as out:
+        for block in read_blocks(file, _COPY_BYTES):
+            out.write(block)
+
+
+def _refuse_unasked(listing: Listing) -> None:
+    if not listing.files:
+        raise ObjectNotFoundError(
+            f"{_shown(listing)} holds no files that can be read as records.", path=listing.base
+        )
+    if listing.is_remote and listing.bytes > LARGEST_UNASKED:
+        requests = sum(-(-found.entry.size // (8 << 20)) for found in listing.files)
+        raise OptionError(
+            f"{_shown(listing)} holds {listing.bytes / 1e9:,.1f} GB in {len(listing.files):,} "
+            f"objects and has no index; building one reads all of it, about {requests:,} requests. "
+            f"Do that once, where it is cheap: penstock index {_shown(listing)}"
+        )
+
+
+def _check_kind(meta: Meta | None, scanner: Scanner, folder: str) -> None:
+    if meta is not None and meta.kind != scanner.kind:
+        raise CorruptIndexError(
+            f"the index in {folder} is one of {meta.kind}, not of {scanner.kind}. Name the files "
+            "by a pattern, or give index= another folder.",
+            path=folder,
+        )
+    if meta is not None and meta.options != scanner.options():
+        raise CorruptIndexError(
+            f"the index in {folder} was built with {meta.options}, not {scanner.options()}. Open "
+            "it with the same options, or build it anew with overwrite=True.",
+            path=folder,
+        )
+
+
+def _refuse_other_kind(place: Place, scanner: Scanner) -> None:
+    meta = None if place.is_remote else read_meta(place.folder)
+    if meta is not None and meta.kind != scanner.kind:
+        raise IndexExistsError(
+            f"{place.folder} holds an index of {meta.kind}, and is not overwritten by one of "
+            f"{scanner.kind}. Give another folder: index=, or output_base_path= for tokens."
+        )
+
+
+def _shown(listing: Listing) -> str:
+    """Return what the user named, as a shell takes it."""
+    return shlex.quote(listing.folder or listing.named[0])

@@ -1,0 +1,63 @@
+"""Where an index lies."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.index._fingerprint import digest
+from penstock.index._listing import INDEX_FOLDER
+from penstock.storage import StorageOptions, cache_directory, is_remote, join, locate
+
+if TYPE_CHECKING:
+    from penstock.index._listing import Listing
+    from penstock.index._scan import Scanner
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The folder of an index, local or remote."""
+
+    folder: str
+    base: str
+    """What its paths are relative to."""
+    options: StorageOptions
+    beside: bool
+    """Whether it lies in the folder it describes, so that it needs no base written down."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it lies in an object store."""
+        return is_remote(self.folder)
+
+
+def place_of(
+    listing: Listing,
+    scanner: Scanner,
+    options: StorageOptions,
+    chosen: str | os.PathLike[str] | None = None,
+    *,
+    beside_remote: bool = False,
+) -> Place:
+    """Return where the index of these files lies, or would lie.
+
+    A folder that may be written to holds its own; all others are under the cache directory,
+    named after what the user named. `chosen` decides otherwise.
+    """
+    if chosen is not None:
+        store, name = locate(chosen, options)
+        folder = store.path(name)
+        beside = folder == join(listing.base, INDEX_FOLDER)
+        return Place(folder, listing.base, options, beside)
+    if listing.folder is not None and (
+        beside_remote if listing.is_remote else os.access(listing.folder, os.W_OK | os.X_OK)
+    ):
+        return Place(join(listing.folder, INDEX_FOLDER), listing.folder, options, beside=True)
+    if listing.folder is not None and not listing.is_remote:
+        own = join(listing.folder, INDEX_FOLDER)
+        if os.path.isdir(own):  # Read-only data that came with its index.
+            return Place(own, listing.folder, options, beside=True)
+    key = digest([scanner.kind, scanner.options(), listing.named])
+    folder = str(cache_directory() / "indexes" / key)
+    return Place(folder, listing.base, options, beside=False)

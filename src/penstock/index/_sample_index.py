@@ -1,0 +1,129 @@
+"""Where every record lies: one row of three numbers each, mapped and not read."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.errors import CorruptIndexError, StaleIndexError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
+
+    from penstock.index._meta import Meta
+    from penstock.storage import StorageOptions
+
+ROW_BYTES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLocation:
+    """Where one sample lies."""
+
+    file_path: str
+    byte_offset: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an index was loaded from; enough to load it again in another process."""
+
+    folder: str
+    base: str
+    options: StorageOptions
+
+
+@dataclass(eq=False)
+class SampleIndex:
+    """All sample locations; rows are (file, offset, bytes) as uint64, usually a map of a file."""
+
+    file_locations: list[str]
+    sample_locations: NDArray[np.uint64]
+    meta: Meta | None = field(default=None, kw_only=True)
+    """What `meta.json` says; None for an index that another tool made."""
+    frames: NDArray[np.uint64] = field(
+        default_factory=lambda: np.empty((0, 5), np.uint64), kw_only=True
+    )
+    """Of compressed files: (file, offset, bytes, text offset, text bytes) of each frame."""
+    origin: Origin | None = field(default=None, kw_only=True)
+
+    def __len__(self) -> int:
+        return int(self.sample_locations.shape[0])
+
+    def __getitem__(self, idx: int) -> SampleLocation:
+        file, offset, size = self.sample_locations[idx].tolist()
+        return SampleLocation(self.file_locations[file], offset, size)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever records or their numbers do."""
+        if self.meta is not None:
+            return self.meta.fingerprint
+        from penstock.index._fingerprint import digest  # noqa: PLC0415 (rarely needed)
+
+        ends = self.sample_locations[[0, -1]].tolist() if len(self) else []
+        return digest([*self.file_locations, len(self), ends])
+
+    def __reduce__(self) -> Any:  # noqa: ANN401 (what pickle expects)
+        if self.origin is None:
+            return _plain, (self.file_locations, np.asarray(self.sample_locations))
+        return _again, (self.origin, self.fingerprint)
+
+
+def map_rows(file: BinaryIO, width: int = 3) -> NDArray[np.uint64]:
+    """Return a file of uint64 rows as an array that the page cache holds, not this process."""
+    size = os.fstat(file.fileno()).st_size
+    if size % (8 * width):
+        raise CorruptIndexError(
+            f"{file.name} of an index is cut off or damaged: {size:,} bytes are no whole number of "
+            f"rows of {8 * width}. Build the index again: penstock index PATH --overwrite"
+        )
+    if not size:
+        return np.empty((0, width), np.uint64)
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.frombuffer(mapped, "<u8").reshape(-1, width)
+
+
+def _plain(files: list[str], rows: NDArray[np.uint64]) -> SampleIndex:
+    return SampleIndex(files, rows)
+
+
+def _again(origin: Origin, fingerprint: str) -> SampleIndex:
+    from penstock.index._load import load_index  # noqa: PLC0415 (it makes what this loads)
+
+    index = load_index(origin)
+    if index.fingerprint != fingerprint:
+        raise StaleIndexError(
+            f"the index in {origin.folder} was built anew since this dataset was opened; open it "
+            "again in every process."
+        )
+    return index
+
+
+def rows_before(
+    column: Callable[[NDArray[np.int64]], NDArray[np.uint64]],
+    keys: NDArray[np.int64],
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Return for each key the first row in [low, high) whose value is not below the key.
+
+    Values rise with the rows. Only the rows that a bisection meets are read, all keys at once,
+    so a map of a huge file is hardly touched.
+    """
+    low, high = low.copy(), high.copy()
+    while (open_ := low < high).any():
+        middle = (low + high) // 2
+        below = np.zeros(len(keys), bool)
+        below[open_] = column(middle[open_]).astype(np.int64) < keys[open_]
+        low = np.where(open_ & below, middle + 1, low)
+        high = np.where(open_ & ~below, middle, high)
+    return low

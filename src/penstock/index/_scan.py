@@ -1,0 +1,165 @@
+"""Finding records in a stream of bytes: the contract, and lines of text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+_NEWLINE = 10
+_BOM = b"\xef\xbb\xbf"
+_WHITE = np.zeros(256, bool)
+_WHITE[[9, 10, 11, 12, 13, 32]] = True
+
+
+class FileScan(Protocol):
+    """Finds the records of one file, whose blocks come one after the other."""
+
+    def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
+        """Return offset and bytes (k × 2) of each record that this block finished.
+
+        The first block has at least three bytes, if the file has, so that a mark is seen. A view
+        holds only until the next call.
+        """
+        ...
+
+    def finish(self) -> NDArray[np.int64]:
+        """Return the same for what is left at the end of the file."""
+        ...
+
+    def facts(self) -> dict[str, object]:
+        """Return what was learned on the way, as plain JSON; kept for the file in `meta.json`."""
+        ...
+
+
+class Scanner(Protocol):
+    """Knows what a record is; small, immutable, picklable."""
+
+    kind: str
+
+    def options(self) -> dict[str, object]:
+        """Return what makes one index differ from another, as plain JSON."""
+        ...
+
+    def begin(
+        self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
+    ) -> FileScan:
+        """Begin a file.
+
+        One that grew goes on at byte `start` with the facts found before; offsets are counted
+        from there.
+        """
+        ...
+
+
+class LineScanner:
+    """Every line that is not blank is a record; its newline counts in."""
+
+    kind = "jsonl"
+
+    def options(self) -> dict[str, object]:
+        """Lines are lines."""
+        return {}
+
+    def begin(
+        self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
+    ) -> LineScan:
+        """Begin a file, or go on with one that grew."""
+        return LineScan(may_be_marked=not start)
+
+
+class LineScan:
+    r"""Finds lines.
+
+    >>> scan = LineScan()
+    >>> scan.add(b"one\n\ntw").tolist(), scan.add(b"o\nthree").tolist(), scan.finish().tolist()
+    ([[0, 4]], [[5, 4]], [[9, 5]])
+    """
+
+    def __init__(self, *, may_be_marked: bool = True) -> None:
+        self._may_be_marked = may_be_marked
+        self._at = 0  # Where the next block begins.
+        self._begun = 0  # Where the unfinished line begins.
+        self._is_blank = True  # Whether that line holds nothing but white space so far.
+        self._newlines = _Newlines()
+
+    def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
+        """Return offset and bytes of each line that this block finished."""
+        if self._may_be_marked and not self._at and bytes(block[:3]) == _BOM:
+            self._begun = len(_BOM)
+        ends = self._newlines.places(block)
+        first = max(0, self._begun - self._at)
+        rows = np.empty((len(ends), 2), np.int64)
+        if len(ends):
+            stops = ends + (self._at + 1)
+            rows[0, 0] = self._begun
+            rows[1:, 0] = stops[:-1]
+            np.subtract(stops, rows[:, 0], out=rows[:, 1])
+            blank = self._blank(block, rows, first)
+            rows = rows[~blank] if blank.any() else rows
+            self._begun = int(stops[-1])
+            self._is_blank = True
+            first = self._begun - self._at
+        self._is_blank = self._is_blank and _is_blank(block[first:])
+        self._at += len(block)
+        return rows
+
+    def finish(self) -> NDArray[np.int64]:
+        """Return the last line, when no newline ends it."""
+        if self._is_blank:
+            return np.empty((0, 2), np.int64)
+        return np.array([[self._begun, self._at - self._begun]], np.int64)
+
+    def facts(self) -> dict[str, object]:
+        """Nothing is known of lines but where they are."""
+        return {}
+
+    def _blank(
+        self, block: bytes | memoryview, rows: NDArray[np.int64], first: int
+    ) -> NDArray[np.bool_]:
+        """Return which lines hold nothing but white space; looks closely only at few."""
+        blank = np.zeros(len(rows), bool)
+        stop = int(rows[0].sum()) - self._at
+        blank[0] = self._is_blank and _is_blank(block[first:stop])
+        starts = rows[1:, 0] - self._at
+        suspects = np.flatnonzero(_WHITE[np.frombuffer(block, np.uint8)[starts]])
+        for number in suspects.tolist():
+            start = int(starts[number])
+            blank[number + 1] = _is_blank(block[start : start + int(rows[number + 1, 1])])
+        return blank
+
+
+class _Newlines:
+    """Finds newlines, with arrays that are used again: fresh memory costs more than the search."""
+
+    def __init__(self) -> None:
+        self._is_newline = np.empty(0, bool)
+        self._in_eight = np.empty(0, bool)
+
+    def places(self, block: bytes | memoryview) -> NDArray[np.int64]:
+        """Return where newlines stand in a block."""
+        size = -(-len(block) // 8) * 8
+        if len(self._is_newline) < size:
+            self._is_newline = np.empty(size, bool)
+            self._in_eight = np.empty(size // 8, bool)
+        found = self._is_newline[:size]
+        np.equal(np.frombuffer(block, np.uint8), _NEWLINE, out=found[: len(block)])
+        found[len(block) :] = False
+        # Most runs of eight bytes hold none, and eight are passed over at the price of one.
+        eights = found.view(np.uint64)
+        some = self._in_eight[: size // 8]
+        np.not_equal(eights, 0, out=some)
+        groups = np.flatnonzero(some)
+        inside = np.flatnonzero(eights[groups].view(bool))
+        places: NDArray[np.int64] = (groups[inside >> 3] << 3) + (inside & 7)
+        return places
+
+
+def _is_blank(part: bytes | memoryview) -> bool:
+    # The first letter decides nearly always, and a long part is not copied for it.
+    return not bytes(part[:64]).strip() and not bytes(part).strip()

@@ -1,0 +1,91 @@
+"""Whether files are still what their index says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.errors import StaleIndexError
+from penstock.index._fingerprint import file_fingerprint
+from penstock.index._listing import Found, Listing
+from penstock.storage import join, locate
+
+if TYPE_CHECKING:
+    from penstock.index._meta import FileMeta, Meta
+    from penstock.storage import StorageOptions
+
+_SHOWN = 5
+
+
+class Changes(NamedTuple):
+    """What became of the files since they were indexed."""
+
+    grown: list[Found]
+    """Longer than they were, what was indexed unchanged."""
+    changed: list[tuple[str, str]]
+    """Path, and what happened to it."""
+    new: list[Found]
+
+
+def changes(listing: Listing, meta: Meta) -> Changes:
+    """Compare one listing with an index; reads only files whose time differs at equal size."""
+    known = {file.path: file for file in [*meta.files, *meta.empty]}
+    grown, changed, new = [], [], []
+    for found in listing.files:
+        was = known.pop(listing.relative(found), None)
+        if was is None:
+            new.append(found)
+        elif found.entry.size > was.size:
+            if _is_same(found, was):
+                grown.append(found)
+            else:
+                changed.append((found.path, _sizes(was, found)))
+        elif found.entry.size < was.size:
+            changed.append((found.path, f"shrank, {_sizes(was, found)}"))
+        elif _is_other_version(found, was) and not _is_same(found, was):
+            changed.append((found.path, "other content at equal size"))
+    changed += [(path, "is gone") for path in known]
+    return Changes(grown, changed, new)
+
+
+def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
+    """Return the changes, all of them harmless, or raise `StaleIndexError` naming the others."""
+    found = changes(listing, meta)
+    told = [f"{path} ({what})" for path, what in found.changed]
+    told += [f"{grown.path} (grew)" for grown in found.grown]
+    if told:
+        more = f" and {len(told) - _SHOWN:,} more" if len(told) > _SHOWN else ""
+        flag = "--overwrite" if found.changed else "--update"
+        raise StaleIndexError(
+            f"{len(told):,} of {len(meta.files) + len(meta.empty):,} files changed since the index "
+            f"was built: {', '.join(told[:_SHOWN])}{more}. Repair it: {command} {flag}",
+            path=told[0],
+        )
+    return found
+
+
+def _is_other_version(found: Found, was: FileMeta) -> bool:
+    if was.version is not None and found.entry.version is not None:
+        return was.version != found.entry.version
+    return was.modified != found.entry.modified
+
+
+def _is_same(found: Found, was: FileMeta) -> bool:
+    """Whether the bytes that were indexed are still there."""
+    file = found.store.open(found.entry.name, found.entry)
+    try:
+        return file_fingerprint(file, was.size) == was.fingerprint
+    finally:
+        file.close()
+
+
+def _sizes(was: FileMeta, found: Found) -> str:
+    return f"{was.size:,} bytes then, {found.entry.size:,} now"
+
+
+def listing_of(meta: Meta, base: str, options: StorageOptions | None = None) -> Listing:
+    """Return the files that an index names, as far as they are there, by one listing."""
+    store, name = locate(base, options)
+    known = {join(store.path(name), file.path) for file in [*meta.files, *meta.empty]}
+    entries = store.list(name, recursive=True)
+    files = [Found(store, entry) for entry in entries if store.path(entry.name) in known]
+    return Listing((base,), store.path(name), store.path(name), files)

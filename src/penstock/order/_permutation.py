@@ -1,0 +1,159 @@
+"""A keyed permutation of the numbers below n, computed where it is asked for."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from penstock.errors import OptionError, RecordIndexError
+from penstock.order._mix import keys, mixed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_LONGEST = 2**63
+_ROUNDS = 8
+_SORTED_BELOW = 4096
+"""Shorter ones are an honest sort of random numbers: a network over few values is not uniform."""
+_STRETCH = 16_384
+"""Numbers that go through the network together, so that every step stays in the cache."""
+_HALF = np.uint64(32)
+
+
+class Permutation:
+    """All numbers from 0 to `length - 1` in an order decided by `seed` and `epoch`.
+
+    A pure function of (length, seed, epoch, `VERSION`): nothing is stored, so any window of an
+    order of 10⁹ costs what the window costs, and a copy in another process agrees.
+
+    >>> import numpy as np
+    >>> order = Permutation(10, seed=1)
+    >>> order.positions(0, 10).tolist()
+    [1, 5, 9, 0, 8, 6, 2, 7, 3, 4]
+    >>> order.positions(4, 6).tolist(), order.at(np.array([5, 4])).tolist()
+    ([8, 6], [6, 8])
+    >>> Permutation(10**18, seed=1).positions(5 * 10**17, 5 * 10**17 + 2).tolist()
+    [295150361168140217, 88029096172671642]
+    """
+
+    VERSION: ClassVar[int] = 1
+    """Raised whenever the same arguments would give another order."""
+
+    def __init__(self, length: int, seed: int = 0, epoch: int = 0) -> None:
+        self.length = operator.index(length)
+        self.seed = operator.index(seed)
+        self.epoch = operator.index(epoch)
+        if not 0 <= self.length <= _LONGEST:
+            raise OptionError(f"length={length}: a permutation has from 0 to 2**63 numbers.")
+        numbers = (self.VERSION, self.length, self.seed, self.epoch)
+        self._keys = keys("permutation", *numbers, count=_ROUNDS)
+        # A number x is the pair (x // columns, x % columns) of a grid that is nearly a square;
+        # the grid has fewer than `rows` cells too many, so hardly any number walks twice.
+        self._rows = math.isqrt(max(0, self.length - 1)) + 1
+        self._columns = -(-self.length // self._rows)
+        self._table: NDArray[np.int64] | None = None
+        if self.length < _SORTED_BELOW:
+            self._table = np.argsort(mixed(np.arange(self.length, dtype=np.uint64), self._keys[0]))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"Permutation({self.length}, seed={self.seed}, epoch={self.epoch})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Permutation) and self._arguments() == other._arguments()
+
+    def __hash__(self) -> int:
+        return hash(self._arguments())
+
+    def __reduce__(self) -> tuple[type[Permutation], tuple[int, int, int]]:
+        return Permutation, self._arguments()
+
+    def _arguments(self) -> tuple[int, int, int]:
+        return self.length, self.seed, self.epoch
+
+    def positions(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the numbers that stand at `start` … `stop - 1`, int64[stop - start]."""
+        start, stop = operator.index(start), operator.index(stop)
+        if not 0 <= start <= stop <= self.length:
+            raise RecordIndexError(
+                f"positions {start:,} to {stop:,} do not lie in a permutation of {self.length:,}."
+            )
+        return self._through(np.uint64(start) + np.arange(stop - start, dtype=np.uint64))
+
+    def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers that stand at positions (integers), int64 of the same shape."""
+        return self._through(self._checked(positions))
+
+    def inverse(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions at which numbers stand: `p.inverse(p.at(x))` is `x`.
+
+        >>> order = Permutation(1000, seed=3)
+        >>> order.inverse(order.positions(7, 9)).tolist()
+        [7, 8]
+        """
+        return self._through(self._checked(numbers), back=True)
+
+    def _checked(self, values: NDArray[np.int64]) -> NDArray[np.uint64]:
+        array = np.asarray(values)
+        if array.size and (array.dtype == bool or not np.issubdtype(array.dtype, np.integer)):
+            raise TypeError(f"a permutation is over integers, not {array.dtype}")
+        bad = (array < 0) | (array >= self.length)
+        if bad.any():
+            raise RecordIndexError(
+                f"{array[bad].flat[0]} does not lie in a permutation of {self.length:,}."
+            )
+        return array.astype(np.uint64)
+
+    def _through(self, values: NDArray[np.uint64], *, back: bool = False) -> NDArray[np.int64]:
+        """Send values through the permutation, or back; `values` is used up."""
+        if self._table is not None:
+            table = np.argsort(self._table) if back else self._table
+            return table[values.astype(np.int64)]
+        flat = values.reshape(-1)
+        for start in range(0, len(flat), _STRETCH):
+            stretch = flat[start : start + _STRETCH]
+            stretch[:] = self._once(stretch, back=back)
+            # A cell beyond the end goes on until it is inside; every cycle of the grid has as many
+            # ways in as out, so what remains is a permutation of the numbers inside.
+            while (outside := np.flatnonzero(stretch >= np.uint64(self.length))).size:
+                stretch[outside] = self._once(stretch[outside], back=back)
+        return flat.view(np.int64).reshape(values.shape)
+
+    def _once(self, cells: NDArray[np.uint64], *, back: bool) -> NDArray[np.uint64]:
+        """Send cells through the network once: each round adds a hash of one half to the other."""
+        sizes = [np.uint64(self._rows), np.uint64(self._columns)]
+        row = cells // sizes[1]
+        halves = [row, cells - row * sizes[1]]
+        rounds = range(_ROUNDS)
+        for number in reversed(rounds) if back else rounds:
+            side = number % 2
+            size = sizes[side]
+            step = _below(size, halves[1 - side], self._keys[number])
+            half = halves[side]
+            # Unsigned, so of x and x ± size the one inside the grid is the smaller one.
+            if back:
+                half -= step
+                np.minimum(half, half + size, out=half)
+            else:
+                half += step
+                np.minimum(half, half - size, out=half)
+        halves[0] *= sizes[1]
+        halves[0] += halves[1]
+        return halves[0]
+
+
+def _below(size: np.uint64, half: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
+    """Return a hash of each half (below 2**32) that is smaller than `size` (at most 2**32)."""
+    state = half + np.uint64(key)
+    state *= np.uint64(0xBF58476D1CE4E5B9)
+    state ^= state >> _HALF
+    state *= np.uint64(0x94D049BB133111EB)
+    state >>= _HALF
+    state *= size
+    state >>= _HALF
+    return state
