@@ -67,7 +67,7 @@ class Bench:
 
     def _plain(self, key: str) -> list[RatioRow]:
         others = [self._wc(key, 0.4), self._data_forager(key, 10)]
-        return self._compare(key, "index JSONL, 460-byte lines, 4 files", others)
+        return self._compare(key, "index JSONL, ~460-byte lines", others)
 
     def _short(self, key: str) -> list[RatioRow]:
         others = [self._data_forager(key, 40), self._wc(key)]

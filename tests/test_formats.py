@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+import shutil
 import uuid
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.jsonl import JsonlDir, JsonlFile
 from penstock.jsonl._zstd import read_seek_table, seek_table
 from penstock.storage import LocalStore
@@ -108,3 +111,40 @@ def write_golden(directory: Path = GOLDEN) -> None:
         w.write_many(RECORDS[:120])
     with shards.writer_sync(".jsonl.zst", max_records_per_shard=60) as w:
         w.write_many(RECORDS[120:])
+
+
+INDEXES = Path(__file__).parent / "golden" / "index-1"
+
+
+def test_indexes_of_the_first_release_are_opened() -> None:
+    source = penstock.open(INDEXES / "jsonl")
+    assert list(source) == RECORDS + RECORDS
+    assert source[[399, 0]] == [RECORDS[199], RECORDS[0]]
+    rows = penstock.open(INDEXES / "csv")
+    assert rows[:] == [
+        {"id": 1, "price": 0.5, "text": "two\nlines"},
+        {"id": 2, "price": None, "text": "plain"},
+        {"id": 3, "price": 1.25, "text": ""},
+    ]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_indexes_are_written_byte_for_byte_as_before(kind: str, tmp_path: Path) -> None:
+    for path in (INDEXES / kind).iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    source = penstock.open(tmp_path)
+    before, now = INDEXES / kind / "index", tmp_path / "index"
+    for path in before.iterdir():
+        if path.name != "meta.json":
+            assert (now / path.name).read_bytes() == path.read_bytes()
+    assert _timeless(now) == _timeless(before)
+    assert source.fingerprint == penstock.open(INDEXES / kind).fingerprint
+
+
+def _timeless(index: Path) -> object:
+    meta = json.loads((index / "meta.json").read_text())
+    for file in [*meta["files"], *meta.get("empty", ())]:
+        del file["modified"]
+    del meta["created"]
+    return meta

@@ -15,6 +15,8 @@ import pytest
 from penstock.cli._reading import texts_of
 from penstock.cli._terminal import Progress, table
 from penstock.cli._units import bytes_text
+from penstock.cli._watched import watched
+from penstock.index import BuildOptions, LineScanner, list_files, make_index
 from penstock.jsonl import JsonlFile
 
 if TYPE_CHECKING:
@@ -135,3 +137,20 @@ def test_when_a_file_is_read_all_its_stored_bytes_were_counted(
     assert len(lines) > 5
     assert lines[0].startswith("penstock: ")
     assert lines[-1].startswith(f"penstock: {bytes_text(size)} of {bytes_text(size)} read")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_building_an_index_moves_the_progress(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with JsonlFile(tmp_path / name).writer_sync() as writer:
+        writer.write_many({"id": i, "hash": hash(str(i))} for i in range(50_000))
+    listing = list_files(tmp_path / name)
+    build = BuildOptions(progress=False)
+    with Progress(listing.bytes, every=0) as progress:
+        files, scanner = watched(listing, LineScanner(), progress)
+        make_index(files, scanner, "new", index=tmp_path / "index", build=build)
+        progress.show()
+    size = bytes_text(listing.bytes)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"penstock: {size} of {size} read")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import gzip
 import json
 import os
 from typing import TYPE_CHECKING
@@ -370,3 +371,17 @@ def test_a_folder_of_csv_and_parquet_is_refused(tmp_path: Path) -> None:
         done = invoke(verb, tmp_path)
         assert done.exit_code == 2
         assert "by a pattern" in done.stderr
+
+
+def test_gzip_is_read_forwards_as_often_as_it_takes(tmp_path: Path) -> None:
+    lines = [f'{{"id":{i}}}' for i in range(2000)]
+    lines[3] = "{oops"
+    file = tmp_path / "a.jsonl.gz"
+    file.write_bytes(gzip.compress("\n".join(lines).encode()))
+    succeed("index", file)
+    assert shown(file, "-1") == [1999]
+    done = invoke("show", file, "1:5", "--json")
+    assert [record["id"] for record in json.loads(done.stdout)] == [1, 2, 4]
+    file.write_bytes(gzip.compress("\n".join(lines[:3] + lines[4:]).encode()))
+    succeed("index", file, "--overwrite")
+    assert shown(file, "10:", "--where", "id < 13") == [11, 12]

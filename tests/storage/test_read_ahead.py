@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.storage import ReadAhead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
 WEIGHTS = st.lists(st.integers(0, 20), max_size=60)
 
@@ -215,3 +216,52 @@ def test_a_thousand_early_ends_leave_no_thread() -> None:
             ahead.close()
         del ahead
     assert threading.active_count() == before
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 30))
+def test_a_source_that_is_taken_over_goes_on_where_it_stood(
+    total: int, before: int, limit: int
+) -> None:
+    makers: list[int] = []
+    closed = threading.Event()
+
+    def made() -> Iterator[int]:
+        try:
+            for number in range(total):
+                makers.append(threading.get_ident())
+                yield number
+        finally:
+            closed.set()
+
+    ahead = ReadAhead(made(), limit=limit, weigh=lambda _: 1, name="test")
+    taken = list(islice(ahead, before))
+    ahead.take_over()
+    assert taken + list(ahead) == list(range(total))
+    ahead.close()
+    assert closed.wait(10)
+    own = threading.get_ident()
+    assert makers == sorted(makers, key=lambda maker: maker == own)  # Never back to the thread.
+
+
+def test_a_source_that_is_taken_over_is_closed_and_fails_at_its_place() -> None:
+    def failing() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ValueError("at its place")
+
+    ahead = ReadAhead(failing(), limit=1, weigh=lambda _: 1, name="test")
+    ahead.take_over()
+    assert [next(ahead), next(ahead)] == [1, 2]
+    with pytest.raises(ValueError, match="at its place"):
+        next(ahead)
+    ahead.close()
+    source = iter_counting()
+    ahead = ReadAhead(source, limit=1, weigh=lambda _: 1, name="test")
+    ahead.take_over()
+    assert next(ahead) == 0
+    ahead.close()
+    assert source.gi_frame is None
+
+
+def iter_counting() -> Generator[int, None, None]:
+    yield from range(100)

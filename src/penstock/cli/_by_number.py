@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import shlex
 import tempfile
@@ -111,10 +112,9 @@ def _csv(path: str, options: StorageOptions, folder: Path, head: int | None) -> 
         opened = open_or_build(short, scanner, index=apart, progress=False)
         return ByNumber(path, _dataset(kind, opened), listing.files[0].path)
     place = place_of(listing, scanner, options)
-    with Progress(listing.bytes) as progress, watched(listing, progress) as files:
+    with Progress(listing.bytes) as progress:
         opened = open_or_build(
-            files,
-            scanner,
+            *watched(listing, scanner, progress),
             options=options,
             index=apart if place.beside else place.folder,
             progress=False,
@@ -178,10 +178,11 @@ def chosen_numbers(
 
 def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
     """Yield records in the order asked; one that cannot be read is passed over with a warning."""
+    source = _afresh(opened.source)
     for start in range(0, len(numbers), _STEP):
         ids = np.array(numbers[start : start + _STEP], np.int64)
         try:
-            values = opened.source.read(ids)
+            values = source.read(ids)
         except (MalformedLineError, SchemaMismatchError):
             yield from _one_by_one(opened, ids)
             continue
@@ -189,10 +190,16 @@ def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
             yield Record(number, *opened.place(number), value)
 
 
+def _afresh(source: Source) -> Source:
+    """Return the same records: gzip gives them in rising order only, once a source."""
+    return copy.copy(source)
+
+
 def _one_by_one(opened: ByNumber, ids: np.ndarray) -> Iterator[Record]:
+    source = _afresh(opened.source)
     for number in ids.tolist():
         try:
-            value = opened.source[number]
+            value = source[number]
         except (MalformedLineError, SchemaMismatchError) as failure:
             _log.warning("skipped %s", failure)
             continue

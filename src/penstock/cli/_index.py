@@ -124,12 +124,9 @@ def _build(task: _Task) -> _Built:
     before = _meta_before(task, place)
     # An update speaks the dialect that the index was made with.
     made_with = before.options if before is not None and task.mode == "update" else None
-    scanner = scanner_of(task.kind, made_with)
     start = time.monotonic()
-    with (
-        Progress(_bytes_to_read(task, before)) as progress,
-        watched(task.listing, progress) as listing,
-    ):
+    with Progress(_bytes_to_read(task, before)) as progress:
+        listing, scanner = watched(task.listing, scanner_of(task.kind, made_with), progress)
         build = BuildOptions(progress=False, full_hash=task.full_hash)
         place = make_index(
             listing, scanner, task.mode, options=task.options, index=task.folder, build=build
@@ -165,7 +162,7 @@ def _bytes_to_read(task: _Task, before: Meta | None) -> int:
         sizes = {file.path: file.size for file in [*before.files, *before.empty]}
         total = sum(found.entry.size for found in [*since.new, *since.grown])
         total -= sum(sizes[task.listing.relative(found)] for found in since.grown)
-    return total * (2 if task.full_hash else 1)
+    return total
 
 
 def _shown(path: str, place: Place) -> str:

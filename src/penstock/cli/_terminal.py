@@ -56,7 +56,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
 class Progress:
     """How much of the stored bytes has been read: a bar in a terminal, else a line now and then.
 
-    `read` may be called in any one thread at a time, `show` in any one. Only rank 0 shows anything.
+    `read` may be called in any one thread, `show` in the main one. Only rank 0 shows anything.
     """
 
     def __init__(self, total: int, *, every: float = _EVERY) -> None:

@@ -1,72 +1,87 @@
-"""Files that tell how much of them has been read, whoever reads them."""
+"""A scan of files that moves a progress."""
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
 
 from penstock.index import Found
-from penstock.storage import LocalStore, MeteredFile
+from penstock.jsonl import compression_of
+from penstock.storage import MeteredFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from penstock.cli._terminal import Progress
     from penstock.index import Listing
+    from penstock.index._scan import FileScan, Scanner
     from penstock.storage import Entry, OpenFile, Store
 
-_TICK = 0.2
+
+def watched(
+    listing: Listing, scanner: Scanner, progress: Progress
+) -> tuple[Listing, WatchedScanner]:
+    """Return the same files and a scanner that shows how far it has come in them."""
+    files = [
+        found
+        if compression_of(found.entry.name) is None
+        else Found(cast("Store", _WatchedStore(found.store, progress)), found.entry)
+        for found in listing.files
+    ]
+    return replace(listing, files=files), WatchedScanner(scanner, progress)
 
 
-@contextmanager
-def watched(listing: Listing, progress: Progress) -> Iterator[Listing]:
-    """Give the same files, whose reading moves the progress and shows it."""
-    counting = threading.Lock()
-    ended = threading.Event()
+class WatchedScanner:
+    """Finds what another scanner finds; see `penstock.index.Scanner`."""
 
-    def read(count: int) -> None:
-        with counting:
-            progress.read(count)
+    def __init__(self, scanner: Scanner, progress: Progress) -> None:
+        self.kind = scanner.kind
+        self._scanner = scanner
+        self._progress = progress
 
-    def show() -> None:
-        while not ended.wait(_TICK):
-            progress.show()
+    def options(self) -> dict[str, object]:
+        """Return those of the other."""
+        return self._scanner.options()
 
-    files = [Found(_watched(found.store, read), found.entry) for found in listing.files]
-    shower = threading.Thread(target=show, name="penstock-progress", daemon=True)
-    shower.start()
-    try:
-        yield replace(listing, files=files)
-    finally:
-        ended.set()
-        shower.join()
+    def begin(
+        self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
+    ) -> _WatchedScan:
+        """Begin a file."""
+        return _WatchedScan(self._scanner.begin(path, facts, start), self._progress, path)
 
 
-def _watched(store: Store, on_read: Callable[[int], object]) -> Store:
-    if isinstance(store, LocalStore):
-        return _WatchedLocal(on_read=on_read)
-    from penstock.storage import ObjectStore  # noqa: PLC0415 (obstore only when needed)
+class _WatchedScan:
+    def __init__(self, scan: FileScan, progress: Progress, path: str) -> None:
+        self._scan = scan
+        self._progress = progress
+        # Of a compressed file what was stored counts, which its store tells.
+        self._counts = compression_of(path) is None
 
-    @dataclass(frozen=True, slots=True)
-    class WatchedObjects(ObjectStore):
-        """A bucket that counts what is read of it."""
+    def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
+        if self._counts:
+            self._progress.read(len(block))
+        self._progress.show()
+        return self._scan.add(block)
 
-        def open(self, name: str, known: Entry | None = None) -> OpenFile:  # type: ignore[override]
-            """Open an object for reading."""
-            return MeteredFile(ObjectStore.open(self, name, known), on_read)
+    def finish(self) -> NDArray[np.int64]:
+        return self._scan.finish()
 
-    assert isinstance(store, ObjectStore)  # noqa: S101 (there is no third)
-    return WatchedObjects(store.url, store.options)
+    def facts(self) -> dict[str, object]:
+        return self._scan.facts()
 
 
-@dataclass(frozen=True, slots=True)
-class _WatchedLocal(LocalStore):
-    """The local file systems, counting what is read of them."""
+class _WatchedStore:
+    """What a scan needs of a store."""
 
-    on_read: Callable[[int], object]
+    def __init__(self, store: Store, progress: Progress) -> None:
+        self._store = store
+        self._progress = progress
 
-    def open(self, name: str, known: Entry | None = None) -> OpenFile:  # type: ignore[override]
-        """Open a file for reading."""
-        return MeteredFile(LocalStore.open(self, name, known), self.on_read)
+    def path(self, name: str) -> str:
+        return self._store.path(name)
+
+    def open(self, name: str, known: Entry | None = None) -> OpenFile:
+        return MeteredFile(self._store.open(name, known), self._progress.read)

@@ -39,11 +39,16 @@ def runs_of_shards(shards: Sequence[OpenShard], queue_size: int) -> Iterator[Run
 
     With `queue_size` 0 nothing is prefetched.
     """
-    waiting: deque[Iterator[Run]] = deque()
+    waiting: deque[ReadAhead[Run]] = deque()
     weigh = weigh_runs(queue_size)
     try:
         for position, shard in enumerate(shards):
-            runs = waiting.popleft() if waiting else decode_runs(shard(SYNC_SLICE_BYTES))
+            runs: Iterator[Run]
+            if waiting:
+                waiting[0].take_over()
+                runs = waiting.popleft()
+            else:
+                runs = decode_runs(shard(SYNC_SLICE_BYTES))
             try:
                 if queue_size and position + 1 < len(shards):
                     following = decode_runs(shards[position + 1](SLICE_BYTES))
@@ -55,7 +60,7 @@ def runs_of_shards(shards: Sequence[OpenShard], queue_size: int) -> Iterator[Run
                 runs.close()  # type: ignore[attr-defined]
     finally:
         for runs in waiting:
-            runs.close()  # type: ignore[attr-defined]
+            runs.close()
 
 
 class ShardRuns:

@@ -47,6 +47,13 @@ class ReadAhead(Generic[T]):
             raise UnsafeForkError(message)
         return self._waiting.take()
 
+    def take_over(self) -> None:
+        """Make the rest in the thread that takes it, after what is waiting already.
+
+        Two threads that only decode would take the interpreter from each other all the time.
+        """
+        self._waiting.take_over()
+
     def close(self) -> None:
         """Stop the thread and wait until it has let go of its source."""
         if self._process != os.getpid():
@@ -71,22 +78,39 @@ class _Waiting(Generic[T]):
         self._ended = False
         self._failure: BaseException | None = None
         self._closed = False
+        self._taken_over = False
+        self._rest: Iterator[T] | None = None
 
     def put(self, item: T) -> bool:
         """Add an item as soon as there is room; False when nobody will take it any more."""
         weight = self._weigh(item)
         with self._changed:
-            while self._items and self._weight + weight > self._limit and not self._closed:
+            while (
+                self._items
+                and self._weight + weight > self._limit
+                and not (self._closed or self._taken_over)
+            ):
                 self._changed.wait()
             self._items.append(item)
             self._weight += weight
             self._changed.notify_all()
-            return not self._closed
+            return not (self._closed or self._taken_over)
 
-    def end(self, failure: BaseException | None) -> None:
+    def end(self, failure: BaseException | None, source: Iterator[T]) -> None:
+        """Say that no item comes any more; a source that is taken over goes on elsewhere."""
+        with self._changed:
+            goes_on = self._taken_over and not self._closed and failure is None
+            self._rest = source if goes_on else None
+        if not goes_on:
+            _close(source)
         with self._changed:
             self._ended = True
             self._failure = failure
+            self._changed.notify_all()
+
+    def take_over(self) -> None:
+        with self._changed:
+            self._taken_over = True
             self._changed.notify_all()
 
     def take(self) -> T:
@@ -99,6 +123,9 @@ class _Waiting(Generic[T]):
                 self._changed.notify_all()
                 return item
             failure, self._failure = self._failure, None
+            rest = None if self._closed else self._rest
+        if rest is not None:
+            return next(rest)
         if failure is not None:
             raise failure
         raise StopIteration
@@ -108,6 +135,9 @@ class _Waiting(Generic[T]):
             self._closed = True
             self._items.clear()
             self._changed.notify_all()
+            rest, self._rest = self._rest, None
+        if rest is not None:
+            _close(rest)
 
 
 def _fill(source: Iterator[T], waiting: _Waiting[T]) -> None:
@@ -119,7 +149,10 @@ def _fill(source: Iterator[T], waiting: _Waiting[T]) -> None:
     except BaseException as raised:  # noqa: BLE001 (handed to the consumer, whatever it is)
         failure = raised
     finally:
-        close = getattr(source, "close", None)
-        if close is not None:
-            close()
-        waiting.end(failure)
+        waiting.end(failure, source)
+
+
+def _close(source: object) -> None:
+    close = getattr(source, "close", None)
+    if close is not None:
+        close()
