@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.cli._formats import Kind
     from penstock.cli._indexed import Indexed
-    from penstock.datasets import Source
-    from penstock.datasets._views import Chosen
+    from penstock.datasets import Chosen, Source
     from penstock.index import SampleIndex
     from penstock.storage import StorageOptions
 

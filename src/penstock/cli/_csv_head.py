@@ -11,8 +11,7 @@ from penstock.storage import read_blocks
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.index import Listing
-    from penstock.index._scan import Scanner
+    from penstock.index import Listing, Scanner
 
 _SMALL = 16 << 20
 """A file that is read whole in a blink."""

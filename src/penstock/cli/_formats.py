@@ -11,8 +11,7 @@ from penstock.jsonl import is_jsonl
 from penstock.storage import is_pattern, locate
 
 if TYPE_CHECKING:
-    from penstock.index import Listing
-    from penstock.index._scan import Scanner
+    from penstock.index import Listing, Scanner
     from penstock.storage import StorageOptions
 
 Kind = Literal["jsonl", "csv", "parquet"]

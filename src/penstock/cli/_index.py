@@ -28,9 +28,7 @@ from penstock.index import BuildOptions, changes, exists, make_index, place_of
 
 if TYPE_CHECKING:
     from penstock.cli._formats import Kind
-    from penstock.index import Listing, Meta
-    from penstock.index._build import Mode
-    from penstock.index._place import Place
+    from penstock.index import Listing, Meta, Mode, Place
     from penstock.storage import StorageOptions
 
 

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING
 
 from penstock.cli._formats import ENDINGS, kind_by_name, scanner_of
 from penstock.errors import CorruptIndexError
-from penstock.index import changes, exists, list_files, place_of, read_meta
-from penstock.index._listing import Listing
-from penstock.index._meta import decode_meta
-from penstock.index._stale import Changes
+from penstock.index import (
+    Changes,
+    Listing,
+    changes,
+    decode_meta,
+    exists,
+    list_files,
+    place_of,
+    read_meta,
+)
 from penstock.storage import is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
     from penstock.cli._formats import Kind
-    from penstock.index import Meta
-    from penstock.index._place import Place
+    from penstock.index import Meta, Place
     from penstock.storage import Entry, StorageOptions
 
 META, ROWS = "meta.json", "sample_locations.bin"
@@ -57,25 +62,18 @@ def index_of(path: str, options: StorageOptions, chosen: str | None = None) -> I
     Nothing is listed where there is none. Raises `CorruptIndexError` for one that is damaged.
     """
     named = kind_by_name(path)
-    for kind in _KINDS if named is None else [named] if named in _KINDS else []:
-        place = existing_place(path, kind, options, chosen)
-        if place is not None:
-            return _looked_at(path, kind, place, options)
-    return None
-
-
-def existing_place(
-    path: str, kind: Kind, options: StorageOptions, chosen: str | None = None
-) -> Place | None:
-    """Return where the index of a PATH is: where `penstock.open` puts it, or beside the data."""
-    unlisted, scanner = _unlisted(path, options), scanner_of(kind)
-    place = place_of(unlisted, scanner, options, chosen)
-    if exists(place):
-        return place
-    if chosen is None and unlisted.is_remote and unlisted.folder is not None:
-        place = place_of(unlisted, scanner, options, beside_remote=True)
+    kinds = _KINDS if named is None else [named] if named in _KINDS else []
+    unlisted = _unlisted(path, options)
+    for kind in kinds:
+        place = place_of(unlisted, scanner_of(kind), options, chosen)
         if exists(place):
-            return place
+            return _looked_at(path, kind, place, options)
+        if place.beside or chosen is not None:
+            return None  # The same place for every kind.
+    if kinds and unlisted.is_remote and unlisted.folder is not None:
+        place = place_of(unlisted, scanner_of(kinds[0]), options, beside_remote=True)
+        if exists(place):
+            return _looked_at(path, kinds[0], place, options)
     return None
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.datasets._memory import ListSource
-from penstock.datasets._reading import read_fields
-from penstock.datasets._where import TextCondition
+from penstock.datasets import ListSource, TextCondition, read_fields
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:

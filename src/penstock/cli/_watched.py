@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.cli._terminal import Progress
-    from penstock.index import Listing
-    from penstock.index._scan import FileScan, Scanner
+    from penstock.index import FileScan, Listing, Scanner
     from penstock.storage import Entry, OpenFile, Store
 
 

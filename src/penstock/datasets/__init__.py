@@ -8,11 +8,15 @@ if TYPE_CHECKING:
     from penstock.datasets._csv import CsvRows as CsvRows
     from penstock.datasets._dataset import Dataset as Dataset
     from penstock.datasets._jsonl import JsonlDataset as JsonlDataset
+    from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
     from penstock.datasets._parquet import ParquetRows as ParquetRows
+    from penstock.datasets._reading import read_fields as read_fields
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
+    from penstock.datasets._views import Chosen as Chosen
+    from penstock.datasets._where import TextCondition as TextCondition
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -25,5 +29,11 @@ __all__, __getattr__, __dir__ = facade(
         "Source": "_source",
         "SubsampledDataset": "_subsampled",
         "open": "_open",
+    },
+    for_rooms={
+        "Chosen": "_views",
+        "ListSource": "_memory",
+        "TextCondition": "_where",
+        "read_fields": "_reading",
     },
 )

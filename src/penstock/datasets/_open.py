@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.datasets._source import Source
@@ -85,10 +86,14 @@ def _are_paths(what: Any) -> bool:
 
 
 def _only(listing: Listing, suffixes: tuple[str, ...]) -> Listing:
-    if listing.folder is None:
-        return listing
+    """Keep the files of one format; of files that were named one by one none may be another."""
     files = [f for f in listing.files if f.entry.name.lower().endswith(suffixes)]
-    return type(listing)(listing.named, listing.folder, listing.base, files)
+    if listing.folder is not None or (listing.is_pattern and files):
+        return replace(listing, files=files)
+    if files and len(files) < len(listing.files):
+        other = next(found for found in listing.files if found not in files)
+        raise OptionError(f"{other.path} is named beside {files[0].path}, but is another format.")
+    return listing
 
 
 def _format_of(listing: Listing) -> str:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
     from penstock.index._sample_index import rows_before as rows_before
+    from penstock.index._scan import FileScan as FileScan
     from penstock.index._scan import LineScanner as LineScanner
     from penstock.index._scan import Scanner as Scanner
     from penstock.index._stale import Changes as Changes
@@ -68,6 +69,7 @@ __all__, __getattr__, __dir__ = facade(
         "CsvScanner": "_csv_scan",
         "Dialect": "_csv_types",
         "FileMeta": "_meta",
+        "FileScan": "_scan",
         "Found": "_listing",
         "JSONL": "_listing",
         "LARGEST_FRAME": "_blocks",

@@ -66,8 +66,10 @@ class NewFolder:
             final.rename(old)
         try:
             self.path.rename(final)
-        except OSError as failure:
-            if failure.errno not in _TAKEN:
+        except BaseException as failure:
+            if old is not None and not final.exists():
+                old.rename(final)
+            if not isinstance(failure, OSError) or failure.errno not in _TAKEN:
                 raise
             raise IndexExistsError(
                 f"{final} appeared while it was being built; the one that is there stays."

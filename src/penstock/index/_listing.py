@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,6 +50,8 @@ class Listing:
     base: str
     """What relative paths are relative to."""
     files: list[Found]
+    is_pattern: bool = False
+    """Whether a pattern chose the files, so that what is no data among them was not meant."""
 
     @property
     def is_remote(self) -> bool:
@@ -88,21 +91,23 @@ def list_files(
     stores = {part.base.partition("://")[0] if is_remote(part.base) else "" for part in parts}
     if len(stores) > 1:
         raise OptionError("a list of paths must be all local, or all in one kind of store.")
-    return Listing(
-        tuple(named for part in parts for named in part.named), None, _common_base(files), files
-    )
+    named = tuple(named for part in parts for named in part.named)
+    return Listing(named, None, _common([part.base for part in parts]), files)
 
 
 def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None) -> Listing:
     store, name = locate(path, options)
     named = (store.path(name),)
     if is_pattern(path):
-        store, entries = match(path, options)
+        # What stands before the first wildcard: matches may come and go, it does not change.
+        root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
+        entries = [e for e in match(path, options)[1] if _is_data(e.name, root)]
         files = _in_order(store, entries, suffixes)
         if not files:
-            message = f"no file that {path} matches is one of {', '.join(suffixes)}."
+            kinds = f" with a name in {', '.join(suffixes)}" if suffixes else " that is data"
+            message = f"no file{kinds} matches {path}."
             raise ObjectNotFoundError(message, path=path)
-        return Listing(named, None, _common_base(files), files)
+        return Listing(named, None, _folder_path(store, root), files, is_pattern=True)
     if isinstance(store, LocalStore):
         is_folder = os.path.isdir(name)
     else:
@@ -116,7 +121,7 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
         else:
             return Listing(named, named[0], named[0], _in_order(store, below, suffixes))
     file = Found(store, store.entry(name))
-    return Listing(named, None, _common_base([file]), [file])
+    return Listing(named, None, _folder_path(store, name.rpartition("/")[0]), [file])
 
 
 def _is_data(name: str, folder: str) -> bool:
@@ -133,13 +138,15 @@ def _in_order(store: Store, entries: list[Entry], suffixes: tuple[str, ...]) -> 
     return [Found(store, entry) for entry in ordered]
 
 
-def _common_base(files: list[Found]) -> str:
-    folders = {found.path.rpartition("/")[0] for found in files}
-    if len(folders) == 1:
-        return folders.pop()
+def _folder_path(store: Store, name: str) -> str:
+    return store.path(name).rstrip("/") or "/"
+
+
+def _common(folders: list[str]) -> str:
+    """Return the folder around all of these."""
     common = []
     for parts in zip(*(folder.split("/") for folder in folders), strict=False):
         if len(set(parts)) > 1:
             break
         common.append(parts[0])
-    return "/".join(common)
+    return "/".join(common) or "/"

@@ -206,7 +206,9 @@ def _check_kind(meta: Meta | None, scanner: Scanner, folder: str) -> None:
 
 
 def _refuse_other_kind(place: Place, scanner: Scanner) -> None:
-    meta = None if place.is_remote else read_meta(place.folder)
+    meta = None
+    with suppress(CorruptIndexError, ObjectNotFoundError):  # What is damaged may be replaced.
+        meta = None if place.is_remote else read_meta(place.folder)
     if meta is not None and meta.kind != scanner.kind:
         raise IndexExistsError(
             f"{place.folder} holds an index of {meta.kind}, and is not overwritten by one of "
