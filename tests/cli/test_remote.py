@@ -37,7 +37,7 @@ def test_info_of_a_directory_a_file_and_a_bucket(remote: tuple[str, list[str]]) 
     assert all(one["seekable"] for one in told["per_file"])
     assert document("info", f"{url}/", *given)["records"] == 10
     assert document("info", f"{url}/part-00002.jsonl.zst", *given)["records"] == 2
-    assert document("info", url.rpartition("/some")[0], *given)["files"] == 0
+    assert document("info", url.rpartition("/some")[0], *given)["files"] == 3
     assert "part-00001.jsonl.zst" in succeed("info", url, *given)
 
 

@@ -207,3 +207,47 @@ def test_an_empty_folder_and_an_empty_file_say_what_they_are(tmp_path: Path) -> 
     assert source.arrow().num_rows == 0
     with pytest.raises(IndexError, match="there are 0"):
         source[0]
+
+
+def test_a_bad_line_is_only_in_the_way_of_those_who_ask_for_it(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"id": 0}\n{oops\n{"id": 2}\n')
+    source = penstock.open(tmp_path)
+    assert source.schema.names == ["id"]
+    assert source.arrow([2, 0], ["id"])["id"].to_pylist() == [2, 0]
+    assert source.take([0, 2]).where("id == 2")[0] == {"id": 2}
+    assert source.take([0, 2]).arrow(fields=["id"])["id"].to_pylist() == [0, 2]
+    with pytest.raises(ValueError, match="record 1 "):
+        source.arrow([1], ["id"])
+
+
+def test_names_without_types_take_what_the_records_hold(tmp_path: Path) -> None:
+    lines = [f'{{"id": {n}, "v": {n}}}\n' for n in range(5000)]
+    lines[2601] = '{"id": 2601, "v": "oops", "late": true}\n'
+    (tmp_path / "a.jsonl").write_text("".join(lines))
+    source = penstock.open(tmp_path)
+    assert source.schema.field("v").type == pa.int64()
+    assert source.arrow([2600], ["v"])["v"].to_pylist() == [2600]
+    assert source.arrow([2600, 2601], ["v", "id"]).to_pylist() == [
+        {"v": "2600", "id": 2600},
+        {"v": "oops", "id": 2601},
+    ]
+    assert source.arrow(fields=["v"])["v"][2601].as_py() == "oops"
+    with pytest.raises(SchemaMismatchError, match="record 2,601 "):
+        source.arrow([2601], {"v": "int64"})
+
+
+def test_every_batch_has_all_columns_of_the_schema(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"b": 0.5}\n{"a": 2.5}\n')
+    source = penstock.open(tmp_path)
+    assert source.arrow([0]).schema == source.arrow([1]).schema == source.schema
+    assert source.arrow([]).schema == source.schema
+    assert source.arrow([0]).to_pylist() == [{"a": 1.0, "b": None}]
+    assert source.arrow(slice(1, None)).num_rows == len(source.take(slice(1, None))) == 2
+    with pytest.raises(TypeError, match="one number"):
+        source.read(5)
+
+
+def test_numbers_beyond_all_records_are_no_negative_ones(folder: Path) -> None:
+    dataset = penstock.open(folder)
+    with pytest.raises(IndexError, match="18446744073709551615"):
+        dataset[np.array([2**64 - 1], np.uint64)]

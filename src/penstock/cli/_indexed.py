@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,8 +101,14 @@ def _looked_at(path: str, kind: Kind, place: Place, options: StorageOptions) -> 
         return None  # Of samples, which no verb here shows.
     kind = meta.kind
     listing = list_files(path, ENDINGS[kind], options)
-    # Which base a pattern has depends on what it matches; what is indexed has kept its own.
-    listing = replace(listing, base=meta.base or listing.base)
+    row_bytes = _entry(place, ROWS).size
+    if row_bytes != meta.records * _ROW_BYTES:
+        raise CorruptIndexError(
+            f"the index in {place.folder} is damaged: {ROWS} has {row_bytes:,} bytes, and "
+            f"{meta.records:,} records need {meta.records * _ROW_BYTES:,}. Build it again: "
+            f"penstock index {path} --overwrite",
+            path=place.folder,
+        )
     since = changes(listing, meta)
     return Indexed(kind, place, listing, meta, meta.records, meta.created, since)
 

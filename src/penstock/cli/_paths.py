@@ -1,4 +1,4 @@
-"""Which files a PATH names: one file, a directory's shards, or what a pattern matches."""
+"""Which files a PATH names: the same, in the same order, as for `penstock.open`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from natsort import natsorted
-
-from penstock.errors import ObjectNotFoundError, OptionError
-from penstock.jsonl import OTHER_FORMATS, JsonlDir, JsonlFile, in_reading_order, is_jsonl
-from penstock.storage import Entry, is_pattern, is_remote, list_drafts, locate, match
+from penstock.errors import OptionError
+from penstock.index import list_files
+from penstock.jsonl import OTHER_FORMATS, JsonlFile, is_jsonl
+from penstock.storage import Entry, is_remote, list_drafts, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+    from penstock.index import Found as Listed
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
@@ -75,14 +73,28 @@ def find(path: str, options: StorageOptions) -> Found:
             "penstock show, info and index read CSV and Parquet, too."
         )
         raise OptionError(message)
-    if is_pattern(path):
-        found = _matching(path, options)
-    else:
-        found = _find_remote(path, options) if is_remote(path) else _find_local(path)
-    if not found.files:
-        below = "" if is_remote(path) else f"; '{path.rstrip('/')}/**/*.jsonl' reads those below it"
-        _log.warning("%s itself holds no JSON Lines files%s", path, below)
-    return found
+    listing = list_files(path, (), options)
+    lines = [found for found in listing.files if is_jsonl(found.entry.name)]
+    if listing.folder is not None:
+        if not lines:
+            _log.warning("%s holds no JSON Lines files", path)
+        return _found(path, "directory", lines, options)
+    if listing.is_pattern:
+        if 0 < len(lines) < len(listing.files):
+            other = next(found for found in listing.files if found not in lines)
+            others = len(listing.files) - len(lines)
+            _log.warning("%s: %d files are no JSON Lines, first %s", path, others, other.path)
+        return _found(path, "pattern", lines or listing.files, options)
+    (only,) = listing.files
+    file = JsonlFile(path, options)
+    return Found(path, "file", [file], {file.path: only.entry})
+
+
+def _found(
+    path: str, kind: Literal["directory", "pattern"], files: list[Listed], options: StorageOptions
+) -> Found:
+    entries = {as_typed(path, found.path): found.entry for found in files}
+    return Found(path, kind, [JsonlFile(name, options) for name in entries], entries)
 
 
 def as_typed(path: str, name: str) -> str:
@@ -107,68 +119,3 @@ def entry_of(file: JsonlFile) -> Entry:
     """Return size and time of a file; asks storage only if no listing has told."""
     store, name, known = file.source()
     return known or store.entry(name)
-
-
-def _matching(path: str, options: StorageOptions) -> Found:
-    store, matches = match(path, options)
-    entries = {
-        as_typed(path, store.path(entry.name)): entry
-        for entry in matches
-        if _is_data(entry.name, is_remote(path))
-    }
-    if not entries:
-        message = f"no file matches {path}. A directory is read by its own name, without a pattern."
-        raise ObjectNotFoundError(message, path=path)
-    files = [JsonlFile(name, options) for name in _in_order(entries)]
-    return Found(path, "pattern", files, entries)
-
-
-def _in_order(paths: Iterable[str]) -> list[str]:
-    ordered: list[str] = []
-    waiting: dict[str, set[str]] = {}
-    for path in paths:
-        waiting.setdefault(path.rpartition("/")[0], set()).add(path)
-    for parent in natsorted(waiting):
-        read = in_reading_order(waiting[parent], str)
-        ordered += [*read, *natsorted(waiting[parent].difference(read))]
-    return ordered
-
-
-def _is_data(name: str, is_object: bool) -> bool:  # noqa: FBT001 (where it lies)
-    """Whether a file that a pattern matches is read, as in a directory."""
-    folders, _, base_name = name.rpartition("/")
-    if is_jsonl(name):
-        # A file system's own patterns leave hidden names out, unless they are named.
-        return base_name[0] not in ("._" if is_object else "_")
-    # In object storage `*` may well mean everything. Here it must not mean an index.
-    return not is_object and base_name[0] != "_" and folders.rpartition("/")[2] != "index"
-
-
-def _find_local(path: str) -> Found:
-    name = locate(path)[1]
-    if Path(name).is_dir():
-        return Found(path, "directory", JsonlDir(path).shards_sync())
-    if Path(name).exists() or Path(name).is_symlink():
-        return Found(path, "file", [JsonlFile(path)])
-    message = f"cannot read {path}: there is no such file or directory."
-    raise ObjectNotFoundError(message, path=path)
-
-
-def _find_remote(path: str, options: StorageOptions) -> Found:
-    directory = JsonlDir(path, options)
-    if not locate(path, options)[1]:
-        return Found(path, "directory", directory.shards_sync())  # A bucket is no file.
-    file = JsonlFile(path, options)
-    try:
-        if is_jsonl(path):
-            entry_of(file)
-            return Found(path, "file", [file])
-        return Found(path, "directory", directory.shards_sync())
-    except ObjectNotFoundError as missing:
-        try:
-            if is_jsonl(path):
-                return Found(path, "directory", directory.shards_sync())
-            entry_of(file)
-        except (ObjectNotFoundError, OptionError):
-            raise missing from None
-        return Found(path, "file", [file])

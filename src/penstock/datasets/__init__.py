@@ -28,12 +28,12 @@ __all__, __getattr__, __dir__ = facade(
         "ParquetRows": "_parquet",
         "Source": "_source",
         "SubsampledDataset": "_subsampled",
-        "open": "_open",
     },
     for_rooms={
         "Chosen": "_views",
         "ListSource": "_memory",
         "TextCondition": "_where",
+        "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.
         "read_fields": "_reading",
     },
 )

@@ -8,8 +8,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._projection import project, projected, typed_fields
+from penstock.datasets._held import held
+from penstock.datasets._projection import has_types, project, projected, typed_fields
+from penstock.datasets._table_source import TableSource
 from penstock.decode import WholeSchema, unify
+from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +28,7 @@ ROWS = 65_536
 def batch_of(source: Source, ids: NDArray[np.int64], fields: Fields | None) -> pa.RecordBatch:
     """Return the records of some numbers as one batch: the fields named, or all they have."""
     if fields is None:
-        return source._inferred(ids)  # noqa: SLF001 (what a source is asked for)
+        return _one_batch(held(source, ids))
     return projected(source, ids, fields)
 
 
@@ -39,8 +42,18 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
     if fields is None:
         return unify(_inferred(source)) if len(source) else source.schema.empty_table()
     schema = typed_fields(source, fields, lambda: whole_schema(source))
-    batches = [project(source, ids, schema) for ids in _numbers(source)]
+    try:
+        batches = [project(source, ids, schema) for ids in _numbers(source)]
+    except SchemaMismatchError:
+        if has_types(fields):
+            raise
+        return table_of(TableSource(table_of(source, None)), fields)
     return pa.Table.from_batches(batches, schema)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def whole_schema(source: Source) -> pa.Schema:

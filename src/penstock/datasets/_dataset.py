@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import struct
 import threading
+import weakref
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +15,11 @@ import numpy as np
 from penstock.datasets._source import Location, Source
 from penstock.datasets._texts import open_text
 from penstock.errors import CorruptIndexError, OptionError
-from penstock.index import IndexStore, rows_before
+from penstock.index import IndexStore, load_beside, rows_before
+from penstock.storage import StorageOptions, is_remote
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Self
 
     import pyarrow as pa
@@ -28,7 +33,10 @@ _MOST_OPEN = 128
 """Files that are open or mapped at the same time; each is a descriptor."""
 _BLOCK_BYTES = 1 << 20
 _SAMPLED = 1000
+_MOST_REQUESTS = 16
 _opening = threading.RLock()
+_opened: deque[tuple[weakref.ref[Dataset], int]] = deque()
+_datasets: weakref.WeakSet[Dataset] = weakref.WeakSet()
 
 
 class Dataset(Source):
@@ -44,10 +52,16 @@ class Dataset(Source):
         base_path: str | os.PathLike[str],
         index_data_folder: str = "index",
         name: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Open the index in a folder; `kwargs` are the constructor's."""
-        index = IndexStore(base_path, index_data_folder=index_data_folder).load()
+        """Open the index in a folder, local or remote; `kwargs` are the constructor's."""
+        if is_remote(base_path):
+            options = StorageOptions(storage_options)
+            index = load_beside(os.fspath(base_path), index_data_folder, options)
+        else:
+            index = IndexStore(base_path, index_data_folder=index_data_folder).load()
         return cls(index, name=name, **kwargs)
 
     def __init__(self, sample_index: SampleIndex, name: str | None = None) -> None:
@@ -59,6 +73,7 @@ class Dataset(Source):
         self._rows = rows
         self._row_bytes = rows.data.cast("B") if len(rows) else memoryview(b"")
         self._texts: dict[int, Text] = {}
+        _datasets.add(self)
         self._schema: pa.Schema | None = None
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
@@ -114,8 +129,7 @@ class Dataset(Source):
 
     def _borders(self, file: int, low: int, high: int) -> NDArray[np.int64]:
         """Return the first records of the blocks of one run."""
-        frames = self._sample_index.frames
-        begins = frames[frames[:, 0] == file, 3].astype(np.int64)
+        begins = self._sample_index.frames_of(file)[:, 3].astype(np.int64)
         if not len(begins):
             first, last = int(self._rows[low, 1]), int(self._rows[high - 1, 1])
             begins = np.arange(first + _BLOCK_BYTES, last + 1, _BLOCK_BYTES, dtype=np.int64)
@@ -133,8 +147,12 @@ class Dataset(Source):
             first = np.arange(min(self._length, _SAMPLED // 2))
             spread = np.linspace(0, max(0, self._length - 1), _SAMPLED // 2).astype(np.int64)
             some = np.unique(np.concatenate([first, spread]))[: self._length]
-            self._schema = self._inferred(some).schema
+            self._schema = self._schema_of(some)
         return self._schema
+
+    def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
+        """Return the schema of some records."""
+        return self._inferred(ids).schema
 
     def _raw(self, number: int) -> bytes:
         file, offset, size = _ROW.unpack_from(self._row_bytes, number * _ROW.size)
@@ -143,19 +161,32 @@ class Dataset(Source):
 
     def _bytes_of(self, ids: NDArray[np.int64]) -> list[bytes]:
         """Return each record's own bytes; every file is asked once."""
-        rows = self._rows[ids]
-        files = rows[:, 0]
         if not len(ids):
             return []
+        rows = self._rows[ids]
+        files = rows[:, 0]
         if (files == files[0]).all():
             return self._text(int(files[0])).read_many(rows[:, 1].tolist(), rows[:, 2].tolist())
+        order = np.argsort(files, kind="stable")
+        borders = np.flatnonzero(np.diff(files[order])) + 1
+        groups = np.split(order, borders)
+
+        def read(which: NDArray[np.int64]) -> list[bytes]:
+            text = self._text(int(files[which[0]]))
+            return text.read_many(rows[which, 1].tolist(), rows[which, 2].tolist())
+
         found: list[bytes] = [b""] * len(ids)
-        for file in np.unique(files).tolist():
-            which = np.flatnonzero(files == file)
-            texts = self._text(file).read_many(rows[which, 1].tolist(), rows[which, 2].tolist())
+        for which, texts in zip(groups, self._each(read, groups), strict=True):
             for at, text in zip(which.tolist(), texts, strict=True):
                 found[at] = text
         return found
+
+    def _each(self, read: Callable[[Any], list[bytes]], groups: list[Any]) -> Iterable[list[bytes]]:
+        """Read from several files; at once, where each waits for a network."""
+        if not is_remote(self._sample_index.file_locations[0]):
+            return map(read, groups)
+        with ThreadPoolExecutor(min(_MOST_REQUESTS, len(groups)), "penstock-read") as pool:
+            return list(pool.map(read, groups))
 
     def _text(self, file: int) -> Text:
         text = self._texts.get(file)
@@ -170,9 +201,9 @@ class Dataset(Source):
                 text = self._texts.get(file)
                 if text is None:
                     text = open_text(self._sample_index, file)
-                    while len(self._texts) >= _MOST_OPEN:
-                        self._texts.pop(next(iter(self._texts)))
+                    _let_go_of_old()
                     self._texts[file] = text
+                    _opened.append((weakref.ref(self), file))
         return text
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
@@ -194,9 +225,22 @@ class Dataset(Source):
         Dataset.__init__(self, self._sample_index, self._name)
 
 
+def _let_go_of_old() -> None:
+    """Close what was opened first, whichever dataset it belongs to: descriptors are few."""
+    while len(_opened) >= _MOST_OPEN:
+        owner, file = _opened.popleft()
+        dataset = owner()
+        if dataset is not None:
+            dataset._texts.pop(file, None)  # noqa: SLF001 (of this class)
+
+
 def _after_fork_in_child() -> None:
-    global _opening  # noqa: PLW0603 (the old one may be held by a thread that is not here)
+    # Locks, of this module and in texts, may be held by threads that are not here.
+    global _opening  # noqa: PLW0603
     _opening = threading.RLock()
+    _opened.clear()
+    for dataset in list(_datasets):
+        dataset._texts = {}  # noqa: SLF001 (of this class)
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

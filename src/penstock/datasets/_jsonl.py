@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 
 from penstock.datasets._dataset import Dataset
-from penstock.decode import InferringDecoder, TypedDecoder, decode_as_json, decode_fast
+from penstock.decode import decode_as_json, decode_fast
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields
+    from penstock.decode import OnBad, TypedDecoder
     from penstock.index import SampleIndex
 
 _SHOWN_BYTES = 80
@@ -53,7 +54,11 @@ class JsonlDataset(Dataset):
         super().__init__(sample_index, name)
         if fields is not None and schema is not None:
             raise OptionError("fields and schema say the same thing: give one of them.")
-        self._encoding = codecs.lookup(text_encoding).name
+        try:
+            self._encoding = codecs.lookup(text_encoding).name
+        except LookupError:
+            message = f"text_encoding={text_encoding!r}: Python knows no such encoding."
+            raise OptionError(message) from None
         self._fields = schema if fields is None else fields
         self._prepare()
 
@@ -83,7 +88,13 @@ class JsonlDataset(Dataset):
         lines = self._bytes_of(ids)
         if self._encoding == "utf-8":
             return lines
-        return [line.decode(self._encoding).encode() for line in lines]
+        return [self._as_utf8(*numbered) for numbered in zip(ids.tolist(), lines, strict=True)]
+
+    def _as_utf8(self, number: int, line: bytes) -> bytes:
+        try:
+            return line.decode(self._encoding).encode()
+        except ValueError as why:
+            raise self._malformed(number, line, why) from None
 
     def _decode_with_care(self, number: int, line: bytes) -> Any:
         try:
@@ -113,6 +124,8 @@ class JsonlDataset(Dataset):
         )
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        from penstock.decode import TypedDecoder  # noqa: PLC0415 (pyarrow)
+
         decoder = self._decoders.get(schema)
         if decoder is None:
             decoder = self._decoders[schema] = TypedDecoder(schema)
@@ -121,9 +134,17 @@ class JsonlDataset(Dataset):
         return decoder.settle(text, batch, self._on_bad(ids)) if batch is None else batch
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        return self._whole_batch(self._joined(ids), self._on_bad(ids))
+
+    def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
+        # A bad line among those that are looked at is told to whoever asks for it.
+        return self._whole_batch(self._joined(ids), lambda *_: None).schema
+
+    def _whole_batch(self, text: bytes, on_bad: OnBad) -> pa.RecordBatch:
+        from penstock.decode import InferringDecoder  # noqa: PLC0415 (pyarrow)
+
         decoder = InferringDecoder(name=self.files[0] if len(self.files) == 1 else "")
-        text = self._joined(ids)
-        batch = decoder.settle(text, decoder.attempt(text), self._on_bad(ids))
+        batch = decoder.settle(text, decoder.attempt(text), on_bad)
         if self._fields is None:
             return batch
         names = [name for name in batch.schema.names if name in set(_names(self._fields))]
@@ -134,7 +155,7 @@ class JsonlDataset(Dataset):
         lines = [line if line[-1:] == b"\n" else line + b"\n" for line in self._lines(ids)]
         return b"".join(lines)
 
-    def _on_bad(self, ids: NDArray[np.int64]) -> Callable[[int, bytes, Exception], None]:
+    def _on_bad(self, ids: NDArray[np.int64]) -> OnBad:
         def fail(line_index: int, line: bytes, why: Exception) -> None:
             error = self._malformed(int(ids[line_index]), line, why)
             if isinstance(why, SchemaMismatchError):

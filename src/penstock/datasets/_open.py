@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from penstock.index import Found, Listing
 
+_log = logging.getLogger("penstock.datasets")
 _FORMATS = {"JSON Lines": JSONL, "CSV": CSV, "Parquet": PARQUET}
 _HEAD_BYTES = 64
 
@@ -53,7 +55,7 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
     options = StorageOptions(storage_options)
     listing = list_files(what, (), options)
     kind = _format_of(listing)
-    chosen = _only(listing, _FORMATS[kind])
+    chosen = _only(listing, kind)
     if kind == "CSV":
         from penstock.datasets._csv import CsvRows  # noqa: PLC0415
 
@@ -85,9 +87,13 @@ def _are_paths(what: Any) -> bool:
     )
 
 
-def _only(listing: Listing, suffixes: tuple[str, ...]) -> Listing:
+def _only(listing: Listing, kind: str) -> Listing:
     """Keep the files of one format; of files that were named one by one none may be another."""
-    files = [f for f in listing.files if f.entry.name.lower().endswith(suffixes)]
+    files = [f for f in listing.files if f.entry.name.lower().endswith(_FORMATS[kind])]
+    if listing.is_pattern and 0 < len(files) < len(listing.files):
+        other = next(found for found in listing.files if found not in files)
+        others = len(listing.files) - len(files)
+        _log.warning("%s: %d files are of no such kind, first %s", kind, others, other.path)
     if listing.folder is not None or (listing.is_pattern and files):
         return replace(listing, files=files)
     if files and len(files) < len(listing.files):
@@ -108,7 +114,9 @@ def _format_of(listing: Listing) -> str:
         return present[0]
     if len(present) > 1:
         told = " and ".join(f"{counts[kind]:,} of {kind}" for kind in present)
-        example = f"{shown.rstrip('/')}/*{_FORMATS[present[0]][0]}"
+        if listing.folder is None and not listing.is_pattern:
+            raise OptionError(f"the files named are {told}; a source has one format.")
+        example = f"{listing.base.rstrip('/')}/*{_FORMATS[present[0]][0]}"
         raise OptionError(f"{shown} holds {told}. Choose by a pattern: {example!r}")
     if not listing.files:
         raise ObjectNotFoundError(f"{shown} holds no files with records.", path=shown)
@@ -117,7 +125,7 @@ def _format_of(listing: Listing) -> str:
     if kind is None or listing.folder is not None:
         raise OptionError(
             f"cannot tell what {listing.files[0].path} holds: its name ends in none of "
-            f"{', '.join(end for ends in _FORMATS.values() for end in ends)}."
+            f"{', '.join((*JSONL, '.csv', '.tsv', *PARQUET))}."
         )
     return kind
 

@@ -14,6 +14,8 @@ import pyarrow.compute as pc
 from penstock.datasets._field_paths import LIST, Steps, paths_in, steps_of, type_at
 from penstock.datasets._field_plan import Plan, Way
 from penstock.datasets._field_types import arrow_type
+from penstock.datasets._held import held
+from penstock.datasets._table_source import TableSource
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Fields, Source
 
 
-__all__ = ["arrow_type", "project", "projected", "typed_fields"]
+__all__ = ["arrow_type", "has_types", "project", "projected", "typed_fields"]
 
 
 def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.RecordBatch:
@@ -46,7 +48,18 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
     user.age: [42,null]
     """
     schema = typed_fields(source, fields, lambda: source._inferred(ids).schema)  # noqa: SLF001
-    return project(source, ids, schema)
+    try:
+        return project(source, ids, schema)
+    except SchemaMismatchError:
+        if has_types(fields):
+            raise
+    # A schema knows the records that it was made from; these hold something wider.
+    return projected(TableSource(held(source, ids)), np.arange(len(ids)), fields)
+
+
+def has_types(fields: Fields) -> bool:
+    """Whether whoever named fields said what types they have."""
+    return isinstance(fields, pa.Schema | Mapping)
 
 
 def typed_fields(source: Source, fields: Fields, more: Callable[[], pa.Schema]) -> pa.Schema:

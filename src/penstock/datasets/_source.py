@@ -49,7 +49,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Changes whenever records or their numbers do, other than by appending."""
+        """Changes whenever records or their numbers do; what is appended changes it, too."""
 
     @property
     @abstractmethod
@@ -143,13 +143,18 @@ class Source(ABC):
 
     def _numbers(self, ids: Any) -> np.ndarray:
         """Return record numbers from 0 on as int64, or raise for one that there is not."""
+        if isinstance(ids, slice):
+            return np.arange(*ids.indices(len(self)), dtype=np.int64)
         numbers = np.asarray(ids)
         if not numbers.size:
             return np.empty(0, np.int64)
         if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
             raise TypeError(f"records are numbered by integers, not {numbers.dtype}")
         if numbers.ndim != 1:
-            raise TypeError(f"expected a flat list of record numbers, not {numbers.ndim} axes")
+            shown = "one number" if not numbers.ndim else f"{numbers.ndim} axes"
+            raise TypeError(f"expected a flat list of record numbers, not {shown}")
+        if numbers.dtype == np.uint64 and numbers.max() > np.iinfo(np.int64).max:
+            raise RecordIndexError(f"there is no record {numbers.max()}: there are {len(self):,}.")
         numbers = numbers.astype(np.int64, copy=False)
         if numbers.min() < 0:
             numbers = np.where(numbers < 0, numbers + len(self), numbers)
@@ -186,7 +191,8 @@ class Source(ABC):
         """Return disjoint views that cover all records, one a share, in the order named.
 
         A record's part is decided by a hash of its field `by`, or of its number: it stays the
-        same when data is appended, and records of one key stay together.
+        same when data is appended, and records of one key stay together; so do all records
+        that do not have the field.
         """
         from penstock.datasets._split import split  # noqa: PLC0415 (only when used)
 

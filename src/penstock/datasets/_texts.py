@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import numpy as np
 
 from penstock.datasets._network import is_network
-from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError, StorageError
 from penstock.index import LARGEST_FRAME, file_fingerprint
 from penstock.jsonl import compression_of, decode_frame, decompressed
 from penstock.storage import Entry, LocalStore, locate
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.index import FileMeta, SampleIndex
     from penstock.storage import OpenFile
 
-_CACHED_BYTES = 32 << 20
+_CACHED_BYTES = 64 << 20
 _STREAM_BLOCK = 1 << 20
 
 
@@ -55,12 +55,12 @@ def open_text(index: SampleIndex, number: int) -> Text:
     file = store.open(name, known)
     if compression is None:
         return RangedText(file)
-    frames = index.frames[index.frames[:, 0] == number]
+    places = index.frames_of(number)
     if compression == "gzip":
         return StreamText(file, once="gzip")
-    if not len(frames) or int(frames[:, 4].max()) > LARGEST_FRAME:
+    if not len(places) or int(places[:, 4].max()) > LARGEST_FRAME:
         return StreamText(file)
-    return FramedText(file, frames)
+    return FramedText(file, places)
 
 
 def _check_unchanged(path: str, store: LocalStore, name: str, meta: FileMeta | None) -> None:
@@ -74,10 +74,10 @@ def _check_unchanged(path: str, store: LocalStore, name: str, meta: FileMeta | N
         ) from None
     if meta is None:
         return
-    same = entry.size > meta.size or (entry.size, entry.modified) == (meta.size, meta.modified)
-    if not same and entry.size == meta.size:
+    same = (entry.size, entry.modified) == (meta.size, meta.modified)
+    if not same and entry.size >= meta.size:
         file = store.open(name)
-        same = file_fingerprint(file) == meta.fingerprint
+        same = file_fingerprint(file, meta.size) == meta.fingerprint
         file.close()
     if not same:
         raise StaleIndexError(
@@ -94,10 +94,14 @@ class MappedText:
 
     def __init__(self, name: str, path: str) -> None:
         self._path = path
-        with open(name, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            # An empty file cannot be mapped, and has no records that anybody could ask for.
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+        try:
+            with open(name, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                # An empty file cannot be mapped, and has no records that anybody could ask for.
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+        except OSError as failure:
+            message = f"cannot read {path}: {failure.strerror or failure}."
+            raise StorageError(message, path=path, errno=failure.errno) from failure
 
     def read(self, offset: int, size: int) -> bytes:
         end = offset + size
@@ -137,16 +141,43 @@ class RangedText:
         return self._file.read_ranges(list(zip(offsets, sizes, strict=True)))
 
 
+class Frames:
+    """The frames decoded last, of all files of this process."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[tuple[object, int], bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, file: object, wanted: Sequence[int]) -> dict[int, bytes]:
+        """Return those of some frames that are there."""
+        with self._lock:
+            found = {n: self._texts[file, n] for n in wanted if (file, n) in self._texts}
+            for number in found:
+                self._texts.move_to_end((file, number))
+        return found
+
+    def keep(self, file: object, texts: dict[int, bytes]) -> None:
+        """Remember frames, and forget those that nobody asked for the longest."""
+        with self._lock:
+            for number, text in texts.items():
+                self._bytes += len(text) - len(self._texts.pop((file, number), b""))
+                self._texts[file, number] = text
+            while self._bytes > _CACHED_BYTES and len(self._texts) > 1:
+                self._bytes -= len(self._texts.popitem(last=False)[1])
+
+
+frames = Frames()
+
+
 class FramedText:
     """A zstd file with frames of a bearable size: those around a record are decompressed."""
 
-    def __init__(self, file: OpenFile, frames: NDArray[np.uint64]) -> None:
+    def __init__(self, file: OpenFile, places: NDArray[np.uint64]) -> None:
         self._file = file
-        self._frames = frames[:, 1:].astype(np.int64)
+        self._frames = places[:, 1:].astype(np.int64)
         self._starts = self._frames[:, 2]
-        self._decoded: OrderedDict[int, bytes] = OrderedDict()
-        self._decoded_bytes = 0
-        self._lock = threading.Lock()
+        self._name = object()  # Of its frames among those of all files.
 
     def read(self, offset: int, size: int) -> bytes:
         return self.read_many([offset], [size])[0]
@@ -173,28 +204,24 @@ class FramedText:
         return text[begin - start : end - start]
 
     def _texts(self, wanted: list[int]) -> dict[int, bytes]:
-        with self._lock:
-            texts = {n: self._decoded[n] for n in wanted if n in self._decoded}
-            for number in texts:
-                self._decoded.move_to_end(number)
+        texts = frames.get(self._name, wanted)
         missing = [number for number in wanted if number not in texts]
         if missing:
             ranges = [(int(self._frames[n, 0]), int(self._frames[n, 1])) for n in missing]
             for number, data in zip(missing, self._file.read_ranges(ranges), strict=True):
                 offset, _, _, text_bytes = self._frames[number].tolist()
                 texts[number] = decode_frame(data, text_bytes, self._file.path, offset)
-            self._keep({number: texts[number] for number in missing})
+            frames.keep(self._name, {number: texts[number] for number in missing})
         return texts
 
-    def _keep(self, texts: dict[int, bytes]) -> None:
-        with self._lock:
-            for number, text in texts.items():
-                if number not in self._decoded:
-                    self._decoded_bytes += len(text)
-                self._decoded[number] = text
-            while self._decoded_bytes > _CACHED_BYTES and len(self._decoded) > 1:
-                _, dropped = self._decoded.popitem(last=False)
-                self._decoded_bytes -= len(dropped)
+
+def _after_fork_in_child() -> None:
+    # A lock may be held by a thread that is not here.
+    global frames  # noqa: PLW0603 (there is one in a process)
+    frames = Frames()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class StreamText:
@@ -231,7 +258,8 @@ class StreamText:
 
     def _read(self, offset: int, size: int) -> bytes:
         if offset < self._start:
-            if self._once:
+            # To begin again is another pass; to go back in the middle would be one for a record.
+            if self._once and offset >= _STREAM_BLOCK:
                 raise OptionError(
                     f"{self._file.path} is compressed with {self._once}, which can only be read "
                     "from its beginning: records must be asked for in rising order. For any order "

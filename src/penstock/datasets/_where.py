@@ -103,6 +103,8 @@ class ArrowCondition:
     def names(self, source: Source) -> Sequence[str]:
         """Return the fields whose names occur in the expression's text, or all."""
         text, names = str(self._expression), source.schema.names
+        if "FieldPath" in text or "FieldRef" in text:  # By position: all must be there.
+            return list(names)
         return [name for name in names if name in text] or names
 
     def rows(self, columns: pa.RecordBatch) -> np.ndarray:

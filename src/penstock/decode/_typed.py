@@ -165,5 +165,5 @@ def _mismatch(misfit: Misfit) -> SchemaMismatchError:
     why = f" ({misfit.why})" if misfit.why else ""
     return SchemaMismatchError(
         f"field {misfit.path!r} holds {value}, which does not fit {misfit.wanted}{why}. "
-        f"Give the field a type that holds it, or set such lines aside with on_error"
+        "Give the field a type that holds it"
     )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from penstock.index._meta import Meta as Meta
     from penstock.index._meta import decode_meta as decode_meta
     from penstock.index._open_index import exists as exists
+    from penstock.index._open_index import load_beside as load_beside
     from penstock.index._open_index import make_index as make_index
     from penstock.index._open_index import open_or_build as open_or_build
     from penstock.index._parquet_scan import UnifiedSchema as UnifiedSchema
@@ -88,6 +89,7 @@ __all__, __getattr__, __dir__ = facade(
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",
         "list_files": "_listing",
+        "load_beside": "_open_index",
         "make_index": "_open_index",
         "open_or_build": "_open_index",
         "place_of": "_place",

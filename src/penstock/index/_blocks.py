@@ -6,6 +6,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from penstock.errors import StaleIndexError
 from penstock.jsonl import compression_of, decompressed
 from penstock.storage import LocalStore, MeteredFile, ReadAhead
 
@@ -49,6 +50,11 @@ def scan_file(
     """Yield offset and bytes of a file's records, many at a time, from byte `start` on."""
     file = found.store.open(found.entry.name, found.entry)
     try:
+        if file.size < found.entry.size:
+            raise StaleIndexError(
+                f"{found.path} shrank while it was being indexed.", path=found.path
+            )
+        file.size = found.entry.size  # What is appended meanwhile is for the next update.
         if compression_of(found.entry.name) is not None:
             yield from _scan_compressed(MeteredFile(file, on_read), scan, frames)
         else:

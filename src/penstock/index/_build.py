@@ -71,6 +71,7 @@ class _Builder:
     empty: list[FileMeta] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     frames: list[tuple[int, ...]] = field(default_factory=list)
+    with_large_frames: list[str] = field(default_factory=list)
 
     def take_over(self, old: SampleIndex) -> None:
         """Begin with what an index has already."""
@@ -96,6 +97,15 @@ class _Builder:
         with Progress(total, self.options.progress) as bar, (self.folder / ROWS).open("ab") as rows:
             for found, number in waiting:
                 self._scan(found, number, rows, bar)
+        if self.with_large_frames:
+            _log.warning(
+                "%d files hold zstd frames of more than %d MB of text, first %s: a record from the "
+                "middle of one costs reading what lies before it. penstock convert writes small "
+                "frames",
+                len(self.with_large_frames),
+                LARGEST_FRAME >> 20,
+                self.with_large_frames[0],
+            )
 
     def _is_new(self, found: Found, known: dict[str, int]) -> bool:
         number = known.get(self.listing.relative(found))
@@ -111,20 +121,24 @@ class _Builder:
         frames = Frames()
         file_number = len(self.files) if number is None else number
         records = text_bytes = 0
+        room = np.empty((0, 3), "<u8")  # Used again: fresh memory costs more than filling it.
         for places in scan_file(found, scan, start, bar.add, frames):
             if not len(places):
                 continue
-            some = np.empty((len(places), 3), "<u8")
-            some[:, 0] = file_number
-            some[:, 1:] = places
-            some[:, 1] += np.uint64(start)
-            rows.write(some.tobytes())
+            if len(places) > len(room):
+                room = np.empty((2 * len(places), 3), "<u8")
+                room[:, 0] = file_number
+            some = room[: len(places)]
+            np.add(places[:, 0], start, out=some[:, 1], casting="unsafe")
+            some[:, 2] = places[:, 1]
+            rows.write(some.data)
             records += len(some)
             text_bytes += int(places[:, 1].sum())
         self._add(found, number, records, text_bytes, scan.facts())
         if records:
             self.frames += [(file_number, *row) for row in frames.rows]
-            _warn_of_large_frames(found.path, frames)
+            if max((text for *_, text in frames.rows), default=0) > LARGEST_FRAME:
+                self.with_large_frames.append(found.path)
 
     def _add(
         self,
@@ -190,9 +204,6 @@ def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
             f"{folder} was made by another tool and cannot be updated, only built anew: --overwrite"
         )
     found = changes(listing, old.meta)
-    for grown in found.grown:
-        if not _ends_whole(grown, old.meta, listing):
-            found.changed.append((grown.path, "its last line went on"))
     if found.changed:
         path, what = found.changed[0]
         raise StaleIndexError(
@@ -201,27 +212,3 @@ def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
             path=path,
         )
     return bool(found.grown or found.new)
-
-
-def _ends_whole(grown: Found, meta: Meta, listing: Listing) -> bool:
-    """Whether what was indexed of a file ended with a newline, or goes on with one."""
-    relative = listing.relative(grown)
-    size = next(f.size for f in [*meta.files, *meta.empty] if f.path == relative)
-    if not size or grown.entry.name.lower().endswith((".zst", ".zstd", ".gz")):
-        return not size
-    file = grown.store.open(grown.entry.name, grown.entry)
-    try:
-        return b"\n" in file.read_at(size - 1, 2)
-    finally:
-        file.close()
-
-
-def _warn_of_large_frames(path: str, frames: Frames) -> None:
-    largest = max((text for *_, text in frames.rows), default=0)
-    if largest > LARGEST_FRAME:
-        _log.warning(
-            "%s: a zstd frame holds %d MB of text, and a record from its middle costs reading "
-            "what lies before it. penstock convert writes it with small frames",
-            path,
-            largest >> 20,
-        )

@@ -66,10 +66,10 @@ class CsvScanner:
         self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
     ) -> CsvScan:
         """Begin a file; with `facts` of an earlier scan, what was appended since at `start`."""
-        if path.lower().endswith(".gz"):
+        if path.lower().endswith((".gz", ".zst")):
             raise OptionError(
-                f"{path}: gzip has no random access, so its rows cannot be numbered in place. "
-                "Decompress it (gunzip), or convert it to Parquet."
+                f"{path}: compressed CSV has no random access, so its rows cannot be numbered in "
+                "place. Decompress it (gunzip, zstd -d), or convert it to Parquet."
             )
         return CsvScan(self, path, facts, start)
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import IndexExistsError, ObjectExistsError
-from penstock.index._names import META, hidden_name, is_ours
+from penstock.errors import IndexExistsError, ObjectExistsError, ObjectNotFoundError, StorageError
+from penstock.index._names import FILES, FRAMES, META, hidden_name, is_hidden
 from penstock.storage import locate
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from penstock.index._place import Place
@@ -31,6 +32,7 @@ class NewFolder:
 
     def __init__(self, place: Place) -> None:
         self._place = place
+        self._lock = -1
         self.path = Path()
 
     def __enter__(self) -> Self:
@@ -38,15 +40,24 @@ class NewFolder:
             self.path = Path(tempfile.mkdtemp(prefix="penstock-index-"))
             return self
         final = Path(self._place.folder)
-        final.parent.mkdir(parents=True, exist_ok=True)
-        clear_dead_folders(final)
+        try:
+            final.parent.mkdir(parents=True, exist_ok=True)
+            clear_dead_folders(final)
+        except OSError as failure:
+            raise StorageError(
+                f"cannot make {final.parent} for an index: {failure.strerror}. Give it another "
+                "place: index= (--index), or the variable PENSTOCK_CACHE for the cache.",
+                path=str(final.parent),
+            ) from None
         self.path = final.with_name(hidden_name(final.name, "tmp"))
         try:
             self.path.mkdir()
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)  # As long as this lives, nobody removes it.
             (self.path / ".gitignore").write_text("*\n", encoding="utf-8")
             (self.path / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")
         except BaseException:
-            shutil.rmtree(self.path, ignore_errors=True)
+            self.__exit__()
             raise
         return self
 
@@ -80,7 +91,11 @@ class NewFolder:
 
     def _upload(self, *, replace: bool) -> None:
         store, name = locate(self._place.folder, self._place.options)
-        # An index counts only with its meta.json: that goes last.
+        # An index counts only with its meta.json: that goes first, and comes last.
+        if replace:
+            for old in (META, FRAMES):
+                with suppress(ObjectNotFoundError):
+                    store.delete(f"{name}/{old}")
         for file in sorted(self.path.iterdir(), key=lambda file: file.name == META):
             draft = store.draft(name, file.name)
             with file.open("rb") as data:
@@ -95,20 +110,45 @@ class NewFolder:
             finally:
                 draft.discard()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def bring_back(final: Path) -> None:
+    """Put an index back that a killed builder had put aside; the caller is the only builder."""
+    if final.exists() or not final.parent.is_dir():
+        return
+    aside = [p for p in final.parent.iterdir() if is_hidden(p.name, final.name, "old")]
+    for path in aside:
+        if (path / FILES).exists():
+            path.rename(final)
+            return
 
 
 def clear_dead_folders(final: Path) -> None:
-    """Remove what killed builders of this machine left; the caller is the only builder here."""
+    """Remove what killed builders left: folders on their way that nobody holds."""
     for found in list(final.parent.iterdir()):
-        if is_ours(found.name, final.name):
+        if is_hidden(found.name, final.name, "old") or (
+            is_hidden(found.name, final.name, "tmp") and _is_dead(found)
+        ):
             shutil.rmtree(found, ignore_errors=True)
+
+
+def _is_dead(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # Held by a living builder, or nobody can tell.
+        return False
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _sync(path: Path) -> None:

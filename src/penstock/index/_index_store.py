@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -122,7 +123,10 @@ class IndexStore:
             return
         self._write_rows()
         self._rows.close()
-        files = [self._file(path, number) for path, number in self._files.items()]
+        records: Counter[int] = Counter()
+        for number, count in self._runs:
+            records[number] += count
+        files = [self._file(path, number, records[number]) for path, number in self._files.items()]
         runs = [Run(file, records, files[file].fingerprint) for file, records in self._runs]
         meta = Meta("samples", files, runs, format=FORMAT, version=VERSION)
         names = "".join(f"{file.path}\n" for file in files)
@@ -131,13 +135,13 @@ class IndexStore:
         try:
             self._new.publish(replace=False)
         finally:
-            self._abandon()
+            self.discard()
 
     def load(self) -> SampleIndex:
         """Return the index, or say what is wrong with it or with its files."""
         index = load_index(Origin(self._folder, self._base, StorageOptions()))
         if index.meta is not None:
-            listing = listing_of(index.meta, index.meta.base or self._base)
+            listing = listing_of(index.meta, self._base)
             check_fresh(listing, index.meta, f"penstock index {self._base}")
         return index
 
@@ -160,25 +164,25 @@ class IndexStore:
             self._rows.write(np.array(self._waiting, "<u8").tobytes())
             self._waiting.clear()
 
-    def _file(self, path: str, number: int) -> FileMeta:
+    def _file(self, path: str, number: int, records: int) -> FileMeta:
         store = LocalStore()
         entry, file = store.entry(path), store.open(path)
         try:
             fingerprint = file_fingerprint(file)
         finally:
             file.close()
-        records = sum(records for file_number, records in self._runs if file_number == number)
         relative = os.path.relpath(path, self._base)
         size, modified = entry.size, entry.modified
         return FileMeta(relative, size, modified, fingerprint, records, self._bytes[number])
 
-    def _abandon(self) -> None:
+    def discard(self) -> None:
+        """Leave nothing of what was added since `init_store`."""
         if self._rows is not None:
             self._rows.close()
         if self._new is not None:
-            self._new.__exit__(None, None, None)
+            self._new.__exit__()
         self._new = self._rows = None
 
     def __del__(self) -> None:
         if getattr(self, "_new", None) is not None:
-            self._abandon()  # Never closed means never finished: publish nothing.
+            self.discard()  # Never closed means never finished: publish nothing.

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectNotFoundError
+from penstock.index._blocks import Frames, scan_file
 from penstock.index._build import BuildOptions
 from penstock.index._index_store import IndexStore
 from penstock.index._listing import JSONL, Found, Listing, list_files
 from penstock.index._open_index import make_index
 from penstock.index._progress import Progress
-from penstock.index._scan import LineScanner
+from penstock.index._scan import LineScan, LineScanner
 from penstock.jsonl import JsonlFile, read_pieces
 from penstock.storage import StorageOptions, locate
 
@@ -79,20 +80,38 @@ class FileTextLinesIndexer:
             make_index(listing, LineScanner(), "new", index=place.folder)
             return
         self._store.init_store()
-        generator = self._generator or _Lines()
-        offsets: dict[str, int] = {}
-        sizes = sum(os.path.getsize(path) for path in self._paths)
-        with Progress(sizes, None, self._description) as bar:
-            for number, path in enumerate(self._paths):
-                generator.prepare(path)
-                for line in _lines(path, bar.add):
-                    for sample in generator.create_samples(line):
-                        offset = offsets.get(sample.file_path, 0)
-                        size = len(sample.sample_bytes)
-                        self._store.add_sample(sample.file_path, offset, size)
-                        offsets[sample.file_path] = offset + size
-                generator.finish(is_last_file=number == len(self._paths) - 1)
+        try:
+            sizes = sum(os.path.getsize(path) for path in self._paths)
+            with Progress(sizes, None, self._description) as bar:
+                if self._generator is None:
+                    self._add_lines(bar)
+                else:
+                    self._add_samples(self._generator, bar)
+        except BaseException:
+            if isinstance(self._store, IndexStore):
+                self._store.discard()
+            raise
         self._store.close()
+
+    def _add_lines(self, bar: Progress) -> None:
+        for path in self._paths:
+            store, name = locate(path)
+            found = Found(store, store.entry(name))
+            for places in scan_file(found, LineScan(), 0, bar.add, Frames()):
+                for offset, size in places.tolist():
+                    self._store.add_sample(path, offset, size)
+
+    def _add_samples(self, generator: SampleGeneratorInterface, bar: Progress) -> None:
+        offsets: dict[str, int] = {}
+        for number, path in enumerate(self._paths):
+            generator.prepare(path)
+            for line in _lines(path, bar.add):
+                for sample in generator.create_samples(line):
+                    offset = offsets.get(sample.file_path, 0)
+                    size = len(sample.sample_bytes)
+                    self._store.add_sample(sample.file_path, offset, size)
+                    offsets[sample.file_path] = offset + size
+            generator.finish(is_last_file=number == len(self._paths) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +169,6 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
         )
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"
     return JsonlIndexer(listing, mode, BuildOptions(progress, full_hash), options, index)
-
-
-class _Lines:
-    """Each line is its own sample, where it stands."""
-
-    def prepare(self, text_file_path: str) -> None:
-        self._path = text_file_path
-
-    def create_samples(self, text_line: bytes) -> list[SampleData]:
-        return [SampleData(text_line, self._path)]
-
-    def finish(self, is_last_file: bool) -> None:  # noqa: FBT001
-        """Nothing is open."""
 
 
 def _listing(paths: list[str], base: str) -> Listing:

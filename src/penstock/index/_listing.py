@@ -65,7 +65,10 @@ class Listing:
 
     def relative(self, found: Found) -> str:
         """Return a file's path below the base."""
-        return found.path.removeprefix(self.base).lstrip("/")
+        below = self.base.rstrip("/") + "/"
+        if not found.path.startswith(below):
+            raise OptionError(f"{found.path} does not lie below {self.base}.")
+        return found.path.removeprefix(below)
 
 
 def list_files(
@@ -88,16 +91,14 @@ def list_files(
     if len(counts) < len(files):
         twice = counts.most_common(1)[0][0]
         raise OptionError(f"{twice} is named more than once; each file is read once.")
-    stores = {part.base.partition("://")[0] if is_remote(part.base) else "" for part in parts}
-    if len(stores) > 1:
-        raise OptionError("a list of paths must be all local, or all in one kind of store.")
+    if len({found.store for found in files}) > 1:
+        raise OptionError("a list of paths must be all local, or all in one bucket.")
     named = tuple(named for part in parts for named in part.named)
     return Listing(named, None, _common([part.base for part in parts]), files)
 
 
 def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None) -> Listing:
     store, name = locate(path, options)
-    named = (store.path(name),)
     if is_pattern(path):
         # What stands before the first wildcard: matches may come and go, it does not change.
         root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
@@ -107,21 +108,32 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
             kinds = f" with a name in {', '.join(suffixes)}" if suffixes else " that is data"
             message = f"no file{kinds} matches {path}."
             raise ObjectNotFoundError(message, path=path)
+        named = (store.path(name),)
         return Listing(named, None, _folder_path(store, root), files, is_pattern=True)
     if isinstance(store, LocalStore):
-        is_folder = os.path.isdir(name)
+        ways = [_folder if os.path.isdir(name) else _file]
+    elif name.lower().endswith((*JSONL, *CSV, *PARQUET)):
+        ways = [_file, _folder]
     else:
-        is_folder = not name or not name.lower().endswith((*JSONL, *CSV, *PARQUET))
-    if is_folder:
+        ways = [_folder, _file] if name else [_folder]  # A bucket is no file.
+    try:
+        return ways[0](store, name, suffixes)
+    except ObjectNotFoundError as missing:
         try:
-            below = [e for e in store.list(name, recursive=True) if _is_data(e.name, name)]
+            return ways[-1](store, name, suffixes)
         except ObjectNotFoundError:
-            if isinstance(store, LocalStore) or not name:
-                raise
-        else:
-            return Listing(named, named[0], named[0], _in_order(store, below, suffixes))
+            raise missing from None
+
+
+def _folder(store: Store, name: str, suffixes: tuple[str, ...]) -> Listing:
+    below = [e for e in store.list(name, recursive=True) if _is_data(e.name, name)]
+    path = _folder_path(store, name)
+    return Listing((path,), path, path, _in_order(store, below, suffixes))
+
+
+def _file(store: Store, name: str, _suffixes: tuple[str, ...]) -> Listing:
     file = Found(store, store.entry(name))
-    return Listing(named, None, _folder_path(store, name.rpartition("/")[0]), [file])
+    return Listing((file.path,), None, _folder_path(store, name.rpartition("/")[0]), [file])
 
 
 def _is_data(name: str, folder: str) -> bool:

@@ -50,16 +50,14 @@ def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
     meta = decode_meta(folder.read(META), folder.name(META)) if folder.has(META) else None
     names = [os.fsdecode(name) for name in folder.read(FILES).split(b"\n") if name]
     with folder.open(ROWS) as file:
-        rows = map_rows(file)
+        rows = map_rows(file, folder.name(ROWS))
     if meta is not None:
         _check_whole(folder.path, meta, names, len(rows))
-    base = origin.base if meta is None or meta.base is None else meta.base
-    index = SampleIndex(
-        [_below(base, name, folder.path) for name in names], rows, meta=meta, origin=origin
-    )
+    files = [_below(origin.base, name, folder.path) for name in names]
+    index = SampleIndex(files, rows, meta=meta, origin=origin)
     if folder.has(FRAMES):
         with folder.open(FRAMES) as file:
-            index.frames = map_rows(file, 5)
+            index.frames = map_rows(file, folder.name(FRAMES), 5)
     return index
 
 
@@ -67,6 +65,15 @@ def read_meta(path: str) -> Meta | None:
     """Return what the `meta.json` in a folder says; None where there is none."""
     with _Folder(path) as folder:
         return decode_meta(folder.read(META), folder.name(META)) if folder.has(META) else None
+
+
+def kind_in(path: str) -> str | None:
+    """Return what the index in a folder is of; None where nobody can tell."""
+    meta = read_meta(path)
+    if meta is not None:
+        return meta.kind
+    with _Folder(path) as folder:
+        return "tokens" if b".bin\n" in folder.read(FILES) + b"\n" else None
 
 
 class _Folder:
@@ -121,11 +128,14 @@ class _Folder:
             return being_replaced(self.path)
 
     def _missing(self, base_name: str) -> ObjectNotFoundError:
-        what = f": {base_name} is missing" if base_name else ""
-        return ObjectNotFoundError(
-            f"there is no index in {self.path}{what}. Build it: penstock index PATH",
-            path=self.path,
-        )
+        if not base_name:
+            message = f"there is no index in {self.path}. Build it: penstock index PATH"
+        else:
+            message = (
+                f"the index in {self.path} is damaged: {base_name} is missing. Build it again: "
+                "penstock index PATH --overwrite"
+            )
+        return ObjectNotFoundError(message, path=self.path)
 
 
 def _check_whole(folder: str, meta: Meta, names: list[str], rows: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import IndexTimeoutError
@@ -27,10 +29,11 @@ def only_builder(
     The lock lies under the cache directory, so that data that may not be written to needs none.
     It ends with its process, however that ends. Between machines the first rename wins.
     """
-    locks = cache_directory() / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
-    path = locks / f"{digest(folder)}.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    name = f"{digest(folder)}.lock"
+    try:
+        descriptor = _opened(cache_directory() / "locks", name)
+    except OSError:  # A cache that may not be written to; the index may lie elsewhere.
+        descriptor = _opened(Path(tempfile.gettempdir()) / f"penstock-locks-{os.getuid()}", name)
     try:
         deadline = time.monotonic() + timeout
         while not _locked(descriptor):
@@ -44,7 +47,13 @@ def only_builder(
             time.sleep(_PAUSE)
         yield not is_there()
     finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # A process forked meanwhile holds a copy.
         os.close(descriptor)
+
+
+def _opened(folder: Path, name: str) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
 def _locked(descriptor: int) -> bool:

@@ -59,7 +59,8 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     empty: list[FileMeta] = []
     """Files without records."""
     base: str | None = None
-    """What the paths are relative to, where that is not the folder around the index."""
+    """What the paths were relative to, where that is not the folder around the index; told to
+    people, never followed: a path comes from whoever opens the index."""
     format: str = ""
     version: int = 0
     created: float = 0.0
@@ -90,6 +91,16 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
             total += run.records
         return digest([self.kind, self.options, runs, total])
 
+    def first(self, length: int) -> Meta:
+        """Return what it was when there were only `length` records."""
+        runs: list[Run] = []
+        for run in self.runs:
+            if length <= 0:
+                break
+            runs.append(run)
+            length -= run.records
+        return msgspec.structs.replace(self, runs=runs)
+
     def starts(self) -> NDArray[np.int64]:
         """Return the number of each run's first record, and the number of all records."""
         return np.cumsum([0, *(run.records for run in self.runs)], dtype=np.int64)
@@ -107,7 +118,9 @@ def decode_meta(text: bytes, path: str) -> Meta:
         head = msgspec.json.decode(text)
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise CorruptIndexError(f"{path} is not the meta.json of an index. {again}", path=path)
-        if head.get("version", 0) > VERSION:
+        if not isinstance(head.get("version"), int):
+            raise CorruptIndexError(f"{path} says nothing of its version. {again}", path=path)
+        if head["version"] > VERSION:
             raise CorruptIndexError(
                 f"{path} was written by a newer Penstock (format {head['version']}, this one "
                 f"knows {VERSION}). Upgrade Penstock.",

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import secrets
-import socket
 from contextlib import suppress
+from typing import Literal
 
 FILES, ROWS, FRAMES, META = "file_location.txt", "sample_locations.bin", "frames.bin", "meta.json"
-_HIDDEN = re.compile(r"\..+\.(?P<host>[0-9a-f]{8})-[0-9a-f]{16}\.penstock-(?P<state>tmp|old)")
+State = Literal["tmp", "old"]
 
 
-def hidden_name(name: str, state: str) -> str:
+def hidden_name(name: str, state: State) -> str:
     """Return a name for a folder on its way (`tmp`), or for the one that it replaces (`old`)."""
-    return f".{name}.{_host()}-{secrets.token_hex(8)}.penstock-{state}"
+    return f".{name}.{secrets.token_hex(8)}.penstock-index-{state}"
 
 
-def is_ours(found: str, name: str) -> bool:
-    """Whether a name was made by `hidden_name` for this one, on this machine."""
-    match = _match(found, name)
-    return match is not None and match["host"] == _host()
+def is_hidden(found: str, name: str, state: State) -> bool:
+    """Whether a name was made by `hidden_name` for this one."""
+    return (
+        re.fullmatch(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}\.penstock-index-{state}", found)
+        is not None
+    )
 
 
 def being_replaced(folder: str) -> bool:
     """Whether an old index was just put aside, so that a new one is about to appear."""
     parent, name = os.path.split(folder)
     with suppress(OSError):
-        matches = (_match(found, name) for found in os.listdir(parent))
-        return any(match is not None and match["state"] == "old" for match in matches)
+        return any(is_hidden(found, name, "old") for found in os.listdir(parent))
     return False
-
-
-def _match(found: str, name: str) -> re.Match[str] | None:
-    return _HIDDEN.fullmatch(found) if found.startswith(f".{name}.") else None
-
-
-def _host() -> str:
-    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()

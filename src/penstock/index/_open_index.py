@@ -20,12 +20,13 @@ from penstock.errors import (
     OptionError,
 )
 from penstock.index._build import BuildOptions, build_index, refuse_changed
-from penstock.index._load import GAP_SECONDS, load_index, read_meta
+from penstock.index._folder import bring_back
+from penstock.index._load import GAP_SECONDS, kind_in, load_index
 from penstock.index._lock import only_builder
 from penstock.index._names import FILES, META, being_replaced
 from penstock.index._place import Place, place_of
 from penstock.index._sample_index import Origin, SampleIndex
-from penstock.index._stale import check_fresh
+from penstock.index._stale import check_fresh, listing_of
 from penstock.storage import StorageOptions, cache_directory, join, locate, read_blocks
 
 if TYPE_CHECKING:
@@ -59,19 +60,19 @@ def open_or_build(  # noqa: PLR0913 (options, told by name)
     place = _existing_place(listing, scanner, options, index)
     if not exists(place):
         _refuse_unasked(listing)
-        with only_builder(place.folder, timeout, lambda: exists(place)) as mine:
+        with only_builder(place.folder, timeout, lambda: _is_there(place)) as mine:
             if mine:
+                _refuse_other_folder(place)
                 with suppress(IndexExistsError):  # Another machine was quicker.
                     build_index(listing, scanner, place, BuildOptions(progress))
-    opened = _opened(place)
+    opened = load_place(place)
     _check_kind(opened.meta, scanner, place.folder)
     if opened.meta is not None:
-        fresh = check_fresh(listing, opened.meta, f"penstock index {_shown(listing)}")
+        command = _repairing(listing, place, index)
+        fresh = check_fresh(listing, opened.meta, command)
         if fresh.new:
             _log.info(
-                "%d new files are not in the index; penstock index %s --update adds them",
-                len(fresh.new),
-                _shown(listing),
+                "%d new files are not in the index; %s --update adds them", len(fresh.new), command
             )
     return opened
 
@@ -95,8 +96,8 @@ def make_index(  # noqa: PLR0913 (options, told by name)
             f"{_shown(listing)} holds no file to index.", path=listing.named[0]
         )
     with only_builder(place.folder, timeout):
-        there = exists(place) or Path(place.folder).exists()
-        if not there:
+        if not _is_there(place):
+            _refuse_other_folder(place)
             build_index(listing, scanner, place, build)
         elif mode == "new":
             raise IndexExistsError(
@@ -105,12 +106,21 @@ def make_index(  # noqa: PLR0913 (options, told by name)
             )
         else:
             _refuse_other_kind(place, scanner)
-            old = _opened(place) if mode == "update" else None
+            old = load_place(place) if mode == "update" else None
             if old is None:
                 build_index(listing, scanner, place, build, replace=True)
             elif refuse_changed(listing, old, place.folder):
                 build_index(listing, scanner, place, build, old)
     return place
+
+
+def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
+    """Return the index that lies beside remote data, checked against one listing."""
+    index = load_place(Place(join(base.rstrip("/"), folder), base, options, beside=True))
+    if index.meta is not None:
+        listing = listing_of(index.meta, base, options)
+        check_fresh(listing, index.meta, f"penstock index {shlex.quote(base)}")
+    return index
 
 
 def exists(place: Place) -> bool:
@@ -122,11 +132,18 @@ def exists(place: Place) -> bool:
             return True
         return False
     deadline = time.monotonic() + GAP_SECONDS
-    while not os.path.exists(join(place.folder, FILES)):
+    while not any(os.path.exists(join(place.folder, name)) for name in (FILES, META)):
         if not being_replaced(place.folder) or time.monotonic() > deadline:
             return False
         time.sleep(0.01)
     return True
+
+
+def _is_there(place: Place) -> bool:
+    """Whether there is an index, asked by the only builder: what a killed one put aside is back."""
+    if not place.is_remote:
+        bring_back(Path(place.folder))
+    return exists(place)
 
 
 def _existing_place(
@@ -144,7 +161,8 @@ def _existing_place(
     return place
 
 
-def _opened(place: Place) -> SampleIndex:
+def load_place(place: Place) -> SampleIndex:
+    """Return the index in a place, fetched first where that is remote."""
     folder = _fetched(place) if place.is_remote else place.folder
     return load_index(Origin(folder, place.base, place.options))
 
@@ -153,6 +171,9 @@ def _fetched(place: Place) -> str:
     """Bring a remote index to this machine, where it can be mapped; once a version."""
     store, name = locate(place.folder, place.options)
     entries = {e.name.rpartition("/")[2]: e for e in store.list(name)}
+    if META not in entries:
+        message = f"there is no index in {place.folder}. Build it: penstock index {place.base}"
+        raise ObjectNotFoundError(message, path=place.folder)
     meta = entries[META]
     mark = f"{place.folder}\0{meta.version}\0{meta.modified}\0{meta.size}"
     key = hashlib.blake2b(mark.encode(), digest_size=8).hexdigest()
@@ -200,20 +221,42 @@ def _check_kind(meta: Meta | None, scanner: Scanner, folder: str) -> None:
     if meta is not None and meta.options != scanner.options():
         raise CorruptIndexError(
             f"the index in {folder} was built with {meta.options}, not {scanner.options()}. Open "
-            "it with the same options, or build it anew with overwrite=True.",
+            "it with the same options, give index= another folder, or remove this one.",
             path=folder,
         )
 
 
 def _refuse_other_kind(place: Place, scanner: Scanner) -> None:
-    meta = None
+    kind = scanner.kind
     with suppress(CorruptIndexError, ObjectNotFoundError):  # What is damaged may be replaced.
-        meta = None if place.is_remote else read_meta(place.folder)
-    if meta is not None and meta.kind != scanner.kind:
+        kind = kind_in(_fetched(place) if place.is_remote else place.folder) or kind
+    if kind != scanner.kind:
         raise IndexExistsError(
-            f"{place.folder} holds an index of {meta.kind}, and is not overwritten by one of "
+            f"{place.folder} holds an index of {kind}, and is not overwritten by one of "
             f"{scanner.kind}. Give another folder: index=, or output_base_path= for tokens."
         )
+
+
+def _refuse_other_folder(place: Place) -> None:
+    """Raise where the folder's name is taken by something that is no index."""
+    folder = Path(place.folder)
+    if (
+        not place.is_remote
+        and folder.exists()
+        and not (folder.is_dir() and not [*folder.iterdir()])
+    ):
+        raise IndexExistsError(
+            f"{place.folder} is there and is no index; it is not touched. Give the index another "
+            "place: index= (--index)."
+        )
+
+
+def _repairing(listing: Listing, place: Place, index: str | os.PathLike[str] | None) -> str:
+    """Return the command that repairs an index, as far as one command can."""
+    if len(listing.named) > 1:
+        return f"remove {shlex.quote(place.folder)} and open the files again, or: penstock index"
+    chosen = f" --index {shlex.quote(os.fspath(index))}" if index is not None else ""
+    return f"penstock index {_shown(listing)}{chosen}"
 
 
 def _shown(listing: Listing) -> str:

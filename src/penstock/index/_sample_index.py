@@ -54,6 +54,7 @@ class SampleIndex:
     )
     """Of compressed files: (file, offset, bytes, text offset, text bytes) of each frame."""
     origin: Origin | None = field(default=None, kw_only=True)
+    _frame_borders: NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:
         return int(self.sample_locations.shape[0])
@@ -61,6 +62,14 @@ class SampleIndex:
     def __getitem__(self, idx: int) -> SampleLocation:
         file, offset, size = self.sample_locations[idx].tolist()
         return SampleLocation(self.file_locations[file], offset, size)
+
+    def frames_of(self, file: int) -> NDArray[np.uint64]:
+        """Return the frames of one file; they stand together."""
+        if self._frame_borders is None:
+            files = np.arange(len(self.file_locations) + 1)
+            self._frame_borders = np.searchsorted(np.ascontiguousarray(self.frames[:, 0]), files)
+        low, high = self._frame_borders[[file, file + 1]].tolist()
+        return self.frames[low:high]
 
     @property
     def fingerprint(self) -> str:
@@ -75,16 +84,17 @@ class SampleIndex:
     def __reduce__(self) -> Any:  # noqa: ANN401 (what pickle expects)
         if self.origin is None:
             return _plain, (self.file_locations, np.asarray(self.sample_locations))
-        return _again, (self.origin, self.fingerprint)
+        return _again, (self.origin, self.fingerprint, len(self))
 
 
-def map_rows(file: BinaryIO, width: int = 3) -> NDArray[np.uint64]:
+def map_rows(file: BinaryIO, path: str, width: int = 3) -> NDArray[np.uint64]:
     """Return a file of uint64 rows as an array that the page cache holds, not this process."""
     size = os.fstat(file.fileno()).st_size
     if size % (8 * width):
         raise CorruptIndexError(
-            f"{file.name} of an index is cut off or damaged: {size:,} bytes are no whole number of "
-            f"rows of {8 * width}. Build the index again: penstock index PATH --overwrite"
+            f"{path} is cut off or damaged: {size:,} bytes are no whole number of rows of "
+            f"{8 * width}. Build the index again: penstock index PATH --overwrite",
+            path=path,
         )
     if not size:
         return np.empty((0, width), np.uint64)
@@ -96,10 +106,14 @@ def _plain(files: list[str], rows: NDArray[np.uint64]) -> SampleIndex:
     return SampleIndex(files, rows)
 
 
-def _again(origin: Origin, fingerprint: str) -> SampleIndex:
+def _again(origin: Origin, fingerprint: str, length: int) -> SampleIndex:
     from penstock.index._load import load_index  # noqa: PLC0415 (it makes what this loads)
 
     index = load_index(origin)
+    meta = index.meta
+    if meta is not None and len(index) > length and meta.fingerprint_at(length) == fingerprint:
+        # Only appended to since: the same records have the same numbers.
+        index.sample_locations, index.meta = index.sample_locations[:length], meta.first(length)
     if index.fingerprint != fingerprint:
         raise StaleIndexError(
             f"the index in {origin.folder} was built anew since this dataset was opened; open it "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.errors import StaleIndexError
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._listing import Found, Listing
+from penstock.jsonl import compression_of
 from penstock.storage import join, locate
 
 if TYPE_CHECKING:
@@ -35,10 +36,12 @@ def changes(listing: Listing, meta: Meta) -> Changes:
         if was is None:
             new.append(found)
         elif found.entry.size > was.size:
-            if _is_same(found, was):
-                grown.append(found)
-            else:
+            if not _is_same(found, was):
                 changed.append((found.path, _sizes(was, found)))
+            elif not _ended_whole(found, was):
+                changed.append((found.path, "its last line went on"))
+            else:
+                grown.append(found)
         elif found.entry.size < was.size:
             changed.append((found.path, f"shrank, {_sizes(was, found)}"))
         elif _is_other_version(found, was) and not _is_same(found, was):
@@ -74,6 +77,19 @@ def _is_same(found: Found, was: FileMeta) -> bool:
     file = found.store.open(found.entry.name, found.entry)
     try:
         return file_fingerprint(file, was.size) == was.fingerprint
+    finally:
+        file.close()
+
+
+def _ended_whole(found: Found, was: FileMeta) -> bool:
+    """Whether what was indexed of a file ended with a newline, or goes on with one."""
+    if not was.size:
+        return True
+    if compression_of(found.entry.name) is not None:
+        return False  # Where its text goes on, nobody can say without reading it all.
+    file = found.store.open(found.entry.name, found.entry)
+    try:
+        return b"\n" in file.read_at(was.size - 1, 2)
     finally:
         file.close()
 

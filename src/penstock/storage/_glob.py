@@ -31,7 +31,7 @@ def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, l
         wanted = _compiled(name)
         found = [e for e in store.list(root, recursive=True) if wanted.fullmatch(e.name)]
     else:
-        matches = glob.iglob(name, recursive=True)
+        matches = dict.fromkeys(glob.iglob(name, recursive=True))  # Two ** find a file twice.
         found = [store.entry(path) for path in matches if os.path.isfile(path)]
     if not found:
         message = f"no file matches {pattern}."
@@ -40,12 +40,27 @@ def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, l
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^/]+?\])", pattern)
-    return re.compile(
-        "".join(
-            meaning.get(part) or (part if part.startswith("[") else re.escape(part))
-            for part in parts
-        ),
-        re.DOTALL,
-    )
+    """Return what a pattern means, as `glob` has it for files."""
+    parts = [_segment(part) for part in pattern.split("/")]
+    text = "/".join(parts)
+    # "**/" stands for any number of folders, none of them hidden; at the end for files, too.
+    text = text.replace("**/", r"(?:(?!\.)[^/]+/)*").replace("**", r"(?:(?!\.)[^/]+/)*(?!\.)[^/]+")
+    return re.compile(text, re.DOTALL)
+
+
+def _segment(part: str) -> str:
+    if part == "**":
+        return part
+    pieces = re.split(r"(\*+|\?|\[[^/]+?\])", part)
+    text = "".join(map(_piece, filter(None, pieces)))
+    return rf"(?!\.){text}" if part[:1] in ("*", "?", "[") else text
+
+
+def _piece(text: str) -> str:
+    if text[0] == "*":
+        return "[^/]*"
+    if text == "?":
+        return "[^/]"
+    if text[0] == "[" and text[-1] == "]":
+        return f"[^{text[2:]}" if text[1] == "!" else text
+    return re.escape(text)

@@ -13,7 +13,7 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import ObjectNotFoundError, OptionError, StorageError
-from penstock.storage._coalesce import read_coalesced
+from penstock.storage._coalesce import at_once, read_coalesced
 from penstock.storage._environment import endpoint_is_plain_http
 from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
@@ -165,7 +165,7 @@ class _RemoteFile:
         return self._store.request("read", what, lambda: self._store.retry(what, fetch))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return read_coalesced(self.read_at, ranges)
+        return read_coalesced(self.read_at, ranges, at_once)
 
     def close(self) -> None:
         """Nothing is open between two requests."""
