@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from penstock._cpus import usable_cpus
 from penstock.errors import StaleIndexError
+from penstock.index._scan import LineFinder, LineScan
 from penstock.jsonl import compression_of, decompressed
 from penstock.storage import LocalStore, MeteredFile, ReadAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
     import numpy as np
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found
-    from penstock.index._scan import FileScan
+    from penstock.index._scan import FileScan, LineEnds
     from penstock.storage import OpenFile
 
 _BLOCK_BYTES = 1 << 20
 _REMOTE_BLOCK_BYTES = 8 << 20
+_MOST_THREADS = 4
 _AHEAD_BYTES = 32 << 20
 LARGEST_FRAME = 16 << 20
 """Text of a frame above which a record from its middle costs much more than itself."""
@@ -57,9 +63,12 @@ def scan_file(
         file.size = found.entry.size  # What is appended meanwhile is for the next update.
         if compression_of(found.entry.name) is not None:
             yield from _scan_compressed(MeteredFile(file, on_read), scan, frames)
+        elif isinstance(scan, LineScan) and isinstance(found.store, LocalStore):
+            for ends in _line_ends(file, start):
+                on_read(ends.size)
+                yield scan.add_found(ends)
         else:
-            blocks = _local_blocks if isinstance(found.store, LocalStore) else _remote_blocks
-            for block in blocks(file, start):
+            for block in _blocks(file, start):
                 on_read(len(block))
                 yield scan.add(block)
         yield scan.finish()
@@ -67,34 +76,40 @@ def scan_file(
         file.close()
 
 
-def _local_blocks(file: OpenFile, start: int) -> Iterator[memoryview]:
-    """Yield blocks in two buffers in turn: one is filled while the other is scanned."""
-    spans = [
-        (at, min(_BLOCK_BYTES, file.size - at)) for at in range(start, file.size, _BLOCK_BYTES)
-    ]
-    buffers = [memoryview(bytearray(_BLOCK_BYTES)) for _ in range(min(2, len(spans)))]
+def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
+    """Yield the lines of a local file's blocks, each read and looked at by some thread."""
+    own = threading.local()
+
+    def look(at: int) -> LineEnds:
+        if not hasattr(own, "finder"):
+            own.finder, own.buffer = LineFinder(), memoryview(bytearray(_BLOCK_BYTES))
+        size = min(_BLOCK_BYTES, file.size - at)
+        block = own.buffer[:size]
+        done = os.preadv(raw.fileno(), [block], at)
+        if done < size:  # A signal, or the file shrank, which this says.
+            block[done:] = file.read_at(at + done, size - done)
+        found: LineEnds = own.finder.find(block)
+        return found
+
+    threads = min(_MOST_THREADS, usable_cpus())
     with (
         open(file.path, "rb", buffering=0) as raw,
-        ThreadPoolExecutor(1, "penstock-scan") as reader,
+        ThreadPoolExecutor(threads, "penstock-scan") as pool,
     ):
-
-        def fill(number: int) -> memoryview:
-            at, size = spans[number]
-            buffer = buffers[number % 2][:size]
-            done = os.preadv(raw.fileno(), [buffer], at)
-            if done < size:  # A signal, or the file shrank, which this says.
-                buffer[done:] = file.read_at(at + done, size - done)
-            return buffer
-
-        coming = [reader.submit(fill, 0)] if spans else []
-        for number in range(len(spans)):
-            block = coming.pop().result()
-            if number + 1 < len(spans):
-                coming.append(reader.submit(fill, number + 1))
-            yield block
+        coming: deque[Future[LineEnds]] = deque()
+        try:
+            for at in range(start, file.size, _BLOCK_BYTES):
+                coming.append(pool.submit(look, at))
+                if len(coming) > 2 * threads:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
+        finally:
+            for future in coming:
+                future.cancel()
 
 
-def _remote_blocks(file: OpenFile, start: int) -> Iterator[bytes]:
+def _blocks(file: OpenFile, start: int) -> Iterator[bytes]:
     """Yield blocks that are fetched while those before them are scanned."""
 
     def fetched() -> Iterator[bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -87,27 +87,30 @@ class LineScan:
         self._at = 0  # Where the next block begins.
         self._begun = 0  # Where the unfinished line begins.
         self._is_blank = True  # Whether that line holds nothing but white space so far.
-        self._newlines = _Newlines()
+        self._finder = LineFinder()
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
         """Return offset and bytes of each line that this block finished."""
-        if self._may_be_marked and not self._at and bytes(block[:3]) == _BOM:
+        return self.add_found(self._finder.find(block))
+
+    def add_found(self, found: LineEnds) -> NDArray[np.int64]:
+        """Do the same with what was found in a block, ahead of time and in any thread."""
+        if self._may_be_marked and not self._at and found.is_marked:
             self._begun = len(_BOM)
-        ends = self._newlines.places(block)
-        first = max(0, self._begun - self._at)
-        rows = np.empty((len(ends), 2), np.int64)
-        if len(ends):
-            stops = ends + (self._at + 1)
+            found = found._replace(begins_blank=found.begins_blank_after_mark)
+        rows = np.empty((len(found.ends), 2), np.int64)
+        if len(found.ends):
+            stops = found.ends + (self._at + 1)
             rows[0, 0] = self._begun
             rows[1:, 0] = stops[:-1]
             np.subtract(stops, rows[:, 0], out=rows[:, 1])
-            blank = self._blank(block, rows, first)
-            rows = rows[~blank] if blank.any() else rows
+            found.blank[0] = self._is_blank and found.begins_blank
+            rows = rows[~found.blank] if found.blank.any() else rows
             self._begun = int(stops[-1])
-            self._is_blank = True
-            first = self._begun - self._at
-        self._is_blank = self._is_blank and _is_blank(block[first:])
-        self._at += len(block)
+            self._is_blank = found.ends_blank
+        else:
+            self._is_blank = self._is_blank and found.begins_blank
+        self._at += found.size
         return rows
 
     def finish(self) -> NDArray[np.int64]:
@@ -120,31 +123,56 @@ class LineScan:
         """Nothing is known of lines but where they are."""
         return {}
 
-    def _blank(
-        self, block: bytes | memoryview, rows: NDArray[np.int64], first: int
-    ) -> NDArray[np.bool_]:
-        """Return which lines hold nothing but white space; looks closely only at few."""
-        blank = np.zeros(len(rows), bool)
-        stop = int(rows[0].sum()) - self._at
-        blank[0] = self._is_blank and _is_blank(block[first:stop])
-        starts = rows[1:, 0] - self._at
-        # White space and what else lies below it; those are looked at.
-        suspects = np.flatnonzero(np.frombuffer(block, np.uint8).take(starts) <= _SPACE)
-        for number in suspects.tolist():
-            start = int(starts[number])
-            blank[number + 1] = _is_blank(block[start : start + int(rows[number + 1, 1])])
-        return blank
+
+class LineEnds(NamedTuple):
+    """What a block says of its lines, wherever the first one began and the last one ends."""
+
+    size: int
+    ends: NDArray[np.int64]
+    """Where newlines stand."""
+    blank: NDArray[np.bool_]
+    """Which lines that end here hold nothing but white space; of the first nothing is known."""
+    begins_blank: bool
+    """Whether there is only white space up to the first newline, or at all."""
+    ends_blank: bool
+    """The same from the last newline on."""
+    is_marked: bool
+    """Whether it begins with what may be a byte order mark."""
+    begins_blank_after_mark: bool
+    """The same as `begins_blank`, not counting that."""
 
 
-class _Newlines:
-    """Finds newlines, with arrays that are used again: fresh memory costs more than the search."""
+class LineFinder:
+    """Finds lines, with arrays that are used again: fresh memory costs more than the search."""
 
     def __init__(self) -> None:
         self._is_newline = np.empty(0, bool)
         self._in_eight = np.empty(0, bool)
 
-    def places(self, block: bytes | memoryview) -> NDArray[np.int64]:
-        """Return where newlines stand in a block."""
+    def find(self, block: bytes | memoryview) -> LineEnds:
+        """Look at one block; nothing is remembered of it."""
+        ends = self._newlines(block)
+        is_marked = bytes(block[:3]) == _BOM
+        blank = np.zeros(len(ends), bool)
+        if len(ends) > 1:
+            starts = ends[:-1] + 1
+            # White space and what else lies below it; those few are looked at.
+            suspects = np.flatnonzero(np.frombuffer(block, np.uint8).take(starts) <= _SPACE)
+            for number in suspects.tolist():
+                blank[number + 1] = _is_blank(block[int(starts[number]) : int(ends[number + 1])])
+        begins = block[: int(ends[0])] if len(ends) else block
+        rest = block[int(ends[-1]) + 1 :] if len(ends) else block
+        return LineEnds(
+            len(block),
+            ends,
+            blank,
+            _is_blank(begins),
+            _is_blank(rest),
+            is_marked,
+            is_marked and _is_blank(begins[len(_BOM) :]),
+        )
+
+    def _newlines(self, block: bytes | memoryview) -> NDArray[np.int64]:
         size = -(-len(block) // 8) * 8
         if len(self._is_newline) < size:
             self._is_newline = np.empty(size, bool)
