@@ -191,15 +191,13 @@ class TestPublishingByClaim:
         assert _hidden(tmp_path) == []
 
     def test_a_living_claim_is_waited_for(self, tmp_path: Path) -> None:
-        with (
-            Child(draft_programs.hold_a_claim, str(tmp_path), "a") as first,
-            Child(draft_programs.publish_by_claim_once, str(tmp_path), "a") as second,
-        ):
+        with Child(draft_programs.hold_a_claim, str(tmp_path), "a") as first:
             assert first.hear() == "claimed"
-            assert second.hear() == "waiting"
-            first.tell()
-            first.result()
-            assert second.result() == "published"
+            with Child(draft_programs.publish_by_claim_once, str(tmp_path), "a") as second:
+                assert second.hear() == "waiting"
+                first.tell()
+                first.result()
+                assert second.result() == "published"
         assert os.listdir(tmp_path) == ["a"]  # noqa: PTH208
 
 

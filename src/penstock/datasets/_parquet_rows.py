@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
 import threading
@@ -22,7 +21,7 @@ from penstock.errors import (
     StaleIndexError,
 )
 from penstock.index import UnifiedSchema, digest, read_footer, read_footers
-from penstock.storage import LocalStore
+from penstock.storage import LocalStore, SeekableFile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -243,7 +242,7 @@ def _read_group(
                 chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset
             )
             ranges.append((start, chunk.total_compressed_size))
-    fetched = _FetchedFile(file, ranges)
+    fetched = SeekableFile(_Fetched(file, ranges))
     # In this thread: a pool of threads would be one more thing to lose in a fork.
     reader = pq.ParquetFile(fetched, metadata=metadata, pre_buffer=False)
     table = reader.read_row_group(group, columns=list(names), use_threads=False)
@@ -256,37 +255,25 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
 
 
-class _FetchedFile(io.RawIOBase):
-    """A file as Arrow takes it, of which some ranges are in memory already."""
+class _Fetched:
+    """A file of which some ranges are in memory already; see `penstock.storage.OpenFile`."""
 
     def __init__(self, file: OpenFile, ranges: Sequence[tuple[int, int]]) -> None:
-        super().__init__()
+        self.path, self.size = file.path, file.size
         self._file = file
         self._parts = [
             (start, memoryview(data))
             for (start, _), data in zip(ranges, file.read_ranges(ranges), strict=True)
         ]
-        self._position = 0
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = self._file.size - self._position
-        size = left if size is None or size < 0 else min(size, left)
-        start, self._position = self._position, self._position + size
+    def read_at(self, start: int, length: int) -> bytes:
         for first, data in self._parts:
-            if first <= start and start + size <= first + len(data):
-                return bytes(data[start - first : start - first + size])
-        return self._file.read_at(start, size)
+            if first <= start and start + length <= first + len(data):
+                return bytes(data[start - first : start - first + length])
+        return self._file.read_at(start, length)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [self.read_at(start, length) for start, length in ranges]
+
+    def close(self) -> None:
+        """The file belongs to whoever opened it."""

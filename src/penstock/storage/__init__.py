@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.storage._environment import rank as rank
     from penstock.storage._files import HeldFile as HeldFile
     from penstock.storage._files import MeteredFile as MeteredFile
+    from penstock.storage._files import SeekableFile as SeekableFile
     from penstock.storage._files import open_for_reading as open_for_reading
     from penstock.storage._files import open_for_writing as open_for_writing
     from penstock.storage._files import read_blocks as read_blocks
@@ -41,6 +42,7 @@ __all__, __getattr__, __dir__ = facade(
         "ObjectStore": "_object",
         "OpenFile": "_store",
         "ReadAhead": "_read_ahead",
+        "SeekableFile": "_files",
         "StorageOptions": "_options",
         "Store": "_store",
         "cache_directory": "_environment",

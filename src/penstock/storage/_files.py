@@ -27,7 +27,7 @@ def read_blocks(file: OpenFile, block_bytes: int) -> Iterator[bytes]:
 
 def open_for_reading(store: Store, name: str) -> io.BufferedReader:
     """Return a seekable binary file with a large buffer, as pyarrow and zstandard take it."""
-    return io.BufferedReader(_SeekableFile(store.open(name)), _BUFFER_BYTES)
+    return io.BufferedReader(SeekableFile(store.open(name)), _BUFFER_BYTES)
 
 
 def open_for_writing(store: Store, directory: str, name: str) -> PublishingFile:
@@ -78,7 +78,9 @@ class MeteredFile:
         self._file.close()
 
 
-class _SeekableFile(io.RawIOBase):
+class SeekableFile(io.RawIOBase):
+    """An open file as Python and pyarrow know one: it has an offset, and is for one thread."""
+
     def __init__(self, file: OpenFile) -> None:
         super().__init__()
         self._file = file
