@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock
+from penstock.datasets import JsonlDataset
 from penstock.errors import OptionError, StaleIndexError
 from penstock.index import _open_index, create_default_jsonl_indexer
 from penstock.jsonl import JsonlDir, JsonlFile
@@ -130,3 +131,27 @@ def test_no_secret_is_in_a_pickle_of_a_local_index_or_in_meta(
     secret = s3_server.storage_options["secret_access_key"].encode()
     for path in own_cache.rglob("*"):
         assert path.is_dir() or secret not in path.read_bytes()
+
+
+def test_the_seeds_own_door_opens_a_remote_index(folder: str, s3_server: S3Server) -> None:
+    options = s3_server.storage_options
+    create_default_jsonl_indexer(folder, storage_options=options)()
+    dataset = JsonlDataset.create_from_index_on_filesystem(folder, storage_options=options)
+    assert dataset[[1999, 0]] == [RECORDS[1999], RECORDS[0]]
+    with JsonlFile(dataset.files[1], options).writer_sync() as writer:
+        writer.write({"id": -1})
+    with pytest.raises(StaleIndexError, match="part-00001"):
+        JsonlDataset.create_from_index_on_filesystem(folder, storage_options=options)
+
+
+def test_a_remote_index_is_replaced_as_a_whole(folder: str, s3_server: S3Server) -> None:
+    options = s3_server.storage_options
+    create_default_jsonl_indexer(folder, storage_options=options)()
+    with JsonlFile(f"{folder}/part-00000.jsonl", options).writer_sync() as writer:
+        writer.write_many([{"id": n} for n in range(5)])
+    (first, *_) = penstock.open(f"{folder}/part-00001*", storage_options=options).files
+    JsonlFile(first, options).delete_sync()
+    create_default_jsonl_indexer(folder, overwrite=True, storage_options=options)()
+    source = penstock.open(folder, storage_options=options)
+    assert [record["id"] for record in source[:5]] == [0, 1, 2, 3, 4]
+    assert first not in source.files

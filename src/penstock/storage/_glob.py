@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from penstock.storage._options import StorageOptions
     from penstock.storage._store import Entry, Store
 
+_FOLDERS = r"(?:(?!\.)[^/]+/)*"
+"""Any number of folders, none of them hidden."""
+
 
 def is_pattern(path: str) -> bool:
     """Whether a path has wildcards; a file that is really named so is no pattern."""
@@ -41,16 +44,13 @@ def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, l
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     """Return what a pattern means, as `glob` has it for files."""
-    parts = [_segment(part) for part in pattern.split("/")]
-    text = "/".join(parts)
-    # "**/" stands for any number of folders, none of them hidden; at the end for files, too.
-    text = text.replace("**/", r"(?:(?!\.)[^/]+/)*").replace("**", r"(?:(?!\.)[^/]+/)*(?!\.)[^/]+")
+    *folders, last = pattern.split("/")
+    text = "".join(_FOLDERS if part == "**" else f"{_segment(part)}/" for part in folders)
+    text += rf"{_FOLDERS}(?!\.)[^/]+" if last == "**" else _segment(last)
     return re.compile(text, re.DOTALL)
 
 
 def _segment(part: str) -> str:
-    if part == "**":
-        return part
     pieces = re.split(r"(\*+|\?|\[[^/]+?\])", part)
     text = "".join(map(_piece, filter(None, pieces)))
     return rf"(?!\.){text}" if part[:1] in ("*", "?", "[") else text
@@ -62,5 +62,7 @@ def _piece(text: str) -> str:
     if text == "?":
         return "[^/]"
     if text[0] == "[" and text[-1] == "]":
-        return f"[^{text[2:]}" if text[1] == "!" else text
+        negated = text[1] == "!"
+        inside = re.sub(r"([\\\[&~|^])", r"\\\1", text[1 + negated : -1])
+        return f"[^/{inside}]" if negated else f"[{inside}]"
     return re.escape(text)
