@@ -79,7 +79,10 @@ def unless_refused(
 def same(one: pa.RecordBatch | None, other: pa.RecordBatch | None) -> bool:
     if one is None or other is None:
         return one is other
-    return bool(one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist()))
+    if one.schema != other.schema or one.equals(other):
+        return bool(one.schema == other.schema)
+    # As texts, NaN is what it is; years beyond 9999 were compared above.
+    return repr(one.to_pylist()) == repr(other.to_pylist())
 
 
 @given(columns(), types)
