@@ -5,10 +5,29 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.order._cursor import Cursor as Cursor
+    from penstock.order._estimate import Estimate as Estimate
+    from penstock.order._estimate import estimate as estimate
     from penstock.order._mix import keys as keys
     from penstock.order._mix import mixed as mixed
+    from penstock.order._order import Order as Order
     from penstock.order._permutation import Permutation as Permutation
+    from penstock.order._sharing import share as share
+    from penstock.order._sharing import share_rows as share_rows
+    from penstock.order._sharing import steps as steps
+    from penstock.order._skips import Skips as Skips
 
 __all__, __getattr__, __dir__ = facade(
-    __name__, {"Permutation": "_permutation"}, for_rooms={"keys": "_mix", "mixed": "_mix"}
+    __name__,
+    {
+        "Cursor": "_cursor",
+        "Estimate": "_estimate",
+        "Order": "_order",
+        "Permutation": "_permutation",
+        "estimate": "_estimate",
+        "share": "_sharing",
+        "share_rows": "_sharing",
+        "steps": "_sharing",
+    },
+    for_rooms={"Skips": "_skips", "keys": "_mix", "mixed": "_mix"},
 )

@@ -1,0 +1,128 @@
+"""Block order: blocks permuted over the whole dataset, records permuted inside windows of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.order._mix import keys
+from penstock.order._permutation import Permutation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LANES = 64
+"""A power of two, so that every smaller power of two, as a world size, shares them out evenly."""
+WINDOW_BLOCKS = 2 * LANES
+"""Blocks in a window, over all lanes: with blocks of 1 MiB some 256 MiB are open at a time (windows
+begin and end inside blocks), and the records of a batch come from a hundred blocks and more."""
+WINDOW_RECORDS = 65_536
+"""Small blocks are cheap to hold, so a window has at least this many records of them."""
+_PIECE = 1024
+"""Records of one lane that are computed together, so that a call of numpy has something to do."""
+_PIECES = 4 * LANES
+"""Pieces that are remembered (2 MiB): a reader that goes forward computes each of them once."""
+
+
+def window_records(records: int, blocks: int) -> int:
+    """Return how many records a window has, over all lanes, if `blocks` blocks are not empty."""
+    return max(WINDOW_BLOCKS * -(-records // max(1, blocks)), WINDOW_RECORDS)
+
+
+class BlockOrder:
+    """The numbers below `borders[-1]`, so ordered that few blocks are open at a time.
+
+    The blocks, in random order, lie on a *tape*. The tape is cut into `LANES` equal parts, and
+    position i of the order belongs to lane `i % LANES`: the lanes advance together, and any run of
+    positions takes equally much (within one) of each. A lane goes through its part of the tape
+    window by window, in random order inside a window. The windows of different lanes end at
+    different times, so that new blocks are needed a few at a time.
+
+    Lane x is the part of the tape whose number is x with its bits reversed. The lanes r, r + w,
+    r + 2 w … that rank r of w takes (w a power of two) are then one stretch of the tape, and no
+    more than w - 1 blocks, those across a border of two stretches, are read by two ranks. Every
+    other part of the tape is gone through backwards: both neighbours of a border then come to it at
+    the same time, the beginning or the end of the epoch, and the block across it is open once.
+    """
+
+    def __init__(self, borders: NDArray[np.int64], seed: int, epoch: int, version: int) -> None:
+        self.length = int(borders[-1])
+        sizes = np.diff(borders)
+        full = np.flatnonzero(sizes)
+        numbers = (version, self.length, seed, epoch)
+        self._key, blocks_key = keys("block order", *numbers, count=2)
+        permuted = full[Permutation(len(full), blocks_key).positions(0, len(full))]
+        self._block_starts = borders[permuted]
+        self._tape_starts = np.cumsum(sizes[permuted]) - sizes[permuted]
+        self._window = window_records(self.length, len(full)) // LANES
+        self._lane_lengths = (self.length - 1 - np.arange(LANES)) // LANES + 1
+        self._lane_starts = _lane_starts(self._lane_lengths)
+        self._pieces: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+    def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers that stand at positions (int64[n], inside the order), int64[n]."""
+        rows, lanes = positions // LANES, positions % LANES
+        numbers = np.empty_like(positions)
+        # Positions of one piece of one lane are brought together, whatever order was asked for.
+        pieces = rows // _PIECE
+        order = np.lexsort((lanes, pieces))
+        changes = (np.diff(pieces[order]) != 0) | (np.diff(lanes[order]) != 0)
+        for group in np.split(order, np.flatnonzero(changes) + 1):
+            if group.size:
+                piece = self._piece(int(lanes[group[0]]), int(pieces[group[0]]))
+                numbers[group] = piece[rows[group] % _PIECE]
+        return numbers
+
+    def _piece(self, lane: int, piece: int) -> NDArray[np.int64]:
+        found = self._pieces.get((lane, piece))
+        if found is None:
+            start = piece * _PIECE
+            stop = min(start + _PIECE, int(self._lane_lengths[lane]))
+            found = self._numbers(self._on_tape(lane, self._in_lane(lane, start, stop)))
+            if len(self._pieces) >= _PIECES:
+                # A new dict and not `clear`, which could empty the one another thread looks into.
+                self._pieces = {}
+            self._pieces[lane, piece] = found
+        return found
+
+    def _in_lane(self, lane: int, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the places in its lane that stand at rows `start` … `stop - 1` of the lane."""
+        parts = []
+        # The first window of a lane is shorter, each by another amount.
+        early = self._window - self._window * (lane + 1) // LANES
+        while start < stop:
+            number = (start + early) // self._window
+            first = max(0, number * self._window - early)
+            last = min((number + 1) * self._window - early, int(self._lane_lengths[lane]))
+            window = Permutation(last - first, self._key, number * LANES + lane)
+            upto = min(stop, last)
+            parts.append(first + window.positions(start - first, upto - first))
+            start = upto
+        return np.concatenate(parts)
+
+    def _on_tape(self, lane: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where on the tape the places of a lane (int64[n]) are, int64[n]."""
+        start, length = int(self._lane_starts[lane]), int(self._lane_lengths[lane])
+        return start + (length - 1 - places if _part(lane) % 2 else places)
+
+    def _numbers(self, tape: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return what lies on the tape at places (int64[n]), int64[n]."""
+        block = np.searchsorted(self._tape_starts, tape, side="right") - 1
+        numbers: NDArray[np.int64] = self._block_starts[block] + (tape - self._tape_starts[block])
+        return numbers
+
+
+def _lane_starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where on the tape the part of each lane begins, int64[LANES]."""
+    # Reversing twice changes nothing: the lane that is part p of the tape is again p reversed.
+    lanes = [_part(part) for part in range(LANES)]
+    starts = np.empty(LANES, np.int64)
+    starts[lanes] = np.cumsum(lengths[lanes]) - lengths[lanes]
+    return starts
+
+
+def _part(lane: int) -> int:
+    """Return which part of the tape a lane is: its number with the bits reversed."""
+    bits = LANES.bit_length() - 1
+    return int(f"{lane:0{bits}b}"[::-1], 2)

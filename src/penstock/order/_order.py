@@ -1,0 +1,179 @@
+"""Which record stands at which position of an epoch."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+
+import numpy as np
+
+from penstock.errors import OptionError, RecordIndexError
+from penstock.order._blocks import LANES, BlockOrder, window_records
+from penstock.order._permutation import Permutation
+from penstock.order._skips import Skips
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from penstock.order._skips import Skip
+
+Kind: TypeAlias = Literal["sequential", "full", "block"]
+KINDS: tuple[Kind, ...] = ("sequential", "full", "block")
+_LONGEST = 2**63 - 1
+"""The longest that `len` can say and an int64 offset can hold."""
+
+
+class Order:
+    """All records of a dataset, each exactly once, in the order of one epoch.
+
+    A pure function of the arguments and `VERSION`. `kind` is
+
+    - `"sequential"`: as they are numbered;
+    - `"full"`: every order is as likely as any other, in no memory;
+    - `"block"`: the blocks (what storage hands out at once: a zstd frame, a row group) in random
+      order, and records in random order inside windows of many blocks, so that each block is needed
+      during a short time only. A dataset of no more than one window is shuffled in full. Memory is
+      two numbers a block.
+
+    `blocks` are the record offsets of the blocks, int64, the first 0 and the last `length`. `skip`
+    are record numbers and (start, stop) ranges that are left out; the order is shorter by them.
+
+    >>> Order(6, kind="sequential", skip=[1, (3, 5)]).positions(0, 3).tolist()
+    [0, 2, 5]
+    >>> order = Order(10, seed=1, skip=[4])
+    >>> len(order), sorted(order.positions(0, 9).tolist())
+    (9, [0, 1, 2, 3, 5, 6, 7, 8, 9])
+    >>> import numpy as np
+    >>> million = Order(10**6, kind="block", blocks=np.arange(0, 10**6 + 1, 1000))
+    >>> million.lanes, len(np.unique(million.positions(0, 1024) // 1000)) > 64
+    (64, True)
+    """
+
+    VERSION: ClassVar[int] = 1
+    """Raised whenever the same arguments would give another order; so part of every state. It
+    stands for the sizes of windows and the number of lanes, too."""
+
+    def __init__(  # noqa: PLR0913 (the six things that an order depends on)
+        self,
+        length: int,
+        *,
+        seed: int = 0,
+        epoch: int = 0,
+        kind: Kind = "full",
+        blocks: NDArray[np.int64] | None = None,
+        skip: Skip = (),
+    ) -> None:
+        self.length = operator.index(length)
+        self.seed = operator.index(seed)
+        self.epoch = operator.index(epoch)
+        self.kind = kind
+        if not 0 <= self.length <= _LONGEST:
+            raise OptionError(f"length={length}: an order has from 0 to 2**63 - 1 records.")
+        if kind not in KINDS:
+            raise OptionError(f"kind={kind!r}: an order is one of {', '.join(KINDS)}.")
+        borders = None if blocks is None else _checked_blocks(blocks, self.length)
+        self._blocks = borders
+        self._skips = Skips(skip, self.length)
+        self._kept = self._skips.kept
+        self.lanes = 1
+        """Into how many equal lanes the order is dealt: position i belongs to lane `i % lanes`."""
+        self._ranks: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+        if kind == "sequential":
+            self._ranks = _itself
+        elif kind == "full":
+            self._ranks = Permutation(self._kept, self.seed, self.epoch).at
+        elif borders is None:
+            raise OptionError(
+                'kind="block" needs blocks: the int64 record offsets of the units of storage, '
+                "first 0, last the length (a source has them as `source.blocks`)."
+            )
+        else:
+            kept_borders = self._skips.ranks(borders)
+            count = int(np.count_nonzero(np.diff(kept_borders)))
+            if self._kept <= window_records(self._kept, count):
+                self._ranks = Permutation(self._kept, self.seed, self.epoch).at
+            else:
+                self.lanes = LANES
+                self._ranks = BlockOrder(kept_borders, self.seed, self.epoch, self.VERSION).at
+
+    @property
+    def skip(self) -> tuple[tuple[int, int], ...]:
+        """What is left out, as sorted (start, stop) ranges that do not touch."""
+        return self._skips.ranges
+
+    def __len__(self) -> int:
+        return self._kept
+
+    def __repr__(self) -> str:
+        skipped = f", {self.length - self._kept} skipped" if self._kept < self.length else ""
+        return (
+            f"<Order of {self.length} records, seed={self.seed}, epoch={self.epoch}, "
+            f"kind={self.kind!r}{skipped}>"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # What is computed from the arguments is computed again, and no cached piece travels.
+        skip = np.array(self.skip, np.int64).reshape(-1, 2)
+        return _again, (self.length, self.seed, self.epoch, self.kind, self._blocks, skip)
+
+    def positions(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the record numbers that stand at `start` … `stop - 1`, int64[stop - start]."""
+        start, stop = operator.index(start), operator.index(stop)
+        if not 0 <= start <= stop <= self._kept:
+            raise RecordIndexError(
+                f"positions {start:,} to {stop:,} do not lie in an order of {self._kept:,} records."
+            )
+        return self._skips.records(self._ranks(start + np.arange(stop - start, dtype=np.int64)))
+
+    def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the record numbers that stand at positions (integers), int64 of the same shape."""
+        array = np.asarray(positions)
+        if array.size and array.dtype.kind not in "iu":
+            raise TypeError(f"positions are integers, not {array.dtype}")
+        bad = (array < 0) | (array >= self._kept)
+        if bad.any():
+            raise RecordIndexError(
+                f"position {array[bad].flat[0]} does not lie in an order of {self._kept:,} records."
+            )
+        ranks = self._ranks(array.astype(np.int64).reshape(-1))
+        return self._skips.records(ranks).reshape(array.shape)
+
+
+def _itself(positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    return positions
+
+
+def _again(  # noqa: PLR0913, PLR0917 (what pickle calls, by position)
+    length: int,
+    seed: int,
+    epoch: int,
+    kind: Kind,
+    blocks: NDArray[np.int64] | None,
+    skip: NDArray[np.int64],
+) -> Order:
+    return Order(length, seed=seed, epoch=epoch, kind=kind, blocks=blocks, skip=skip)
+
+
+def _checked_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    borders = np.asarray(blocks)
+    if borders.ndim != 1 or not borders.size or borders.dtype.kind not in "iu":
+        raise OptionError(
+            f"blocks is an array of {borders.dtype}{list(borders.shape)}; give record offsets, "
+            "int64[number of blocks + 1], first 0, last the length."
+        )
+    borders = borders.astype(np.int64)
+    if borders[0] != 0 or borders[-1] != length:
+        raise OptionError(
+            f"blocks go from {borders[0]:,} to {borders[-1]:,}; they must go from 0 to the length, "
+            f"{length:,}."
+        )
+    falls = np.flatnonzero(np.diff(borders) < 0)
+    if falls.size:
+        at = int(falls[0])
+        raise OptionError(
+            f"blocks[{at + 1}] is {borders[at + 1]:,}, less than blocks[{at}], {borders[at]:,}; "
+            "record offsets never fall."
+        )
+    return borders
