@@ -18,18 +18,19 @@ from hypothesis import strategies as st
 from penstock.datasets import Source
 from penstock.errors import OptionError, RecordIndexError, UnsafeForkError
 from tests.datasets.sample import Record, filled, pick, typed_paths
-from tests.rounds import rounds
+from tests.rounds import LONG, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # A source is opened once a test, not once an example: it does not change by being read.
 per_test = settings(
+    max_examples=rounds(15, 1000),
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,
         HealthCheck.differing_executors,
         HealthCheck.too_slow,
-    ]
+    ],
 )
 bounds = st.none() | st.integers(-250, 250)
 steps = st.none() | st.integers(-7, 7).filter(bool) | st.sampled_from([-300, 300])
@@ -302,7 +303,8 @@ class SourceContract:
         with ThreadPoolExecutor(8) as threads:
             assert list(threads.map(read, range(8))) == [0] * 8
 
-    @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+    # Each costs seconds for each source; tests/datasets/test_processes.py always has all three.
+    @pytest.mark.parametrize("method", ["fork", "spawn", *["forkserver"] * LONG])
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
     def test_processes_read_after_the_parent_did(
         self, source: Source, expected: list[Record], method: str
