@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import signal
 import subprocess
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from tests.cli.commands import (
     written,
 )
 from tests.rounds import rounds
+from tests.unprivileged import as_nobody, folder_for_all
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -190,15 +191,20 @@ def test_what_is_not_there_is_an_input_error(tmp_path: Path, name: str) -> None:
 
 
 def test_a_folder_that_may_not_be_written_to_has_its_index_in_the_cache(
-    logs: Path, cache: Path
+    logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
-    logs.chmod(0o500)
-    try:
-        assert document("index", logs)["index"].startswith(str(cache))
-    finally:
-        logs.chmod(0o700)
+    document("index", logs)  # Imports what the other user may not reach.
+    with folder_for_all() as base:
+        data, cache = base / "data", base / "cache"
+        data.mkdir()
+        (data / "a.jsonl").write_text("{}\n")
+        cache.mkdir()
+        cache.chmod(0o777)
+        data.chmod(0o555)
+        monkeypatch.setenv("PENSTOCK_CACHE", str(cache))
+        told_place = as_nobody(partial(document, "index", data))["index"]
+        assert told_place.startswith(str(cache))
+        assert [path.name for path in data.iterdir()] == ["a.jsonl"]
 
 
 def wait_for_draft(process: subprocess.Popen[str], folder: Path) -> None:

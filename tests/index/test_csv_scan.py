@@ -233,11 +233,8 @@ def test_a_quote_that_is_never_closed_is_named_with_file_and_place() -> None:
     assert data[failure.value.offset :] == b'"it ""begins'  # type: ignore[attr-defined]
 
 
-def test_a_quote_that_swallows_the_file_is_told_before_memory_is_full(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("penstock.index._csv_rows.LARGEST_ROW", 1000)
-    finder = RowFinder(Dialect(), "a.csv")
+def test_a_quote_that_swallows_the_file_is_told_before_memory_is_full() -> None:
+    finder = RowFinder(Dialect(), "a.csv", largest_row=1000)
     finder.add(b'1,"')
     finder.add(b"x,\n" * 200)
     with pytest.raises(MalformedLineError, match=r"longer than 1,000 bytes.*byte 2 is not closed"):

@@ -6,6 +6,7 @@ import os
 import struct
 import threading
 import weakref
+from abc import abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -76,9 +77,9 @@ class Dataset(Source):
         _datasets.add(self)
         self._schema: pa.Schema | None = None
 
+    @abstractmethod
     def _process_sample(self, sample_bytes: bytes) -> Any:
         """Return what a sample's bytes mean."""
-        raise NotImplementedError("say in _process_sample what a sample's bytes mean")
 
     def initialize(self) -> None:
         """Open the first files ahead of time; there is no need to."""

@@ -76,6 +76,10 @@ class JsonlDataset(Dataset):
         except (ValueError, RecursionError):
             return self._decode_with_care(which, line)
 
+    def _process_sample(self, sample_bytes: bytes) -> Any:
+        """Return the record of a line, for those who have its bytes."""
+        return self._decode(sample_bytes.decode(self._encoding).encode())
+
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         lines = self._lines(ids)
         try:

@@ -34,8 +34,11 @@ class RowFinder:
     ([], [[0, 8]], [[9, 1]])
     """
 
-    def __init__(self, dialect: Dialect, path: str, start: int = 0) -> None:
+    def __init__(
+        self, dialect: Dialect, path: str, start: int = 0, largest_row: int = LARGEST_ROW
+    ) -> None:
         self._path = path
+        self._largest_row = largest_row
         self._start = start  # Where the first block lies in the file, for errors.
         self._quote = ord(dialect.quote) if dialect.quote else None
         self._escape = ord(dialect.escape) if dialect.escape else None
@@ -211,13 +214,13 @@ class RowFinder:
         return rows[~is_blank] if is_blank.any() else rows
 
     def _check_size(self) -> None:
-        if self._at - self._begun <= LARGEST_ROW:
+        if self._at - self._begun <= self._largest_row:
             return
         begun, opened = self._start + self._begun, self._start + self._opened
         why = f"the quote at byte {opened:,} is not closed" if self._is_inside else "it has no end"
         raise MalformedLineError(
-            f"{self._path}: the row at byte {begun:,} is longer than {LARGEST_ROW:,} bytes: {why}. "
-            "Correct it, or open the file with another quote= or escape=.",
+            f"{self._path}: the row at byte {begun:,} is longer than {self._largest_row:,} bytes: "
+            f"{why}. Correct it, or open the file with another quote= or escape=.",
             path=self._path,
             offset=begun,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -26,7 +27,7 @@ _log = logging.getLogger("penstock.jsonl")
 _writers: WeakSet[Lines] = WeakSet()
 
 
-class Lines:
+class Lines(ABC):
     """Lines on their way to a target."""
 
     def __init__(self, target: Target, options: WriteOptions) -> None:
@@ -43,9 +44,9 @@ class Lines:
         """Where the lines go."""
         return self._target.path
 
+    @abstractmethod
     def _drain(self) -> None:
         """Hand everything gathered to the target."""
-        raise NotImplementedError
 
     def _warn_of_not_finite(self) -> None:
         if self._encoder.not_finite and not self._warned:
@@ -114,13 +115,13 @@ class Lines:
             message = f"an earlier write to {self.path} failed: {self._failure}"
             raise StorageError(message, path=self.path) from self._failure
 
+    @abstractmethod
     def forked(self) -> None:
         """Make the next write in this forked process come by _check_process."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_used(self) -> bool:
         """Whether a record was ever taken."""
-        raise NotImplementedError
 
     def __del__(self) -> None:
         # A forked child holds a copy that is none of its business.
