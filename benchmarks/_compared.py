@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from _rounds import Contender, run_rounds
-from _table import table
+from _table import RATIO_HEAD, ratio_cells, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,26 +87,7 @@ def rate(contender: Contender, records: int) -> float:
 
 def ratio_table(rows: Iterable[RatioRow]) -> str:
     """Return the table of all works and their references."""
-    head = [
-        "work", "ours", "against", "reference", "ratio", "median (least – most)", "must reach",
-        "reached",
-    ]  # fmt: skip
-    return table(
-        head,
-        (
-            (
-                row["work"],
-                f"{row['ours']:,.0f}",
-                row["reference"],
-                f"{row['reference_rate']:,.0f}",
-                f"{row['ratio']:.2f}",
-                f"{row['median_ratio']:.2f} ({row['least_ratio']:.2f} – {row['most_ratio']:.2f})",
-                "" if row["must_reach"] is None else f"{row['must_reach']:.2f}",
-                _said(row["reached"]),
-            )
-            for row in rows
-        ),
-    )
+    return table(RATIO_HEAD, map(ratio_cells, rows))
 
 
 def limit_table(rows: Iterable[LimitRow]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from _rounds import Contender, Ratio, Side, run_rounds
-from _table import table
+from _table import RATIO_HEAD, ratio_cells, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -177,24 +177,7 @@ class Bench:
 
 def speed_table(rows: Iterable[SpeedRow]) -> str:
     """Return the table of all works."""
-    head = [
-        "work", "ours", "against", "reference", "ratio", "median (least – most)", "must reach",
-        "reached", "ours ÷ flyte",
-    ]  # fmt: skip
     return table(
-        head,
-        (
-            (
-                row["work"],
-                f"{row['ours']:,.0f}",
-                row["reference"],
-                f"{row['reference_rate']:,.0f}",
-                f"{row['ratio']:.2f}",
-                f"{row['median_ratio']:.2f} ({row['least_ratio']:.2f} – {row['most_ratio']:.2f})",
-                "" if row["must_reach"] is None else f"{row['must_reach']:.2f}",
-                {True: "yes", False: "no", None: ""}[row["reached"]],
-                f"{row['ours_to_peer']:.2f}",
-            )
-            for row in rows
-        ),
+        [*RATIO_HEAD, "ours ÷ flyte"],
+        ([*ratio_cells(row), f"{row['ours_to_peer']:.2f}"] for row in rows),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -26,3 +26,23 @@ def _line(row: Sequence[str], widths: Sequence[int], is_text: Sequence[bool]) ->
         for cell, width, text in zip(row, widths, is_text, strict=True)
     )
     return f"| {' | '.join(padded)} |"
+
+
+RATIO_HEAD = [
+    "work", "ours", "against", "reference", "ratio", "median (least – most)", "must reach",
+    "reached",
+]  # fmt: skip
+
+
+def ratio_cells(row: Mapping[str, Any]) -> list[str]:
+    """Return the cells of a work beside its reference, under `RATIO_HEAD`."""
+    return [
+        row["work"],
+        f"{row['ours']:,.0f}",
+        row["reference"],
+        f"{row['reference_rate']:,.0f}",
+        f"{row['ratio']:.2f}",
+        f"{row['median_ratio']:.2f} ({row['least_ratio']:.2f} – {row['most_ratio']:.2f})",
+        "" if row["must_reach"] is None else f"{row['must_reach']:.2f}",
+        {True: "yes", False: "no", None: ""}[row["reached"]],
+    ]

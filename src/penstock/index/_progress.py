@@ -10,7 +10,6 @@ from tqdm import tqdm
 from penstock.storage import rank
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 
@@ -30,10 +29,5 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.close()
