@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from random import Random
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,40 +12,66 @@ from hypothesis import strategies as st
 from penstock.errors import OptionError
 from penstock.order import Order, estimate, share_rows, steps
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 BLOCKS, RECORDS = 700, 200
 """Blocks and records in each: more than a window, so that there are lanes."""
 SIZES, COUNTS = np.full(BLOCKS, 1000), np.full(BLOCKS, RECORDS)
 
 
-def counted(kind: str, world_size: int, batch_size: int, cache_blocks: int) -> int:
-    """Go through an epoch with a cache that drops what was used longest ago; count its misses."""
+def counted(
+    kind: str, world_size: int, batch_size: int, cache_blocks: int, workers: int = 0
+) -> int:
+    """Go through an epoch with a cache that drops what was used longest ago; count its misses.
+
+    Each of `workers` is up to two batches ahead, so the batches that a rank has in hand are fetched
+    in any order, and so are those of the ranks.
+    """
     length = BLOCKS * RECORDS
     order = Order(length, seed=1, kind=kind, blocks=np.arange(0, length + 1, RECORDS))
     cache: OrderedDict[int, None] = OrderedDict()
     misses = 0
-    for step in range(steps(length, batch_size, world_size, drop_last=False)):
-        for rank in range(world_size):
-            rows, valid = share_rows(
-                step, batch_size, rank, world_size, length, drop_last=False, lanes=order.lanes
-            )
-            for block in np.unique(order.at(rows[valid]) // RECORDS).tolist():
-                misses += block not in cache
-                cache[block] = None
-                cache.move_to_end(block)
-                if len(cache) > cache_blocks:
-                    cache.popitem(last=False)
+    shares = [
+        (step, rank)
+        for step in range(steps(length, batch_size, world_size, drop_last=False))
+        for rank in range(world_size)
+    ]
+    for step, rank in jumbled(shares, world_size * 2 * workers):
+        rows, valid = share_rows(
+            step, batch_size, rank, world_size, length, drop_last=False, lanes=order.lanes
+        )
+        for block in np.unique(order.at(rows[valid]) // RECORDS).tolist():
+            misses += block not in cache
+            cache[block] = None
+            cache.move_to_end(block)
+            if len(cache) > cache_blocks:
+                cache.popitem(last=False)
     return misses
 
 
+def jumbled(items: list[tuple[int, int]], hand: int) -> Iterator[tuple[int, int]]:
+    """Yield items so that each may overtake others, but none is `hand` ahead of one to come."""
+    random = Random(4)
+    held: list[int] = []
+    taken = 0
+    while held or taken < len(items):
+        while taken < min(len(items), (held[0] if held else taken) + max(1, hand)):
+            held.append(taken)
+            taken += 1
+        yield items[held.pop(random.randrange(len(held)))]
+
+
+@pytest.mark.parametrize("workers", [0, 4])
 @pytest.mark.parametrize("world_size", [1, 2, 8])
 def test_a_cache_that_holds_what_is_open_reads_each_block_once_in_block_order(
-    world_size: int,
+    world_size: int, workers: int
 ) -> None:
-    told = estimate(SIZES, "block", world_size, 4, 600_000, block_records=COUNTS)
+    told = estimate(SIZES, "block", world_size, workers, 600_000, block_records=COUNTS)
     assert told.open_bytes <= 600_000
     assert told.requests == BLOCKS
     assert told.bytes == 1000 * BLOCKS
-    found = counted("block", world_size, 512 // world_size, told.open_bytes // 1000)
+    found = counted("block", world_size, 512 // world_size, told.open_bytes // 1000, workers)
     assert BLOCKS <= found <= 1.05 * BLOCKS
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import OptionError, RecordIndexError
-from penstock.order import Order, Permutation, Skips
+from penstock.order import Order, Permutation, Skips, clip_blocks
 from tests.rounds import rounds
 
 SEEDS = st.integers(-(2**70), 2**70)
@@ -264,6 +264,42 @@ def test_skips_become_sorted_ranges_that_do_not_touch(length: int, data: st.Data
     assert skips.records(np.arange(len(kept))).tolist() == kept
     before = [sum(record < border for record in kept) for border in range(length + 1)]
     assert skips.ranks(np.arange(length + 1)).tolist() == before
+
+
+@given(length=st.integers(0, 200), data=st.data())
+def test_skips_know_what_they_hold_and_what_they_hold_more_than_others(
+    length: int, data: st.DataObject
+) -> None:
+    some, others = (data.draw(skips_of(length)) for _ in range(2))
+    first, second = Skips(some, length), Skips(others, length)
+    numbers = np.arange(length)
+    assert numbers[~first.hold(numbers)].tolist() == left(length, some)
+    assert first.hold(numbers.reshape(1, -1)).shape == (1, length)
+    more = Skips(first.without(second), length)
+    assert more.ranges == first.without(second)
+    assert np.array_equal(more.hold(numbers), first.hold(numbers) & ~second.hold(numbers))
+
+
+@given(length=st.integers(0, 200), more=st.integers(0, 200), data=st.data())
+def test_the_blocks_of_a_source_that_grew_are_cut_to_those_it_had(
+    length: int, more: int, data: st.DataObject
+) -> None:
+    before = np.unique(data.draw(blocks_of(length)))
+    inside = data.draw(st.lists(st.integers(length, length + more), max_size=5))
+    after = np.unique([*before, *inside, length + more])
+    clipped = clip_blocks(after, length)
+    assert clipped.dtype == np.int64
+    assert np.array_equal(clipped, before)
+
+
+def test_a_border_that_lies_in_no_block_is_drawn() -> None:
+    assert clip_blocks(np.array([0, 4, 8, 12]), 9).tolist() == [0, 4, 8, 9]
+    assert clip_blocks(np.array([0, 4]), 0).tolist() == [0]
+
+
+def test_blocks_that_are_too_short_are_not_stretched() -> None:
+    with pytest.raises(OptionError, match="from 0 to 5"):
+        Order(10, kind="block", blocks=clip_blocks(np.array([0, 5]), 10))
 
 
 def test_skips_may_be_arrays() -> None:

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.errors import OptionError, RecordIndexError
-from penstock.order import Order, share, share_rows, steps
+from penstock.order import Order, share, share_full, share_rows, steps
 
 LENGTHS = st.integers(0, 300)
 BATCHES = st.integers(1, 20)
@@ -94,6 +94,32 @@ def test_a_share_is_a_slice_whose_last_rows_are_the_padding(
     assert mask.tolist() == [True] * valid + [False] * (stop - start - valid)
 
 
+@given(
+    length=LENGTHS,
+    batch_size=BATCHES,
+    world_size=st.one_of(WORLDS, st.sampled_from([16, 32, 64])),
+    lanes=LANES,
+    data=st.data(),
+)
+def test_many_full_steps_at_once_are_the_steps_one_by_one(
+    length: int, batch_size: int, world_size: int, lanes: int, data: st.DataObject
+) -> None:
+    origin = data.draw(st.integers(0, length))
+    count = steps(length, batch_size, world_size, drop_last=True, origin=origin)
+    start = data.draw(st.integers(0, count))
+    stop = data.draw(st.integers(start, count))
+    rank = data.draw(st.integers(0, world_size - 1))
+    numbers = (batch_size, rank, world_size, length)
+    found = share_full(start, stop, *numbers, origin=origin, lanes=lanes)
+    assert found.dtype == np.int64
+    assert found.shape == (stop - start, batch_size)
+    for step, rows in zip(range(start, stop), found, strict=True):
+        for drop in (False, True):
+            one, valid = share_rows(step, *numbers, drop, origin=origin, lanes=lanes)
+            assert valid.all()
+            assert np.array_equal(one, rows)
+
+
 @given(length=LENGTHS, total=st.sampled_from([12, 24, 64, 128]), drop=st.booleans(), lanes=LANES)
 def test_every_world_size_that_divides_the_global_batch_sees_the_same_global_batches(
     *, length: int, total: int, drop: bool, lanes: int
@@ -177,6 +203,14 @@ def test_one_rank_has_a_short_batch_and_no_padding() -> None:
 def test_a_step_outside_the_epoch_is_refused_with_their_number(step: int) -> None:
     with pytest.raises(RecordIndexError, match=rf"no step {step} in an epoch of 3"):
         share(step, 4, 0, 1, 10, drop_last=False)
+
+
+@pytest.mark.parametrize("window", [(-1, 1), (2, 1), (0, 3)])
+def test_steps_that_are_not_full_are_refused_with_their_number(window: tuple[int, int]) -> None:
+    with pytest.raises(RecordIndexError, match="do not lie in the 2 full ones"):
+        share_full(*window, batch_size=4, rank=0, world_size=1, length=10)
+    with pytest.raises(OptionError, match="rank=1 is not one of 1"):
+        share_full(0, 1, batch_size=4, rank=1, world_size=1, length=10)
 
 
 @pytest.mark.parametrize(

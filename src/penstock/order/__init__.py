@@ -10,11 +10,16 @@ if TYPE_CHECKING:
     from penstock.order._estimate import estimate as estimate
     from penstock.order._mix import keys as keys
     from penstock.order._mix import mixed as mixed
+    from penstock.order._order import KINDS as KINDS
+    from penstock.order._order import Kind as Kind
     from penstock.order._order import Order as Order
+    from penstock.order._order import clip_blocks as clip_blocks
     from penstock.order._permutation import Permutation as Permutation
     from penstock.order._sharing import share as share
+    from penstock.order._sharing import share_full as share_full
     from penstock.order._sharing import share_rows as share_rows
     from penstock.order._sharing import steps as steps
+    from penstock.order._skips import Skip as Skip
     from penstock.order._skips import Skips as Skips
 
 __all__, __getattr__, __dir__ = facade(
@@ -24,10 +29,19 @@ __all__, __getattr__, __dir__ = facade(
         "Estimate": "_estimate",
         "Order": "_order",
         "Permutation": "_permutation",
+        "clip_blocks": "_order",
         "estimate": "_estimate",
         "share": "_sharing",
+        "share_full": "_sharing",
         "share_rows": "_sharing",
         "steps": "_sharing",
     },
-    for_rooms={"Skips": "_skips", "keys": "_mix", "mixed": "_mix"},
+    for_rooms={
+        "KINDS": "_order",
+        "Kind": "_order",
+        "Skip": "_skips",
+        "Skips": "_skips",
+        "keys": "_mix",
+        "mixed": "_mix",
+    },
 )

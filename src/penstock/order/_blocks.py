@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,10 +20,14 @@ WINDOW_BLOCKS = 2 * LANES
 begin and end inside blocks), and the records of a batch come from a hundred blocks and more."""
 WINDOW_RECORDS = 65_536
 """Small blocks are cheap to hold, so a window has at least this many records of them."""
-_PIECE = 1024
+_PIECE = 4096
 """Records of one lane that are computed together, so that a call of numpy has something to do."""
-_PIECES = 4 * LANES
-"""Pieces that are remembered (2 MiB): a reader that goes forward computes each of them once."""
+_SHEET = _PIECE * LANES
+"""Positions that are remembered together: a piece of every lane."""
+_SHEETS = 2
+"""Sheets that are remembered (4 MiB): a reader that goes forward computes each number once."""
+_WINDOWS = 2 * LANES
+"""Permutations of windows that are remembered, for a window may go over several pieces."""
 
 
 def window_records(records: int, blocks: int) -> int:
@@ -58,33 +63,54 @@ class BlockOrder:
         self._window = window_records(self.length, len(full)) // LANES
         self._lane_lengths = (self.length - 1 - np.arange(LANES)) // LANES + 1
         self._lane_starts = _lane_starts(self._lane_lengths)
-        self._pieces: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._sheets: dict[int, _Sheet] = {}
+        self._windows: dict[tuple[int, int], Permutation] = {}
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers that stand at positions (int64[n], inside the order), int64[n]."""
-        rows, lanes = positions // LANES, positions % LANES
-        numbers = np.empty_like(positions)
-        # Positions of one piece of one lane are brought together, whatever order was asked for.
-        pieces = rows // _PIECE
-        order = np.lexsort((lanes, pieces))
-        changes = (np.diff(pieces[order]) != 0) | (np.diff(lanes[order]) != 0)
-        for group in np.split(order, np.flatnonzero(changes) + 1):
-            if group.size:
-                piece = self._piece(int(lanes[group[0]]), int(pieces[group[0]]))
-                numbers[group] = piece[rows[group] % _PIECE]
-        return numbers
+        sheets = positions // _SHEET
+        if (sheets[1:] < sheets[:-1]).any():
+            order = np.argsort(sheets, kind="stable")
+            numbers = np.empty_like(positions)
+            numbers[order] = self.at(positions[order])
+            return numbers
+        borders = [0, *(np.flatnonzero(np.diff(sheets)) + 1).tolist(), len(positions)]
+        parts = [
+            self._on_sheet(int(sheets[start]), positions[start:stop])
+            for start, stop in itertools.pairwise(borders)
+            if start < stop
+        ]
+        return np.concatenate([*parts, positions[:0]])
 
-    def _piece(self, lane: int, piece: int) -> NDArray[np.int64]:
-        found = self._pieces.get((lane, piece))
-        if found is None:
-            start = piece * _PIECE
-            stop = min(start + _PIECE, int(self._lane_lengths[lane]))
-            found = self._numbers(self._on_tape(lane, self._in_lane(lane, start, stop)))
-            if len(self._pieces) >= _PIECES:
+    def _on_sheet(self, number: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        cells = positions - number * _SHEET
+        return self._sheet(number, cells)[cells]
+
+    def _sheet(self, number: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a stretch of the order, int64[_SHEET], right at least at the cells given."""
+        sheet = self._sheets.get(number)
+        if sheet is None:
+            if len(self._sheets) >= _SHEETS:
                 # A new dict and not `clear`, which could empty the one another thread looks into.
-                self._pieces = {}
-            self._pieces[lane, piece] = found
-        return found
+                self._sheets = {}
+            sheet = self._sheets[number] = _Sheet()
+        asked = np.bincount(cells % LANES, minlength=LANES) > 0
+        lanes = np.flatnonzero(asked & ~sheet.known)
+        if lanes.size:
+            tape = [self._piece(lane, number * _PIECE) for lane in lanes.tolist()]
+            found = self._numbers(np.concatenate(tape))
+            for lane, part in zip(
+                lanes.tolist(), np.split(found, np.cumsum([len(one) for one in tape])), strict=False
+            ):
+                sheet.numbers[: len(part), lane] = part
+            # Only now: another thread that sees a lane as known takes what stands there.
+            sheet.known[lanes] = True
+        return sheet.numbers.reshape(-1)
+
+    def _piece(self, lane: int, start: int) -> NDArray[np.int64]:
+        """Return where on the tape the records of a lane are from a row on, int64[≤ _PIECE]."""
+        stop = min(start + _PIECE, int(self._lane_lengths[lane]))
+        return self._on_tape(lane, self._in_lane(lane, start, stop))
 
     def _in_lane(self, lane: int, start: int, stop: int) -> NDArray[np.int64]:
         """Return the places in its lane that stand at rows `start` … `stop - 1` of the lane."""
@@ -95,11 +121,20 @@ class BlockOrder:
             number = (start + early) // self._window
             first = max(0, number * self._window - early)
             last = min((number + 1) * self._window - early, int(self._lane_lengths[lane]))
-            window = Permutation(last - first, self._key, number * LANES + lane)
+            window = self._permutation(lane, number, last - first)
             upto = min(stop, last)
             parts.append(first + window.positions(start - first, upto - first))
             start = upto
         return np.concatenate(parts)
+
+    def _permutation(self, lane: int, window: int, length: int) -> Permutation:
+        found = self._windows.get((lane, window))
+        if found is None:
+            if len(self._windows) >= _WINDOWS:
+                self._windows = {}
+            found = Permutation(length, self._key, window * LANES + lane)
+            self._windows[lane, window] = found
+        return found
 
     def _on_tape(self, lane: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return where on the tape the places of a lane (int64[n]) are, int64[n]."""
@@ -111,6 +146,16 @@ class BlockOrder:
         block = np.searchsorted(self._tape_starts, tape, side="right") - 1
         numbers: NDArray[np.int64] = self._block_starts[block] + (tape - self._tape_starts[block])
         return numbers
+
+
+class _Sheet:
+    """A stretch of the order as rows of all lanes; a lane is filled when it is first needed."""
+
+    __slots__ = ("known", "numbers")
+
+    def __init__(self) -> None:
+        self.numbers = np.empty((_PIECE, LANES), np.int64)
+        self.known = np.zeros(LANES, dtype=bool)
 
 
 def _lane_starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+import copy
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from penstock.errors import OptionError
-from penstock.order._order import KINDS, Kind, Order
+from penstock.order._order import KINDS, Kind, Order, clip_blocks
 from penstock.order._skips import Skips
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from penstock.order._skips import Skip
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 _KEYS = ("version", "fingerprint", "length", "seed", "epoch", "order", "position", "skip")
 _ORDER_KEYS = ("kind", "version", "lanes")
+_ENTRIES = "a list of [start, stop] and [start, stop, epoch]"
+_PAIR = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +34,16 @@ class Cursor:
     True
     >>> cursor.to_dict()["order"]
     {'kind': 'full', 'version': 1, 'lanes': 1}
+
+    What is skipped in mid-epoch keeps its place in that epoch, where it counts as invalid; the next
+    epoch does without it.
+
+    >>> cursor = cursor.with_skips([7, (20, 30)])
+    >>> cursor.order_skip, cursor.masked, len(cursor.order())
+    ((), ((7, 8), (20, 30)), 100)
+    >>> cursor = cursor.at(epoch=1)
+    >>> cursor.order_skip, cursor.masked, len(cursor.order())
+    (((7, 8), (20, 30)), (), 89)
     """
 
     VERSION: ClassVar[int] = 1
@@ -40,8 +61,10 @@ class Cursor:
     """`Order.lanes`."""
     position: int = 0
     """Positions of the epoch's order that were handed out."""
-    skip: tuple[tuple[int, int], ...] = ()
-    """Sorted (start, stop) ranges of records that are left out."""
+    skip: tuple[tuple[int, ...], ...] = ()
+    """Sorted (start, stop) ranges of records that the order of this epoch leaves out, and
+    (start, stop, epoch) ones that are invalid until that epoch, which leaves them out."""
+    _left_out: Skips = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.fingerprint, str):
@@ -52,14 +75,87 @@ class Cursor:
         _integer("seed", self.seed)
         _integer("epoch", self.epoch, least=0)
         _integer("order.lanes", self.lanes, least=1)
-        _integer("position", self.position, least=0)
         _integer("order.version", self.order_version, least=1)
         if self.order_version > Order.VERSION:
             raise _newer("order.version", self.order_version, Order.VERSION)
-        ranges = Skips(self.skip, self.length)
-        object.__setattr__(self, "skip", ranges.ranges)
-        if self.position > ranges.kept:
-            raise _wrong("position", self.position, f"at most the {ranges.kept:,} records kept")
+        left_out, skip = _settled(self.skip, self.epoch, self.length)
+        object.__setattr__(self, "skip", skip)
+        object.__setattr__(self, "_left_out", left_out)
+        self._check_position()
+
+    def _check_position(self) -> None:
+        _integer("position", self.position, least=0)
+        kept = self._left_out.kept
+        if self.position > kept:
+            raise _wrong("position", self.position, f"at most the {kept:,} records kept")
+
+    @property
+    def order_skip(self) -> Ranges:
+        """The ranges that the order of this epoch leaves out: it is shorter by them."""
+        return self._left_out.ranges
+
+    @property
+    def masked(self) -> Ranges:
+        """The ranges that have their place in this epoch but do not count: `valid` is False."""
+        return tuple((entry[0], entry[1]) for entry in self.skip if len(entry) > _PAIR)
+
+    def order(self, blocks: NDArray[np.int64] | None = None) -> Order:
+        """Return the order of this epoch; block order needs the source's `blocks`.
+
+        The source may have grown since: its blocks are cut off at `length`.
+        """
+        borders = None if blocks is None else clip_blocks(blocks, self.length)
+        order = Order(
+            self.length,
+            seed=self.seed,
+            epoch=self.epoch,
+            kind=self.kind,
+            blocks=borders,
+            skip=self.order_skip,
+        )
+        if self.position and order.lanes != self.lanes:
+            raise OptionError(
+                f"state: order.lanes is {self.lanes}, and the blocks of this source make "
+                f"{order.lanes}: they are not the blocks the run began with, so its order cannot "
+                "be continued. Start the epoch again, or open the data as it was opened then."
+            )
+        return order
+
+    def at(
+        self, epoch: int | None = None, position: int = 0, *, lanes: int | None = None
+    ) -> Cursor:
+        """Return another place of the same run; in another epoch other skips may be due.
+
+        `lanes` are those of that epoch's order, which a skip that has come due may change.
+        """
+        if lanes is None and epoch in (None, self.epoch):
+            # What is left out stays as it is: nothing is sorted again, for this is done every step.
+            moved = copy.copy(self)
+            object.__setattr__(moved, "position", position)
+            moved._check_position()  # noqa: SLF001 (of the same class)
+            return moved
+        return replace(
+            self,
+            epoch=self.epoch if epoch is None else epoch,
+            position=position,
+            lanes=self.lanes if lanes is None else lanes,
+        )
+
+    def with_skips(self, more: Skip, *, available: int | None = None) -> Cursor:
+        """Return the same place with more records skipped, as a run that goes on asks for.
+
+        At the beginning of an epoch its order is shorter by them at once. Later on they are masked,
+        and the next epoch is shorter. What is skipped already stays as it is. `available` is how
+        many records the source has by now: those beyond `length` are no part of this run.
+        """
+        length = self.length if available is None else max(available, self.length)
+        due = (self.epoch + 1,) if self.position else ()
+        added = [
+            (start, min(stop, self.length), *due)
+            for start, stop in Skips(more, length).ranges
+            if start < self.length
+        ]
+        return replace(self, skip=(*self.skip, *added))
 
     def to_dict(self) -> dict[str, object]:
         """Return the state document, in plain JSON types."""
@@ -71,7 +167,7 @@ class Cursor:
             "epoch": self.epoch,
             "order": {"kind": self.kind, "version": self.order_version, "lanes": self.lanes},
             "position": self.position,
-            "skip": [list(pair) for pair in self.skip],
+            "skip": [list(entry) for entry in self.skip],
         }
 
     @classmethod
@@ -86,10 +182,10 @@ class Cursor:
         _keys("order.", order, _ORDER_KEYS)
         skip = state["skip"]
         if not isinstance(skip, list | tuple):
-            raise _wrong("skip", skip, "a list of [start, stop]")
-        for pair in skip:
-            if not isinstance(pair, list | tuple):
-                raise _wrong("skip", pair, "a list of [start, stop]")
+            raise _wrong("skip", skip, _ENTRIES)
+        for entry in skip:
+            if not isinstance(entry, list | tuple):
+                raise _wrong("skip", entry, _ENTRIES)
         return cls(
             fingerprint=state["fingerprint"],
             length=state["length"],
@@ -101,6 +197,28 @@ class Cursor:
             position=state["position"],
             skip=tuple(skip),
         )
+
+
+def _settled(
+    skip: Iterable[Any], epoch: int, length: int
+) -> tuple[Skips, tuple[tuple[int, ...], ...]]:
+    """Return what an epoch leaves out, and all skips sorted, each record in one entry at most."""
+    due: dict[int, list[Any]] = {epoch: []}
+    for entry in skip:
+        when = epoch
+        pair = entry
+        if isinstance(entry, list | tuple) and len(entry) > _PAIR:
+            *pair, when = entry
+            _integer("skip, the epoch of an entry,", when, least=0)
+        due.setdefault(max(when, epoch), []).append(pair)
+    left_out = Skips(due.pop(epoch), length)
+    entries: list[tuple[int, ...]] = [*left_out.ranges]
+    earlier = left_out
+    for when, pairs in sorted(due.items()):
+        later = Skips(pairs, length)
+        entries += [(*pair, when) for pair in later.without(earlier)]
+        earlier = Skips([*earlier.ranges, *later.ranges], length)
+    return left_out, tuple(sorted(entries))
 
 
 def _keys(where: str, found: object, expected: tuple[str, ...], *, exactly: bool = True) -> None:

@@ -141,6 +141,23 @@ class Order:
         return self._skips.records(ranks).reshape(array.shape)
 
 
+def clip_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Return the blocks (int64[n + 1] record offsets) of the first `length` records.
+
+    Of a source that grew, these are the blocks it had: a run goes on with the order it began.
+
+    >>> import numpy as np
+    >>> clip_blocks(np.array([0, 4, 8, 12]), 8).tolist(), clip_blocks(np.array([0, 4]), 3).tolist()
+    ([0, 4, 8], [0, 3])
+    """
+    borders = np.asarray(blocks)
+    if borders.size and 0 <= length < borders[-1]:
+        # A block that ended exactly there is followed by no border of its own.
+        whole = borders[: np.searchsorted(borders, length, side="left")]
+        return np.append(whole, length).astype(np.int64)
+    return borders
+
+
 def _itself(positions: NDArray[np.int64]) -> NDArray[np.int64]:
     return positions
 

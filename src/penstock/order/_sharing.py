@@ -87,11 +87,55 @@ def share_rows(  # noqa: PLR0913, PLR0917 (what a slice depends on)
     [1, 3, 5]
     """
     first, rows = _batch(step, batch_size, rank, world_size, length, drop_last, origin)
-    if lanes > 1 and lanes % world_size == 0:
+    if _takes_lanes(lanes, world_size):
         positions = first + rank + world_size * np.arange(rows, dtype=np.int64)
     else:
         positions = first + rank * rows + np.arange(rows, dtype=np.int64)
     return np.minimum(positions, length - 1), positions < length
+
+
+def share_full(  # noqa: PLR0913, PLR0917 (what a slice depends on)
+    start: int,
+    stop: int,
+    batch_size: int,
+    rank: int,
+    world_size: int,
+    length: int,
+    *,
+    origin: int = 0,
+    lanes: int = 1,
+) -> NDArray[np.int64]:
+    """Return what `share_rows` gives for steps `start` … `stop - 1`, int64[stop - start, B].
+
+    They must be full batches (`steps(…, drop_last=True)` of them there are), so all rows are real.
+    Many steps at once make the calls that follow, to an order above all, much cheaper.
+
+    >>> share_full(0, 2, 2, rank=1, world_size=2, length=9).tolist()
+    [[2, 3], [6, 7]]
+    """
+    count = steps(length, batch_size, world_size, drop_last=True, origin=origin)
+    _check_rank(rank, world_size)
+    if not 0 <= operator.index(start) <= operator.index(stop) <= count:
+        raise RecordIndexError(
+            f"steps {start:,} to {stop:,} do not lie in the {count:,} full ones of an epoch."
+        )
+    step = np.arange(start, stop, dtype=np.int64)[:, np.newaxis]
+    row = np.arange(batch_size, dtype=np.int64)
+    if _takes_lanes(lanes, world_size):
+        row = rank + world_size * row
+    else:
+        row += rank * batch_size
+    positions: NDArray[np.int64] = origin + step * (batch_size * world_size) + row
+    return positions
+
+
+def _takes_lanes(lanes: int, world_size: int) -> bool:
+    return lanes > 1 and lanes % world_size == 0
+
+
+def _check_rank(rank: int, world_size: int) -> None:
+    if not 0 <= operator.index(rank) < world_size:
+        raise OptionError(f"rank={rank} is not one of {world_size}; ranks count from 0.")
 
 
 def _batch(  # noqa: PLR0913, PLR0917 (what a slice depends on)
@@ -105,8 +149,7 @@ def _batch(  # noqa: PLR0913, PLR0917 (what a slice depends on)
 ) -> tuple[int, int]:
     """Return where the global batch of a step begins and how many rows each rank has of it."""
     count = steps(length, batch_size, world_size, drop_last, origin=origin)
-    if not 0 <= rank < world_size:
-        raise OptionError(f"rank={rank} is not one of {world_size}; ranks count from 0.")
+    _check_rank(rank, world_size)
     if not 0 <= operator.index(step) < count:
         raise RecordIndexError(f"there is no step {step:,} in an epoch of {count:,}.")
     first = origin + step * batch_size * world_size

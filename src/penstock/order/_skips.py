@@ -34,7 +34,7 @@ class Skips:
 
     def __init__(self, skip: Skip, length: int) -> None:
         starts, stops = _disjoint(*_ranges(skip, length))
-        self._starts = starts
+        self._starts, self._stops = starts, stops
         self._widths = stops - starts
         self._skipped = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._widths)])
         self.kept = length - int(self._skipped[-1])
@@ -42,8 +42,7 @@ class Skips:
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
         """The sorted, disjoint (start, stop) ranges of what is left out."""
-        stops = self._starts + self._widths
-        return tuple(zip(self._starts.tolist(), stops.tolist(), strict=True))
+        return tuple(zip(self._starts.tolist(), self._stops.tolist(), strict=True))
 
     def records(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record numbers of ranks among what is kept, int64 of the same shape."""
@@ -60,6 +59,26 @@ class Skips:
         last = np.searchsorted(self._starts, records, side="right") - 1
         inside = np.minimum(records - self._starts[last], self._widths[last])
         return records - np.where(last < 0, 0, self._skipped[last] + inside)
+
+    def hold(self, records: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which record numbers are among those left out, bool of the same shape."""
+        if not self._starts.size:
+            return np.zeros(np.shape(records), dtype=bool)
+        last = np.searchsorted(self._starts, records, side="right") - 1
+        held: NDArray[np.bool_] = (last >= 0) & (records - self._starts[last] < self._widths[last])
+        return held
+
+    def without(self, other: Skips) -> tuple[tuple[int, int], ...]:
+        """Return the ranges of what is left out here and not there.
+
+        >>> Skips([(2, 9)], 10).without(Skips([4, (8, 10)], 10))
+        ((2, 4), (5, 8))
+        """
+        ends = np.unique(np.concatenate([self._starts, self._stops, other._starts, other._stops]))
+        starts, stops = ends[:-1], ends[1:]
+        here = self.hold(starts) & ~other.hold(starts)
+        starts, stops = _disjoint(starts[here], stops[here])
+        return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
 
 def _ranges(skip: Skip, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
