@@ -19,6 +19,10 @@ from penstock.errors import PenstockError
 CLASSES = [getattr(errors, name) for name in errors.__all__]
 BUILT_INS: dict[str, tuple[type[BaseException], ...]] = {
     "PenstockError": (Exception,),
+    "BadRecordsError": (ValueError,),
+    "ChangedSourceError": (RuntimeError,),
+    "StallError": (TimeoutError, OSError),
+    "WorkerError": (RuntimeError,),
     "OptionError": (ValueError,),
     "MissingExtraError": (ModuleNotFoundError, ImportError),
     "UnsafeForkError": (RuntimeError,),

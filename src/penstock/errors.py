@@ -7,6 +7,8 @@ so an error raised in a worker process arrives as itself.
 from __future__ import annotations
 
 __all__ = [
+    "BadRecordsError",
+    "ChangedSourceError",
     "CorruptFileError",
     "CorruptIndexError",
     "IndexExistsError",
@@ -21,12 +23,14 @@ __all__ = [
     "RecordIndexError",
     "SchemaMismatchError",
     "StaleIndexError",
+    "StallError",
     "StorageError",
     "StoragePermissionError",
     "StorageTimeoutError",
     "TruncatedFileError",
     "UnsafeForkError",
     "UnserializableRecordError",
+    "WorkerError",
 ]
 
 
@@ -136,3 +140,19 @@ class StoragePermissionError(StorageError, PermissionError):
 
 class StorageTimeoutError(StorageError, TimeoutError):
     """Storage did not answer before the deadline."""
+
+
+class BadRecordsError(PenstockError, ValueError):
+    """More records than allowed were found bad while a run went on."""
+
+
+class ChangedSourceError(PenstockError, RuntimeError):
+    """A run is to go on over other records than those it began with."""
+
+
+class StallError(PenstockError, TimeoutError):
+    """A batch did not come in time."""
+
+
+class WorkerError(PenstockError, RuntimeError):
+    """A worker process died, or could not be started."""

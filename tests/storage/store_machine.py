@@ -51,7 +51,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.files[whole] = self.written.pop(id(draft))
 
     @rule(target=drafts, draft=consumes(drafts), name=NAMES)
-    def publish_exclusively(self, draft: Draft, name: str) -> Any:  # noqa: ANN401 (for mypy: a draft)
+    def publish_exclusively(self, draft: Draft, name: str) -> Any:
         whole = self._make_room(name)
         if whole in self.files:
             with pytest.raises(ObjectExistsError):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import CorruptFileError, SchemaMismatchError, StaleIndexError
-from penstock.storage import LocalStore
+from penstock.storage import LocalStore, carried
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -46,7 +46,7 @@ def read_footers(files: Sequence[Found]) -> Iterator[Footer]:
         yield from map(read_footer, files)
         return
     with ThreadPoolExecutor(_THREADS, "penstock-footers") as pool:
-        yield from pool.map(read_footer, files)
+        yield from pool.map(carried(read_footer), files)
 
 
 def read_footer(found: Found) -> Footer:

@@ -5,17 +5,24 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.storage._block_cache import Block as Block
+    from penstock.storage._block_cache import BlockCache as BlockCache
+    from penstock.storage._block_cache import block_cache as block_cache
+    from penstock.storage._block_cache import block_key as block_key
+    from penstock.storage._cached_store import CachedStore as CachedStore
     from penstock.storage._drafts import list_drafts as list_drafts
     from penstock.storage._drafts import remove_draft as remove_draft
     from penstock.storage._environment import cache_directory as cache_directory
     from penstock.storage._environment import new_remote_path as new_remote_path
     from penstock.storage._environment import rank as rank
+    from penstock.storage._environment import world_size as world_size
     from penstock.storage._files import HeldFile as HeldFile
     from penstock.storage._files import MeteredFile as MeteredFile
     from penstock.storage._files import SeekableFile as SeekableFile
     from penstock.storage._files import open_for_reading as open_for_reading
     from penstock.storage._files import open_for_writing as open_for_writing
     from penstock.storage._files import read_blocks as read_blocks
+    from penstock.storage._fork import fork_is_safe as fork_is_safe
     from penstock.storage._glob import is_pattern as is_pattern
     from penstock.storage._glob import match as match
     from penstock.storage._local import LocalStore as LocalStore
@@ -23,6 +30,12 @@ if TYPE_CHECKING:
     from penstock.storage._locate import is_remote as is_remote
     from penstock.storage._locate import join as join
     from penstock.storage._locate import locate as locate
+    from penstock.storage._meter import InFlight as InFlight
+    from penstock.storage._meter import Meter as Meter
+    from penstock.storage._meter import carried as carried
+    from penstock.storage._meter import current_meter as current_meter
+    from penstock.storage._meter import metered as metered
+    from penstock.storage._meter import reading as reading
     from penstock.storage._object import ObjectStore as ObjectStore
     from penstock.storage._options import StorageOptions as StorageOptions
     from penstock.storage._read_ahead import ReadAhead as ReadAhead
@@ -34,10 +47,15 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
+        "Block": "_block_cache",
+        "BlockCache": "_block_cache",
+        "CachedStore": "_cached_store",
         "Draft": "_store",
         "Entry": "_store",
         "HeldFile": "_files",
+        "InFlight": "_meter",
         "LocalStore": "_local",
+        "Meter": "_meter",
         "MeteredFile": "_files",
         "ObjectStore": "_object",
         "OpenFile": "_store",
@@ -45,19 +63,27 @@ __all__, __getattr__, __dir__ = facade(
         "SeekableFile": "_files",
         "StorageOptions": "_options",
         "Store": "_store",
+        "block_cache": "_block_cache",
+        "block_key": "_block_cache",
         "cache_directory": "_environment",
+        "carried": "_meter",
+        "current_meter": "_meter",
+        "fork_is_safe": "_fork",
         "is_pattern": "_glob",
         "is_remote": "_locate",
         "join": "_locate",
         "list_drafts": "_drafts",
         "locate": "_locate",
         "match": "_glob",
+        "metered": "_meter",
         "new_remote_path": "_environment",
         "open_for_reading": "_files",
         "open_for_writing": "_files",
         "rank": "_environment",
         "read_blocks": "_files",
+        "reading": "_meter",
         "refuse_special_file": "_local",
         "remove_draft": "_drafts",
+        "world_size": "_environment",
     },
 )

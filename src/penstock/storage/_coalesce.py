@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from penstock.storage._meter import carried
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,7 +47,7 @@ def at_once(read_at: ReadAt, reads: Sequence[tuple[int, int]]) -> list[bytes]:
     if len(reads) < _FEW_READS:
         return one_by_one(read_at, reads)
     with ThreadPoolExecutor(min(_MOST_READS, len(reads)), "penstock-read") as pool:
-        return list(pool.map(read_at, *zip(*reads, strict=True)))
+        return list(pool.map(carried(read_at), *zip(*reads, strict=True)))
 
 
 def read_coalesced(

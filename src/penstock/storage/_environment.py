@@ -36,10 +36,29 @@ def rank() -> int:
     return int(given) if given.isdecimal() else 0
 
 
+def world_size() -> int | None:
+    """Return `WORLD_SIZE`, the processes of a distributed run; None where there is no such run."""
+    given = os.environ.get("WORLD_SIZE", "")
+    return int(given) if given.isdecimal() and int(given) else None
+
+
 def endpoint_is_plain_http() -> bool:
     """Whether the standard variables name an S3 endpoint without TLS."""
     names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
     return any(os.environ.get(name, "").startswith("http://") for name in names)
+
+
+def store_in_environment() -> str:
+    """Return what the standard variables say of which store is meant; for hashing, not showing."""
+    names = (
+        "AWS_ENDPOINT",
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+        "AZURE_STORAGE_ACCOUNT_NAME",
+        "AZURE_STORAGE_ENDPOINT",
+        "GOOGLE_BASE_URL",
+    )
+    return repr([os.environ.get(name, "") for name in names])
 
 
 def secrets_in_environment() -> list[str]:

@@ -31,6 +31,11 @@ def guarded_clients() -> dict[object, Any]:
     return _clients
 
 
+def fork_is_safe() -> bool:
+    """Whether a child that is forked now could use object storage."""
+    return not _used and not _unsafe
+
+
 def _after_fork_in_child() -> None:
     global _unsafe  # noqa: PLW0603
     if _used:

@@ -13,7 +13,6 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import ObjectNotFoundError, OptionError, StorageError
-from penstock.storage._coalesce import at_once, read_coalesced
 from penstock.storage._environment import endpoint_is_plain_http
 from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
@@ -25,6 +24,7 @@ from penstock.storage._object_errors import (
 )
 from penstock.storage._options import StorageOptions
 from penstock.storage._owned_file import OwnedFile
+from penstock.storage._remote_file import RemoteFile
 from penstock.storage._retry import retry
 from penstock.storage._store import Entry
 
@@ -82,9 +82,9 @@ class ObjectStore:
         """Return size, time and ETag of one object."""
         return _entry(self.request("read", self.path(name), lambda: self.client().head(name)))
 
-    def open(self, name: str, known: Entry | None = None) -> _RemoteFile:
+    def open(self, name: str, known: Entry | None = None) -> RemoteFile:
         """Open an object for reading; every read asks for the version that was opened."""
-        return _RemoteFile(self, known or self.entry(name))
+        return RemoteFile(self, known or self.entry(name))
 
     def draft(self, directory: str, label: str) -> ObjectDraft:
         """Begin a draft in an unnamed local file, which vanishes with this process."""
@@ -128,47 +128,12 @@ class ObjectStore:
             clients[key] = _new_client(self.url, self.options, repeats=repeats, seconds=seconds)
         return clients[key]
 
-    def retry(self, what: str, call: Callable[[], T]) -> T:
+    def retry(
+        self, what: str, call: Callable[[], T], on_repeat: Callable[[], object] = lambda: None
+    ) -> T:
         """Return `call()`, sent again while that may help; for what the client does not repeat."""
-        return retry(call, what=what, is_passing=is_passing, timeout=self.options.retry_timeout)
-
-
-class _RemoteFile:
-    """An object read by ranged requests, all for one version."""
-
-    __slots__ = ("_entry", "_store", "path", "size")
-
-    def __init__(self, store: ObjectStore, entry: Entry) -> None:
-        self._store = store
-        self._entry = entry
-        self.path = store.path(entry.name)
-        self.size = entry.size
-
-    def read_at(self, start: int, length: int) -> bytes:
-        options: dict[str, Any] = {"range": (start, start + length)}
-        if self._entry.version:
-            options["if_match"] = self._entry.version
-
-        def fetch() -> bytes:
-            data: bytes = (
-                self._store.client().get(self._entry.name, options=options).bytes().to_bytes()
-            )
-            if len(data) != length:
-                message = f"{length:,} bytes asked for, {len(data):,} received"
-                raise ConnectionError(message)
-            return data
-
-        if not length:
-            return b""
-        what = f"{self.path} (bytes {start:,} to {start + length:,})"
-        # The client repeats failed requests by itself, but takes a short answer for a whole one.
-        return self._store.request("read", what, lambda: self._store.retry(what, fetch))
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return read_coalesced(self.read_at, ranges, at_once)
-
-    def close(self) -> None:
-        """Nothing is open between two requests."""
+        seconds = self.options.retry_timeout
+        return retry(call, what=what, is_passing=is_passing, timeout=seconds, on_repeat=on_repeat)
 
 
 class ObjectDraft:

@@ -38,6 +38,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _KIND = re.compile(r"kind: (Timeout|Connect|Interrupted|Request|Decode)\b")
 _PASSING_CLIENT_ERRORS = {"408", "429"}
+_THROTTLING = {"429", "503"}
 _NETWORK = {
     "Timeout": "the server did not answer in time",
     "Connect": "no connection to the server; check the endpoint and that it is up",
@@ -66,6 +67,12 @@ def is_passing(failure: Exception) -> bool:
         # Without an answer only the network's failures pass; the rest fails again at once.
         return _KIND.search(text) is not None
     return status[1].startswith("5") or status[1] in _PASSING_CLIENT_ERRORS
+
+
+def is_throttled(failure: Exception) -> bool:
+    """Whether the server answered that it is asked too much."""
+    status = _STATUS.search(str(failure)) if isinstance(failure, GenericError) else None
+    return status is not None and status[1] in _THROTTLING
 
 
 def object_error(

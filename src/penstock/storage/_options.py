@@ -27,6 +27,9 @@ _CLIENT = {
     "timeout",
     "user_agent",
 }
+_OURS = {"retry_timeout", "cache_dir", "cache_limit"}
+"""What the store itself is not told."""
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _MASK = "***"
 
 
@@ -34,8 +37,10 @@ class StorageOptions(Mapping[str, str]):
     """Options for a store as plain text; `repr`, `str` and errors mask what is secret.
 
     `retry_timeout` (seconds, default 120) bounds how long a failing request is tried again,
-    `timeout` (30) and `connect_timeout` (5) one attempt. All other names are those of the
-    store: `endpoint`, `region`, `access_key_id`, `secret_access_key`, `allow_http` …
+    `timeout` (30) and `connect_timeout` (5) one attempt. `cache_dir` is where blocks of remote
+    files are kept on this machine, and `cache_limit` how much of them: bytes, a text such as
+    "10GB" or "500 MiB", or 0 for nothing. All other names are those of the store: `endpoint`,
+    `region`, `access_key_id`, `secret_access_key`, `allow_http` …
 
     >>> StorageOptions({"region": "eu-west-1", "secret_access_key": "hush"})
     StorageOptions({'region': 'eu-west-1', 'secret_access_key': '***'})
@@ -85,6 +90,7 @@ class StorageOptions(Mapping[str, str]):
             return
         for name in _SECONDS:
             self._seconds(name, 0)
+        _ = self.cache_limit
         for name in self:
             # The client does not refuse these two: it panics.
             if not self[name].isprintable():
@@ -106,6 +112,26 @@ class StorageOptions(Mapping[str, str]):
         """Seconds after which one request is given up, before it is sent again."""
         return self._seconds("timeout", 30)
 
+    @property
+    def cache_limit(self) -> int | None:
+        """Bytes of blocks that are kept on this machine; None where nobody said."""
+        given = self.get("cache_limit")
+        if given is None:
+            return None
+        size = _SIZE.fullmatch(given.strip())
+        if size is None:
+            message = f'storage option cache_limit={given!r}: expected bytes, or a text as "10GB"'
+            raise OptionError(message)
+        power = " kmgt".index(size[2].lower() or " ")
+        return int(float(size[1]) * (1024 if size[3] else 1000) ** power)
+
+    @property
+    def place(self) -> str:
+        """What tells apart two stores with buckets of one name; without anything secret."""
+        names = ("endpoint", "account_name", "container")
+        told = [(k, v) for k, v in self._items if any(n in k for n in names)]
+        return repr([(k, v) for k, v in told if not _is_secret(k, v)])
+
     def client_options(self) -> dict[str, Any]:
         """Return what configures the HTTP client."""
         chosen: dict[str, Any] = {k: v for k, v in self._items if k in _CLIENT}
@@ -117,7 +143,7 @@ class StorageOptions(Mapping[str, str]):
 
     def store_config(self) -> dict[str, str]:
         """Return what configures the store itself: endpoint, region, credentials."""
-        return {k: v for k, v in self._items if k not in _CLIENT and k != "retry_timeout"}
+        return {k: v for k, v in self._items if k not in _CLIENT | _OURS}
 
     def _seconds(self, name: str, default: float) -> float:
         given = self.get(name)

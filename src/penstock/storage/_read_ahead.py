@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from penstock.errors import UnsafeForkError
+from penstock.storage._meter import carried
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +32,10 @@ class ReadAhead(Generic[T]):
         self._waiting: _Waiting[T] = _Waiting(limit, weigh)
         # The thread must not hold `self`, or dropping the last reference would not end it.
         self._thread = threading.Thread(
-            target=_fill, args=(source, self._waiting), name=f"penstock-{name}", daemon=True
+            target=carried(_fill),
+            args=(source, self._waiting),
+            name=f"penstock-{name}",
+            daemon=True,
         )
         self._thread.start()
 

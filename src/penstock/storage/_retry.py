@@ -23,11 +23,13 @@ def retry(
     what: str,
     is_passing: Callable[[Exception], bool],
     timeout: float,
+    on_repeat: Callable[[], object] = lambda: None,
 ) -> T:
     """Return `call()`, repeated while it fails for a passing reason and time is left.
 
     The pause before attempt n is random between 0 and 0.1 s × 2ⁿ (at most 10 s), so that many
     clients that were throttled together do not come back together. The last failure is raised.
+    `on_repeat` is called before each attempt but the first.
     """
     deadline = time.monotonic() + timeout
     attempt = 0
@@ -42,3 +44,4 @@ def retry(
                 raise
             _log.debug("%s failed (attempt %d), again in %.1f s", what, attempt, pause)
             time.sleep(pause)
+            on_repeat()

@@ -1,0 +1,213 @@
+"""Parts of remote files on local disk: fetched once for all processes of a host."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.storage._block_files import HEADER_BYTES, map_block, write_block
+from penstock.storage._block_room import Room, locked, private_folder, used_bytes
+from penstock.storage._environment import cache_directory, store_in_environment
+from penstock.storage._meter import carried, current_meter, waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from penstock.storage._options import StorageOptions
+    from penstock.storage._store import Entry
+
+_log = logging.getLogger("penstock.storage")
+
+_DEFAULT_LIMIT = 10 << 30
+_DEFAULT_SHARE = 0.2
+_KEY_BYTES = 20
+_caches: dict[tuple[str, int | None], BlockCache] = {}
+_told: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Something that is made from a part of a remote file, and how."""
+
+    path: str
+    start: int
+    stop: int
+    key: bytes
+    """Of `block_key`: the same for the same bytes, different for different ones."""
+    make: Callable[[], bytes | pa.Buffer]
+    """Fetches the part; any thread may call it, and it uses no cache."""
+
+
+class BlockBytes(NamedTuple):
+    """The bytes of a block."""
+
+    data: pa.Buffer
+    is_mapped: bool
+    """Whether they lie in a file that others share; else they take this process's memory."""
+
+
+def block_key(options: StorageOptions, path: str, entry: Entry, *what: object) -> bytes:
+    """Return the key of a part of one version of a remote file; `what` says which, and made how."""
+    version = entry.version or (entry.size, entry.modified)
+    parts = (options.place, store_in_environment(), path, version, *what)
+    return hashlib.blake2b(repr(parts).encode(), digest_size=_KEY_BYTES).digest()
+
+
+def block_cache(options: StorageOptions) -> BlockCache:
+    """Return this process's cache under the options `cache_dir` and `cache_limit`."""
+    chosen = options.get("cache_dir")
+    folder = Path(chosen).expanduser().absolute() if chosen else cache_directory() / "blocks"
+    key = (str(folder), options.cache_limit)
+    return _caches.setdefault(key, BlockCache(folder, options.cache_limit))
+
+
+class BlockCache:
+    """Blocks in files of one folder, which any number of processes and threads share.
+
+    A block is fetched by one of those who ask for it; the others wait, and map the same file.
+    What was not asked for the longest goes when `limit` bytes would be passed; deleting a file
+    that somebody uses is harmless, and frees its space when they let go of it. A file that is
+    cut off or damaged is fetched again. Only files that are named as a block are ever deleted.
+    Where nothing can be kept, blocks are fetched by everybody, after one warning.
+
+    Without `limit` it is 10 GiB, or a fifth of what is free on that disk; 0 keeps nothing.
+
+    >>> import tempfile
+    >>> cache = BlockCache(Path(tempfile.mkdtemp()) / "blocks", 1_000_000)
+    >>> block = Block("s3://bucket/a", 0, 4, bytes(20), lambda: print("fetched") or b"text")
+    >>> cache.get(block).data.to_pybytes(), cache.get(block).is_mapped
+    fetched
+    (b'text', True)
+    """
+
+    def __init__(self, folder: Path, limit: int | None = None) -> None:
+        self._folder = folder
+        self._limit = limit
+
+    @property
+    def folder(self) -> Path:
+        """Where blocks are kept."""
+        return self._room.folder if self._room is not None else self._folder
+
+    @property
+    def limit(self) -> int:
+        """How many bytes are kept at most; 0 where nothing can be."""
+        return self._room.limit if self._room is not None else 0
+
+    def get(self, block: Block) -> BlockBytes:
+        """Return the bytes of a block: mapped, or in memory where nothing can be kept."""
+        return self._find(block) or self._bring(block)
+
+    def get_all(self, blocks: Sequence[Block], at_once: int = 16) -> list[BlockBytes]:
+        """Return the bytes of different blocks; some that are not there are fetched at once."""
+        found = {block.key: data for block in blocks if (data := self._find(block)) is not None}
+        missing = [block for block in blocks if block.key not in found]
+        if len(missing) == 1 or at_once == 1:
+            found.update((block.key, self._bring(block)) for block in missing)
+        elif missing:
+            with ThreadPoolExecutor(min(at_once, len(missing)), "penstock-block") as pool:
+                brought = pool.map(carried(self._bring), missing)
+                found.update(zip((block.key for block in missing), brought, strict=True))
+        return [found[block.key] for block in blocks]
+
+    @cached_property
+    def _room(self) -> Room | None:
+        """Where blocks go; None where they cannot be kept."""
+        if self._limit == 0:
+            return None
+        try:
+            folder = private_folder(self._folder)
+            limit = self._limit
+            if limit is None:
+                free = shutil.disk_usage(folder).free + used_bytes(folder)
+                limit = min(_DEFAULT_LIMIT, int(_DEFAULT_SHARE * free))
+        except OSError as failure:
+            self._tell(failure)
+            return None
+        return Room(folder, limit)
+
+    def _find(self, block: Block) -> BlockBytes | None:
+        room = self._room
+        if room is None:
+            return None
+        path = room.path(block.key)
+        data = map_block(path, block.key)
+        if data is None:
+            return None
+        with suppress(OSError):
+            os.utime(path)  # By this it is known what was used last.
+        meter = current_meter()
+        if meter is not None:
+            meter.count(cache_hits=1)
+        return BlockBytes(data, is_mapped=True)
+
+    def _bring(self, block: Block) -> BlockBytes:
+        with ExitStack() as stack:
+            room = self._room
+            if room is not None:
+                try:
+                    with waiting(block.path, block.start, block.stop):
+                        self._lock(stack, room.lock(block.key))
+                except OSError as failure:
+                    self._tell(failure)
+                    room = None
+                else:
+                    # While this one waited, somebody else may have fetched it.
+                    found = self._find(block)
+                    if found is not None:
+                        return found
+            made = block.make()
+            mapped = None if room is None else self._keep(room, block.key, made)
+        if mapped is None:
+            return BlockBytes(_buffer(made), is_mapped=False)
+        return BlockBytes(mapped, is_mapped=True)
+
+    def _lock(self, stack: ExitStack, path: Path) -> None:
+        try:
+            stack.enter_context(locked(path))
+        except FileNotFoundError:
+            # Somebody deleted the folder, as anybody may.
+            private_folder(self._folder)
+            stack.enter_context(locked(path))
+
+    def _keep(self, room: Room, key: bytes, made: bytes | pa.Buffer) -> pa.Buffer | None:
+        """Write a block, and return it mapped if that worked."""
+        data = memoryview(made)
+        size = HEADER_BYTES + len(data)
+        if size > room.limit:
+            return None
+        path = room.path(key)
+        try:
+            with room.reserved(key, size) as descriptor:
+                write_block(descriptor, path, key, data)
+                os.replace(room.draft(key), path)
+        except OSError as failure:
+            self._tell(failure)
+            return None
+        return map_block(path, key)
+
+    def _tell(self, failure: OSError) -> None:
+        if str(self._folder) not in _told:
+            _told.add(str(self._folder))
+            _log.warning(
+                "blocks of remote files cannot be kept in %s, so each process fetches its own: %s. "
+                "Storage option cache_dir names another folder",
+                self._folder,
+                failure,
+            )
+
+
+def _buffer(data: bytes | pa.Buffer) -> pa.Buffer:
+    import pyarrow as pa  # noqa: PLC0415 (only when a block is read)
+
+    return data if isinstance(data, pa.Buffer) else pa.py_buffer(data)

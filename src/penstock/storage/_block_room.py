@@ -1,0 +1,200 @@
+"""A folder of blocks that never holds more than its limit, whichever processes fill it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import stat
+import struct
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_STRIPES = 256
+_TOTAL = struct.Struct("<q")
+_LEFT_WHEN_FULL = 0.9
+"""Share of the limit that is left after making room: so that most blocks need no look around."""
+_BLOCK = re.compile(r"[0-9a-f]{40}\.block")
+_DRAFT = re.compile(r"[0-9a-f]{40}\.block-tmp")
+_MARKS = {
+    ".gitignore": "*\n",
+    "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Blocks of remote files, kept by Penstock; what is gone is fetched again.\n",
+}
+_held: set[int] = set()
+
+
+@contextmanager
+def locked(path: Path, *, waits: bool = True) -> Iterator[bool]:
+    """Hold a lock among all processes and threads; yields whether it was got.
+
+    It ends with the block or with the process, also by kill -9.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _held.add(descriptor)
+    try:
+        got = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        except BlockingIOError:
+            got = False
+        yield got
+    finally:
+        # Unlocked, not just closed: a process forked meanwhile has the descriptor as well.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        _held.discard(descriptor)
+        os.close(descriptor)
+
+
+def _after_fork_in_child() -> None:
+    # The locks are the parent's, and must not outlive it in this process.
+    for descriptor in list(_held):
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class Room:
+    """Names and space for blocks in one folder."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+
+    def path(self, key: bytes) -> Path:
+        """Return where a block is, once it is there."""
+        return self.folder / f"{key.hex()}.block"
+
+    def draft(self, key: bytes) -> Path:
+        """Return where a block is while it is written, by the one who holds its lock."""
+        return self.folder / f"{key.hex()}.block-tmp"
+
+    def lock(self, key: bytes) -> Path:
+        """Return the lock of a block; others have the same one."""
+        return self.folder / "locks" / f"{key[0] % _STRIPES:02x}"
+
+    @contextmanager
+    def reserved(self, key: bytes, size: int) -> Iterator[int]:
+        """Yield a descriptor of the block's draft, of this size, for which there is room now.
+
+        The draft goes if the block raises. Whoever is killed leaves one that the next who looks
+        around removes.
+        """
+        draft = self.draft(key)
+        with self._total() as total:
+            if total.bytes is None or total.bytes + size > self.limit:
+                total.bytes = self._make_room(size)
+            descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            try:
+                # At once as large as it will be, so that whoever looks around counts it all.
+                os.ftruncate(descriptor, size)
+            except OSError:
+                os.close(descriptor)
+                draft.unlink(missing_ok=True)
+                raise
+            total.bytes += size
+        try:
+            yield descriptor
+        except BaseException:
+            with suppress(OSError), self._total() as total:
+                draft.unlink(missing_ok=True)
+                if total.bytes is not None:
+                    total.bytes -= size
+            raise
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _total(self) -> Iterator[_Total]:
+        """Yield the bytes of all files, which other processes wait to change."""
+        path = self.folder / "total"
+        with locked(path):
+            total = _Total(path)
+            yield total
+            total.write()
+
+    def _make_room(self, size: int) -> int:
+        """Delete what was not used for longest, if need be; return the bytes that are left."""
+        files: list[tuple[int, int, str]] = []
+        total = 0
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                # Nothing is touched that does not have one of our names.
+                if not _BLOCK.fullmatch(entry.name) and not _DRAFT.fullmatch(entry.name):
+                    continue
+                with suppress(FileNotFoundError):
+                    facts = entry.stat(follow_symlinks=False)
+                    if _DRAFT.fullmatch(entry.name):
+                        total += 0 if self._removed_dead(entry) else facts.st_size
+                        continue
+                    files.append((facts.st_mtime_ns, facts.st_size, entry.path))
+                    total += facts.st_size
+        if total + size <= self.limit:
+            return total
+        goal = min(_LEFT_WHEN_FULL * self.limit, self.limit - size)
+        for _, gone, path in sorted(files):
+            if total <= goal:
+                break
+            with suppress(OSError):
+                os.unlink(path)
+                total -= gone
+        return total
+
+    def _removed_dead(self, entry: os.DirEntry[str]) -> bool:
+        # Without waiting: whoever holds that lock may be waiting for the one that we hold.
+        with locked(self.lock(bytes.fromhex(entry.name[:40])), waits=False) as is_free:
+            if is_free:
+                os.unlink(entry.path)
+            return is_free
+
+
+class _Total:
+    """A number in a file; None where the file says nothing that can be used."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        data = path.read_bytes()
+        self.bytes: int | None = _TOTAL.unpack(data)[0] if len(data) == _TOTAL.size else None
+
+    def write(self) -> None:
+        if self.bytes is not None:
+            # In place: the lock is on this very file.
+            with open(self._path, "r+b") as file:
+                file.write(_TOTAL.pack(self.bytes))
+
+
+def private_folder(wanted: Path) -> Path:
+    """Make and mark a folder that only this user writes to; inside of one that others share."""
+    wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = wanted
+    if not _is_private(wanted):
+        folder = wanted / f"blocks-{os.geteuid()}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not _is_private(folder):
+            raise PermissionError(f"{folder} can be written to by others")
+    (folder / "locks").mkdir(mode=0o700, exist_ok=True)
+    for name, text in _MARKS.items():
+        with suppress(FileExistsError), open(folder / name, "x", encoding="utf-8") as file:
+            file.write(text)
+    return folder
+
+
+def _is_private(folder: Path) -> bool:
+    # What others could write they could replace, and it would be served as the user's data.
+    facts = folder.stat()
+    others = stat.S_IWGRP | stat.S_IWOTH
+    return facts.st_uid == os.geteuid() and not facts.st_mode & others
+
+
+def used_bytes(folder: Path) -> int:
+    """Return the bytes of all blocks, as the processes that wrote them counted."""
+    try:
+        return max(0, _Total(folder / "total").bytes or 0)
+    except OSError:
+        return 0

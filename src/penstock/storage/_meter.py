@@ -1,0 +1,176 @@
+"""What reading costs, counted for whoever asks: requests, bytes, repeats, time, and what waits."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_lock = threading.Lock()  # One for all meters: it is held for an addition at a time.
+_meter: ContextVar[Meter | None] = ContextVar("penstock_meter", default=None)
+_is_timed: ContextVar[bool] = ContextVar("penstock_is_timed", default=False)
+
+
+class InFlight(NamedTuple):
+    """A range of an object that somebody is waiting for."""
+
+    path: str
+    start: int
+    stop: int
+    since: float
+    """By `time.monotonic()`."""
+
+
+class Meter:
+    """Counters of what reading cost while this meter was given by `metered`.
+
+    Any number of threads may count. Counts of several processes are added up by hand:
+    `counts()` in one, `add` in the other.
+
+    >>> meter = Meter()
+    >>> with metered(meter):
+    ...     pass  # Whatever is read here, and in threads that reading starts, is counted.
+    >>> meter.counts()["requests"], meter.in_flight()
+    (0, [])
+    """
+
+    COUNTS = ("requests", "bytes", "retries", "throttled", "cache_hits", "seconds_reading")
+
+    def __init__(self) -> None:
+        self.requests = 0
+        """Requests for parts of objects, repeated ones included; not listings, not HEADs."""
+        self.bytes = 0
+        """Bytes of objects that were received."""
+        self.retries = 0
+        """Requests that were sent again, whatever the one before failed of."""
+        self.throttled = 0
+        """Answers that told us to slow down: 429, or 503."""
+        self.cache_hits = 0
+        """Blocks that were found in the host's cache, when a process first asked for them there."""
+        self.seconds_reading = 0.0
+        """How long callers of sources waited for bytes, local ones too; not for decoding them.
+
+        Bringing a block includes what is done to it once: decompressing a frame, and reading
+        the columns out of a row group.
+        """
+        self._waiting: dict[int, InFlight] = {}
+        self._numbers = itertools.count()
+
+    def count(self, **more: float) -> None:
+        """Add to some counters."""
+        with _lock:
+            for name, amount in more.items():
+                setattr(self, name, getattr(self, name) + amount)
+
+    def counts(self) -> dict[str, float]:
+        """Return all counters by name."""
+        with _lock:
+            return {name: getattr(self, name) for name in self.COUNTS}
+
+    def add(self, counts: Mapping[str, float]) -> None:
+        """Add what another meter counted."""
+        self.count(**counts)
+
+    def in_flight(self) -> list[InFlight]:
+        """Return what is being waited for, what was asked for first at the front.
+
+        Times are this process's own; a range may be on its way to another process.
+        """
+        with _lock:
+            return sorted(self._waiting.values(), key=lambda one: one.since)
+
+    @contextmanager
+    def waiting(self, path: str, start: int, stop: int) -> Iterator[None]:
+        """Tell `in_flight` of a range while the block lasts."""
+        number = next(self._numbers)
+        with _lock:
+            self._waiting[number] = InFlight(path, start, stop, time.monotonic())
+        try:
+            yield
+        finally:
+            with _lock:
+                del self._waiting[number]
+
+    def __getstate__(self) -> dict[str, float]:
+        return self.counts()
+
+    def __setstate__(self, counts: dict[str, float]) -> None:
+        Meter.__init__(self)
+        self.add(counts)
+
+
+@contextmanager
+def metered(meter: Meter | None) -> Iterator[Meter | None]:
+    """Count on `meter` what is read inside the block; None counts nothing."""
+    token = _meter.set(meter)
+    try:
+        yield meter
+    finally:
+        _meter.reset(token)
+
+
+def current_meter() -> Meter | None:
+    """Return the meter to count on, if there is one."""
+    return _meter.get()
+
+
+@contextmanager
+def waiting(path: str, start: int, stop: int) -> Iterator[None]:
+    """Tell the meter, if there is one, what is being waited for."""
+    meter = _meter.get()
+    if meter is None:
+        yield
+        return
+    with meter.waiting(path, start, stop):
+        yield
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Time a block as reading, once: not again for what it does itself or through threads."""
+    meter = _meter.get()
+    if meter is None or _is_timed.get():
+        yield
+        return
+    token = _is_timed.set(True)
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        _is_timed.reset(token)
+        meter.count(seconds_reading=time.perf_counter() - start)
+
+
+def carried(call: Callable[P, R]) -> Callable[P, R]:
+    """Return `call` for other threads, each in a copy of this thread's context.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> with metered(Meter()) as meter, ThreadPoolExecutor(1) as pool:
+    ...     pool.submit(carried(current_meter)).result() is meter
+    True
+    """
+    context = copy_context()
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        # A copy each: two threads cannot be in one context.
+        return context.copy().run(call, *args, **kwargs)
+
+    return run
+
+
+def _after_fork_in_child() -> None:
+    global _lock  # noqa: PLW0603 (a thread that is not here may hold it)
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
