@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.datasets import ParquetRows, Source, _parquet_rows
-from penstock.datasets._parquet_rows import Kept
+from penstock.datasets._recent import Kept
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -37,13 +37,13 @@ def _cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
 
 
-def parquet_bytes(table: pa.Table, **options: Any) -> bytes:  # noqa: ANN401
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     written = io.BytesIO()
     pq.write_table(table, written, **options)
     return written.getvalue()
 
 
-def write(path: Path, columns: dict[str, Any] | pa.Table, **options: Any) -> Path:  # noqa: ANN401
+def write(path: Path, columns: dict[str, Any] | pa.Table, **options: Any) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     table = columns if isinstance(columns, pa.Table) else pa.table(columns)
     path.write_bytes(parquet_bytes(table, **options))

@@ -66,7 +66,7 @@ def shapes(draw: st.DrawFn, depth: int = 3) -> Shape:
     return Shape(type_, st.none() | structs, {f".{name}": inner[name] for name in names})
 
 
-def as_column(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401 (JSON values)
+def as_column(value: Any, type_: pa.DataType) -> Any:
     """Return a value as Arrow gives it back: structs have all of their fields."""
     if value is None:
         return None

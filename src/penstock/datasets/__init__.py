@@ -7,6 +7,8 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.datasets._csv import CsvRows as CsvRows
     from penstock.datasets._dataset import Dataset as Dataset
+    from penstock.datasets._field_paths import paths_in as paths_in
+    from penstock.datasets._field_paths import type_at as type_at
     from penstock.datasets._jsonl import JsonlDataset as JsonlDataset
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Source as Source
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
     from penstock.datasets._views import Chosen as Chosen
+    from penstock.datasets._vocabulary import vocabulary as vocabulary
     from penstock.datasets._where import TextCondition as TextCondition
 
 __all__, __getattr__, __dir__ = facade(
@@ -34,6 +37,9 @@ __all__, __getattr__, __dir__ = facade(
         "ListSource": "_memory",
         "TextCondition": "_where",
         "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.
+        "paths_in": "_field_paths",
         "read_fields": "_reading",
+        "type_at": "_field_paths",
+        "vocabulary": "_vocabulary",
     },
 )

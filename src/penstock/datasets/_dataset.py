@@ -9,18 +9,20 @@ import weakref
 from abc import abstractmethod
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.datasets._block_texts import BLOCK_BYTES, BlockTexts
 from penstock.datasets._source import Location, Source
 from penstock.datasets._texts import open_text
 from penstock.errors import CorruptIndexError, OptionError
 from penstock.index import IndexStore, load_beside, rows_before
-from penstock.storage import StorageOptions, is_remote
+from penstock.storage import StorageOptions, carried, is_remote, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Self
 
     import pyarrow as pa
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 _ROW = struct.Struct("<QQQ")
 _MOST_OPEN = 128
 """Files that are open or mapped at the same time; each is a descriptor."""
-_BLOCK_BYTES = 1 << 20
 _SAMPLED = 1000
 _MOST_REQUESTS = 16
 _opening = threading.RLock()
@@ -46,6 +47,10 @@ class Dataset(Source):
     Nothing is open before the first sample is asked for. Any number of threads and processes may
     read, also those forked after the first sample was read: reads are by position.
     """
+
+    _by_ranges: Dataset | None = None
+    """The same samples without blocks, for a dataset that was made by `by_blocks`."""
+    _block_texts: BlockTexts | None = None
 
     @classmethod
     def create_from_index_on_filesystem(
@@ -99,10 +104,36 @@ class Dataset(Source):
         """Changes whenever records or their numbers do."""
         return self._sample_index.fingerprint
 
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        meta = self._sample_index.meta
+        if meta is None:
+            yield from super()._past(least, most)
+            return
+        # An update appends whole runs, so that it had every length at which a run ends, the last
+        # ones first: those are asked for.
+        ends = np.unique(meta.starts())
+        for end in ends[(least <= ends) & (ends <= most)][::-1].tolist():
+            yield end, meta.fingerprint_at(end)
+
     @property
     def files(self) -> list[str]:
         """The files that the records lie in."""
         return list(self._sample_index.file_locations)
+
+    def by_blocks(self) -> Self:
+        """Return the same records out of whole blocks of remote files, fetched once a host."""
+        if self._by_ranges is not None or not self._blocked():
+            return self
+        twin = copy(self)
+        twin._by_ranges = self  # noqa: SLF001 (of this class)
+        return twin
+
+    def _blocked(self) -> BlockTexts | None:
+        """Return the blocks of remote files, if there are any."""
+        meta = self._sample_index.meta
+        if self._block_texts is None and meta is not None and self._length:
+            self._block_texts = BlockTexts(self._sample_index, meta)
+        return self._block_texts or None
 
     def location(self, which: Any) -> Location:
         """Return where a record lies, or each of an array of them."""
@@ -133,7 +164,7 @@ class Dataset(Source):
         begins = self._sample_index.frames_of(file)[:, 3].astype(np.int64)
         if not len(begins):
             first, last = int(self._rows[low, 1]), int(self._rows[high - 1, 1])
-            begins = np.arange(first + _BLOCK_BYTES, last + 1, _BLOCK_BYTES, dtype=np.int64)
+            begins = np.arange(first + BLOCK_BYTES, last + 1, BLOCK_BYTES, dtype=np.int64)
         return rows_before(
             lambda rows: self._rows[rows, 1],
             begins,
@@ -144,6 +175,9 @@ class Dataset(Source):
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of up to 1,000 records, the first ones and others spread over all."""
+        if self._by_ranges is not None:
+            # A few records out of everywhere are not worth their blocks.
+            return self._by_ranges.schema
         if self._schema is None:
             first = np.arange(min(self._length, _SAMPLED // 2))
             spread = np.linspace(0, max(0, self._length - 1), _SAMPLED // 2).astype(np.int64)
@@ -156,6 +190,8 @@ class Dataset(Source):
         return self._inferred(ids).schema
 
     def _raw(self, number: int) -> bytes:
+        if self._by_ranges is not None:
+            return self._bytes_of(np.array([number], np.int64))[0]
         file, offset, size = _ROW.unpack_from(self._row_bytes, number * _ROW.size)
         text = self._texts.get(file) or self._text(file)
         return text.read(offset, size)
@@ -164,6 +200,20 @@ class Dataset(Source):
         """Return each record's own bytes; every file is asked once."""
         if not len(ids):
             return []
+        with reading():
+            blocked = None if self._by_ranges is None else self._blocked()
+            if blocked is None:
+                return self._bytes_by_ranges(ids)
+            has = blocked.has(self._rows[ids, 0])
+            if has.all():
+                return blocked.read(ids)
+            parts = {
+                True: iter(blocked.read(ids[has])),
+                False: iter(self._bytes_by_ranges(ids[~has])),
+            }
+            return [next(parts[is_blocked]) for is_blocked in has.tolist()]
+
+    def _bytes_by_ranges(self, ids: NDArray[np.int64]) -> list[bytes]:
         rows = self._rows[ids]
         files = rows[:, 0]
         if (files == files[0]).all():
@@ -187,7 +237,7 @@ class Dataset(Source):
         if not is_remote(self._sample_index.file_locations[0]):
             return map(read, groups)
         with ThreadPoolExecutor(min(_MOST_REQUESTS, len(groups)), "penstock-read") as pool:
-            return list(pool.map(read, groups))
+            return list(pool.map(carried(read), groups))
 
     def _text(self, file: int) -> Text:
         text = self._texts.get(file)
@@ -219,6 +269,7 @@ class Dataset(Source):
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_texts": {}, "_schema": None}
         del state["_rows"], state["_row_bytes"]
+        state.pop("_block_texts", None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

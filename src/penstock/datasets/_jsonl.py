@@ -133,16 +133,18 @@ class JsonlDataset(Dataset):
         decoder = self._decoders.get(schema)
         if decoder is None:
             decoder = self._decoders[schema] = TypedDecoder(schema)
-        text = self._joined(ids)
-        batch = decoder.attempt(text)
-        return decoder.settle(text, batch, self._on_bad(ids)) if batch is None else batch
+        lines = self._lines(ids)
+        batch = decoder.attempt_lines(lines)
+        if batch is not None:
+            return batch
+        return decoder.settle(_joined(lines), None, self._on_bad(ids))
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        return self._whole_batch(self._joined(ids), self._on_bad(ids))
+        return self._whole_batch(_joined(self._lines(ids)), self._on_bad(ids))
 
     def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
         # A bad line among those that are looked at is told to whoever asks for it.
-        return self._whole_batch(self._joined(ids), lambda *_: None).schema
+        return self._whole_batch(_joined(self._lines(ids)), lambda *_: None).schema
 
     def _whole_batch(self, text: bytes, on_bad: OnBad) -> pa.RecordBatch:
         from penstock.decode import InferringDecoder  # noqa: PLC0415 (pyarrow)
@@ -153,11 +155,6 @@ class JsonlDataset(Dataset):
             return batch
         names = [name for name in batch.schema.names if name in set(_names(self._fields))]
         return batch.select(names)
-
-    def _joined(self, ids: NDArray[np.int64]) -> bytes:
-        """Return the lines as one text with one line a record."""
-        lines = [line if line[-1:] == b"\n" else line + b"\n" for line in self._lines(ids)]
-        return b"".join(lines)
 
     def _on_bad(self, ids: NDArray[np.int64]) -> OnBad:
         def fail(line_index: int, line: bytes, why: Exception) -> None:
@@ -176,6 +173,11 @@ class JsonlDataset(Dataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._prepare()
+
+
+def _joined(lines: Sequence[bytes]) -> bytes:
+    """Return lines as one text in which each ends with a newline."""
+    return b"".join([line if line[-1:] == b"\n" else line + b"\n" for line in lines])
 
 
 def _names(fields: Fields) -> list[str]:

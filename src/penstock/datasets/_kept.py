@@ -23,7 +23,7 @@ _log = logging.getLogger("penstock.datasets")
 _MARKS = {
     ".gitignore": "*\n",
     "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# Record numbers of views, kept by Penstock; they are found again when they are gone.\n",
+    "# What Penstock found out about sources; it is found again when it is gone.\n",
 }
 
 T = TypeVar("T")
@@ -104,11 +104,17 @@ def _mapped(path: Path, length: int) -> np.ndarray | None:
 def _write(path: Path, ids: np.ndarray) -> None:
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(ids))
+    keep_file(
+        path, header.getvalue(), np.ascontiguousarray(ids).data.cast("B") if len(ids) else b""
+    )
+
+
+def keep_file(path: Path, *parts: bytes | memoryview) -> None:
+    """Publish a file of these parts in a folder that says what it is for."""
     draft = LocalStore().draft(str(path.parent), path.name)
     try:
-        draft.write(header.getvalue())
-        if len(ids):
-            draft.write(np.ascontiguousarray(ids).data.cast("B"))
+        for part in parts:
+            draft.write(part)
         draft.publish(str(path), exclusive=False)
     finally:
         draft.discard()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from penstock.datasets._source import Location, Source
 from penstock.decode import fit_batch
 from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import PARQUET, list_files
-from penstock.storage import StorageOptions
+from penstock.storage import StorageOptions, is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -40,6 +42,7 @@ class ParquetRows(Source):
     """
 
     schema_is_complete = True
+    _is_by_blocks = False
 
     def __init__(
         self,
@@ -79,8 +82,22 @@ class ParquetRows(Source):
                     path=listing.named[0],
                 )
             self._known = table.fingerprint
+            if self._is_by_blocks:
+                table = table.by_blocks(self._options)
             self._table = table
         return table
+
+    def by_blocks(self) -> Self:
+        """Return the same rows; of remote files row groups are read once for all of a host.
+
+        What is kept on disk is the columns that are asked for together, as Arrow, which every
+        process maps.
+        """
+        if self._is_by_blocks or not any(map(is_remote, self._paths)):
+            return self
+        twin = copy(self)
+        vars(twin).update(_is_by_blocks=True, _table=self._opened().by_blocks(self._options))
+        return twin
 
     def __len__(self) -> int:
         return len(self._opened())
@@ -89,6 +106,9 @@ class ParquetRows(Source):
     def fingerprint(self) -> str:
         """Changes with the files' sizes, rows and footers, and with what is appended."""
         return self._known or self._opened().fingerprint
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        return self._opened().past(least, most)
 
     @property
     def schema(self) -> pa.Schema:

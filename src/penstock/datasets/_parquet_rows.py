@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Generic, TypeVar
+from copy import copy
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.datasets._parquet_blocks import GroupBlocks, WantedGroup
+from penstock.datasets._parquet_chunks import chunks_of, read_group
+from penstock.datasets._recent import Kept
 from penstock.decode import fit_batch
 from penstock.errors import (
     CorruptFileError,
@@ -21,17 +23,15 @@ from penstock.errors import (
     StaleIndexError,
 )
 from penstock.index import UnifiedSchema, digest, read_footer, read_footers
-from penstock.storage import LocalStore, SeekableFile
+from penstock.storage import CachedStore, LocalStore, ObjectStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from penstock.index import Found
-    from penstock.storage import OpenFile
-
-V = TypeVar("V")
+    from penstock.storage import OpenFile, StorageOptions
 
 _KEPT_BYTES = 128 << 20
 """Decoded columns that a process keeps, of all its Parquet sources together."""
@@ -40,42 +40,10 @@ _KEPT_FOOTER_BYTES = 32 << 20
 """Footers that are kept for good, as they are stored; others are read again when needed."""
 
 
-class Kept(Generic[V]):
-    """What was used last, up to a weight; the newest stays, however heavy. Used by any thread."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget everything; after a fork also who held the lock."""
-        self._items: OrderedDict[object, tuple[V, int]] = OrderedDict()
-        self._weight = 0
-        self._lock = threading.Lock()
-
-    def get(self, key: object) -> V | None:
-        """Return what is kept under a key."""
-        with self._lock:
-            found = self._items.get(key)
-            if found is None:
-                return None
-            self._items.move_to_end(key)
-            return found[0]
-
-    def put(self, key: object, value: V, weight: int) -> None:
-        """Keep a value, in place of those that were not used for longest."""
-        with self._lock:
-            _, old = self._items.pop(key, (None, 0))
-            self._items[key] = value, weight
-            self._weight += weight - old
-            while self._weight > self._limit and len(self._items) > 1:
-                _, (_, lighter) = self._items.popitem(last=False)
-                self._weight -= lighter
-
-
 _columns: Kept[pa.Array] = Kept(_KEPT_BYTES)
 _files: Kept[tuple[OpenFile, pq.FileMetaData]] = Kept(_KEPT_FILES)
 _tokens = itertools.count()
+_Bring: TypeAlias = "Callable[[int, pa.Schema], list[pa.Array]]"
 
 
 def _after_fork_in_child() -> None:
@@ -89,6 +57,8 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 class ParquetTable:
     """All rows of some files, numbered file by file."""
 
+    _blocks: GroupBlocks | None = None
+
     def __init__(self, files: Sequence[Found], names: Collection[str] | None) -> None:
         self._token = next(_tokens)
         unified = UnifiedSchema(names)
@@ -96,12 +66,12 @@ class ParquetTable:
         self._metadata: list[pq.FileMetaData | None] = []
         self._schemas: list[pa.Schema] = []
         groups: list[tuple[int, int, int]] = []
-        marks = []
+        marks: list[tuple[int, int, str]] = []
         budget = _KEPT_FOOTER_BYTES
-        for found, footer in zip(files, read_footers(files), strict=True):
+        for found, footer in zip(files, read_footers([*map(_cached, files)]), strict=True):
             schema = unified.add(footer.schema, found.path)
             rows = footer.group_rows.tolist()
-            marks.append([found.entry.size, sum(rows), footer.mark])
+            marks.append((found.entry.size, sum(rows), footer.mark))
             if not sum(rows):
                 continue
             groups += [(len(self.files), at, count) for at, count in enumerate(rows) if count]
@@ -111,7 +81,9 @@ class ParquetTable:
             self.files.append(found)
         self.schema = unified.schema
         self.names_there = unified.names_there
-        self.fingerprint = digest([marks, None if names is None else sorted(names)])
+        self._marks = marks
+        self._names = None if names is None else sorted(names)
+        self.fingerprint = self._fingerprint_of(len(marks))
         table = np.array(groups, np.int64).reshape(-1, 3)
         self._group_file = table[:, 0]
         self._group_number = table[:, 1]
@@ -121,6 +93,25 @@ class ParquetTable:
 
     def __len__(self) -> int:
         return int(self.group_starts[-1])
+
+    def past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        """Yield each length from `least` to `most` that this had, with its fingerprint then.
+
+        What is appended is files, each after those before it.
+        """
+        ends = np.cumsum([rows for _, rows, _ in self._marks], dtype=np.int64)
+        for file in np.flatnonzero((least <= ends) & (ends <= most))[::-1].tolist():
+            yield int(ends[file]), self._fingerprint_of(file + 1)
+
+    def _fingerprint_of(self, files: int) -> str:
+        """Return the fingerprint of the first files."""
+        return digest([self._marks[:files], self._names])
+
+    def by_blocks(self, options: StorageOptions) -> ParquetTable:
+        """Return the same rows, their columns kept on this host by row groups."""
+        table = copy(self)
+        table._blocks = GroupBlocks(self._token, options, self._read)  # noqa: SLF001 (its own)
+        return table
 
     def places(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the file of each row, and its number in there."""
@@ -134,12 +125,13 @@ class ParquetTable:
         if not names or not len(ids):
             return _bare(schema, len(ids))
         groups = np.searchsorted(self.group_starts, ids, side="right") - 1
+        arrays = self._bring(groups, schema)
         if groups[0] == groups[-1] and (groups == groups[0]).all():
-            return self._rows(int(groups[0]), ids, schema)
+            return self._rows(int(groups[0]), ids, schema, arrays)
         order = np.argsort(groups, kind="stable")
         borders = np.flatnonzero(np.diff(groups[order], prepend=-1))
         parts = [
-            self._rows(int(groups[here[0]]), ids[here], schema)
+            self._rows(int(groups[here[0]]), ids[here], schema, arrays)
             for here in np.split(order, borders[1:])
         ]
         whole = pa.Table.from_batches(parts, schema).combine_chunks().to_batches()
@@ -150,8 +142,10 @@ class ParquetTable:
         back[order] = np.arange(len(order))
         return joined.take(pa.array(back))
 
-    def _rows(self, group: int, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        arrays = self._group(group, schema)
+    def _rows(
+        self, group: int, ids: NDArray[np.int64], schema: pa.Schema, bring: _Bring
+    ) -> pa.RecordBatch:
+        arrays = bring(group, schema)
         rows = ids - self.group_starts[group]
         if (np.diff(rows) == 1).all():
             arrays = [array.slice(int(rows[0]), len(rows)) for array in arrays]
@@ -160,16 +154,57 @@ class ParquetTable:
             arrays = [array.take(wanted) for array in arrays]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
+    def _bring(self, groups: NDArray[np.int64], schema: pa.Schema) -> _Bring:
+        """Return what brings whole columns of these groups: blocks at once, others when asked."""
+        if self._blocks is None:
+            return self._group
+        wanted = {}
+        own: dict[int, pa.Schema] = {}
+        for group in np.unique(groups).tolist():
+            file = int(self._group_file[group])
+            if file not in own:
+                there = set(self._schemas[file].names)
+                own[file] = pa.schema([field for field in schema if field.name in there])
+            if len(own[file]) and not isinstance(self.files[file].store, LocalStore):
+                wanted[group] = own[file]
+        batches = self._blocks.get(wanted, self._described)
+
+        def arrays(group: int, schema: pa.Schema) -> list[pa.Array]:
+            batch = batches.get(group)
+            return (
+                self._group(group, schema) if batch is None else self._filled(group, schema, batch)
+            )
+
+        return arrays
+
+    def _described(self, group: int, schema: pa.Schema) -> WantedGroup:
+        file, number = int(self._group_file[group]), int(self._group_number[group])
+        found, metadata = self.files[file], self._metadata[file]
+        if metadata is None:  # Not at hand, and not worth a request.
+            return WantedGroup(
+                group, found, number, schema, (0, found.entry.size), found.entry.size
+            )
+        chunks = chunks_of(metadata, number, schema.names)
+        span = (
+            min((start for start, _, _ in chunks), default=0),
+            max((start + size for start, size, _ in chunks), default=0),
+        )
+        return WantedGroup(group, found, number, schema, span, sum(text for _, _, text in chunks))
+
+    def _filled(self, group: int, schema: pa.Schema, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return all columns of the schema: those that the file does not have are null."""
+        there = dict(zip(batch.schema.names, batch.columns, strict=True))
+        rows = int(self.group_starts[group + 1] - self.group_starts[group])
+        return [
+            there[field.name] if field.name in there else pa.nulls(rows, field.type)
+            for field in schema
+        ]
+
     def _group(self, group: int, schema: pa.Schema) -> list[pa.Array]:
         """Return whole columns of a row group, under the types of all files."""
         there = set(self._schemas[int(self._group_file[group])].names)
-        rows = int(self.group_starts[group + 1] - self.group_starts[group])
-        found = {
-            name: _columns.get((self._token, group, name))
-            if name in there
-            else pa.nulls(rows, schema.field(name).type)
-            for name in schema.names
-        }
+        names = [name for name in schema.names if name in there]
+        found = {name: _columns.get((self._token, group, name)) for name in names}
         missing = [name for name, array in found.items() if array is None]
         if missing:
             wanted = pa.schema([schema.field(name) for name in missing])
@@ -177,14 +212,18 @@ class ParquetTable:
             for name, array in zip(missing, batch.columns, strict=True):
                 _columns.put((self._token, group, name), array, array.get_total_buffer_size())
                 found[name] = array
-        return list(found.values())
+        rows = int(self.group_starts[group + 1] - self.group_starts[group])
+        return [
+            found[field.name] if field.name in found else pa.nulls(rows, field.type)
+            for field in schema
+        ]
 
     def _read(self, group: int, schema: pa.Schema) -> pa.RecordBatch:
         file = int(self._group_file[group])
         found, number = self.files[file], int(self._group_number[group])
         try:
             opened, metadata = self._open(file)
-            batch = _read_group(opened, metadata, number, schema.names)
+            batch = read_group(opened, metadata, number, schema.names)
         except (ObjectChangedError, ObjectNotFoundError) as why:
             raise _stale(found.path, str(why)) from None
         except PenstockError:
@@ -203,7 +242,7 @@ class ParquetTable:
         found = self.files[file]
         kept = _files.get((self._token, file))
         if kept is None:
-            metadata = self._metadata[file] or read_footer(found).metadata
+            metadata = self._metadata[file] or read_footer(_cached(found)).metadata
             kept = found.store.open(found.entry.name, found.entry), metadata
             _files.put((self._token, file), kept, 1)
         if isinstance(found.store, LocalStore):
@@ -213,6 +252,14 @@ class ParquetTable:
                 sizes = f"{found.entry.size:,} bytes then, {now.size:,} now"
                 raise _stale(found.path, f"it was written to ({sizes})")
         return kept
+
+
+def _cached(found: Found) -> Found:
+    """Return a file whose footer is fetched once for all processes of this host."""
+    store = found.store
+    if not isinstance(store, ObjectStore):
+        return found
+    return found._replace(store=CachedStore(store.url, store.options))
 
 
 def _stale(path: str, why: str) -> StaleIndexError:
@@ -226,54 +273,3 @@ def _bare(schema: pa.Schema, rows: int) -> pa.RecordBatch:
     if len(schema):
         return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-
-
-def _read_group(
-    file: OpenFile, metadata: pq.FileMetaData, group: int, names: Sequence[str]
-) -> pa.RecordBatch:
-    """Read whole columns of a row group, with as few requests as their places allow."""
-    inside = tuple(f"{name}." for name in names)
-    chunks = metadata.row_group(group)
-    ranges = []
-    for number in range(metadata.num_columns):
-        chunk = chunks.column(number)
-        if chunk.path_in_schema in names or chunk.path_in_schema.startswith(inside):
-            start = min(
-                chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset
-            )
-            ranges.append((start, chunk.total_compressed_size))
-    fetched = SeekableFile(_Fetched(file, ranges))
-    # In this thread: a pool of threads would be one more thing to lose in a fork.
-    reader = pq.ParquetFile(fetched, metadata=metadata, pre_buffer=False)
-    table = reader.read_row_group(group, columns=list(names), use_threads=False)
-    arrays = [_one_array(table.column(name)) for name in names]
-    return pa.RecordBatch.from_arrays(arrays, list(names))
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
-
-
-class _Fetched:
-    """A file of which some ranges are in memory already; see `penstock.storage.OpenFile`."""
-
-    def __init__(self, file: OpenFile, ranges: Sequence[tuple[int, int]]) -> None:
-        self.path, self.size = file.path, file.size
-        self._file = file
-        self._parts = [
-            (start, memoryview(data))
-            for (start, _), data in zip(ranges, file.read_ranges(ranges), strict=True)
-        ]
-
-    def read_at(self, start: int, length: int) -> bytes:
-        for first, data in self._parts:
-            if first <= start and start + length <= first + len(data):
-                return bytes(data[start - first : start - first + length])
-        return self._file.read_at(start, length)
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return [self.read_at(start, length) for start, length in ranges]
-
-    def close(self) -> None:
-        """The file belongs to whoever opened it."""

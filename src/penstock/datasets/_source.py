@@ -71,6 +71,24 @@ class Source(ABC):
     def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
         """Return all columns of these records, with types as wide as these records need."""
 
+    def was(self, fingerprint: str, length: int) -> bool:
+        """Whether this had that fingerprint when it had `length` records: now, or before.
+
+        Data that was appended since changes the fingerprint but not the records before it.
+        """
+        return any(
+            known == fingerprint and records == length
+            for records, known in self._past(length, length)
+        )
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        """Yield each length from `least` to `most` that this had, with its fingerprint then.
+
+        Only the present, where it is not known what was appended; a length may come twice.
+        """
+        if least <= len(self) <= most:
+            yield len(self), self.fingerprint
+
     @property
     def files(self) -> list[str]:
         """The files that the records lie in; empty for records in memory."""
@@ -80,6 +98,16 @@ class Source(ABC):
     def blocks(self) -> np.ndarray:
         """Record offsets (int64) of the natural units of reading: first 0, last `len(self)`."""
         return np.array([0, len(self)][: 1 + bool(len(self))], np.int64)
+
+    def by_blocks(self) -> Source:
+        """Return the same records, under the same numbers, read by whole blocks of remote files.
+
+        A block (see `blocks`) is fetched when a record of it is asked for, once for all processes
+        of this host, and kept on its disk: see `cache_dir` and `cache_limit` in
+        `penstock.storage.StorageOptions`. For those who read whole blocks sooner or later. What
+        is local, or can only be streamed, is read as ever.
+        """
+        return self
 
     @overload
     def location(self, which: int) -> Location: ...

@@ -103,10 +103,10 @@ class Division:
         """Return the numbers of a part, ascending (int64)."""
         return self._found.get()[part]
 
-    def fingerprint(self, part: int) -> str:
-        """Return the fingerprint of a part; as the source's, it survives appending."""
+    def fingerprint(self, part: int, source: str) -> str:
+        """Return the fingerprint of a part where the source has that one."""
         how = (_VERSION, self.by is not None, self.seed, part, self.bounds)
-        return fingerprint_of("split", self.source.fingerprint, self.by or "", *map(str, how))
+        return fingerprint_of("split", source, self.by or "", *map(str, how))
 
     def _find(self) -> list[np.ndarray]:
         if len(self.source) < self.length:
@@ -118,7 +118,7 @@ class Division:
         if is_cheap or not lies_in_files(self.source):
             return self._divided()
         names = [
-            fingerprint_of("ids", self.fingerprint(part), str(self.length))
+            fingerprint_of("ids", self.fingerprint(part, self.source.fingerprint), str(self.length))
             for part in range(len(self.bounds) + 1)
         ]
         return kept_ids(names, self.length, self._divided)
@@ -166,7 +166,5 @@ class Part(Chosen):
         """The numbers in `source`, ascending, int64[len(self)]."""
         return self._division.ids(self._part)
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the source's own and of the rule."""
-        return self._division.fingerprint(self._part)
+    def _fingerprint_over(self, fingerprint: str) -> str:
+        return self._division.fingerprint(self._part, fingerprint)

@@ -6,25 +6,25 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
+from copy import copy
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.datasets._borders import block_borders
 from penstock.datasets._joining import joined, joined_inferred, joined_schema
 from penstock.datasets._source import Location, Source
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from typing import Self
 
     import pyarrow as pa
 
     from penstock.datasets._source import Fields
-
-_STRETCH = 1 << 20
-"""Numbers of an unsorted view that are looked at together."""
 
 
 def fingerprint_of(kind: str, *parts: str | bytes) -> str:
@@ -55,8 +55,33 @@ class Chosen(Source):
     def ids(self) -> np.ndarray:
         """The numbers in `source`, int64[len(self)]."""
 
+    @abstractmethod
+    def _fingerprint_over(self, fingerprint: str) -> str:
+        """Return the fingerprint of this view when that of its source is, or was, another."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the source's own and of what is chosen."""
+        return self._fingerprint_over(self.source.fingerprint)
+
     def __len__(self) -> int:
         return len(self.ids)
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        ids = self.ids
+        if least > len(ids) or most < 0:
+            return
+        if not self._is_sorted:
+            # Its numbers are given: it has them all or is not possible yet.
+            first = int(ids.max()) + 1 if len(ids) else 0
+            if most >= len(ids):
+                for _, known in self.source._past(first, len(self.source)):
+                    yield len(ids), self._fingerprint_over(known)
+            return
+        first = int(ids[least - 1]) + 1 if least > 0 else 0
+        last = int(ids[most]) if most < len(ids) else len(self.source)
+        for length, known in self.source._past(first, last):
+            yield int(np.searchsorted(ids, length)), self._fingerprint_over(known)
 
     @property
     def schema(self) -> pa.Schema:
@@ -77,6 +102,15 @@ class Chosen(Source):
     def blocks(self) -> np.ndarray:
         """Where the chosen records go over from one block of the source to another."""
         return block_borders(self.ids, self.source.blocks, is_sorted=self._is_sorted)
+
+    def by_blocks(self) -> Self:
+        """Return the same records, of a source that is read by blocks."""
+        source = self.source.by_blocks()
+        if source is self.source:
+            return self
+        view = copy(self)
+        view.source = source
+        return view
 
     def location(self, which: int | np.ndarray) -> Location:
         """Return where a record lies, or each of an array of them."""
@@ -116,10 +150,8 @@ class Taken(Chosen):
         """The numbers in `source`, int64[len(self)]."""
         return self._ids
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the source's own and of the numbers."""
-        return fingerprint_of("taken", self.source.fingerprint, self._digest)
+    def _fingerprint_over(self, fingerprint: str) -> str:
+        return fingerprint_of("taken", fingerprint, self._digest)
 
     @cached_property
     def _digest(self) -> bytes:
@@ -152,8 +184,18 @@ class Concatenated(Source):
     @property
     def fingerprint(self) -> str:
         """A hash of the sources' own, and of all lengths that later numbers rest on."""
-        prints = [one.fingerprint for one in self.sources]
+        return self._fingerprint_over(self.sources[-1].fingerprint)
+
+    def _fingerprint_over(self, last: str) -> str:
+        """Return the fingerprint when that of the last source is, or was, this one."""
+        prints = [*(one.fingerprint for one in self.sources[:-1]), last]
         return fingerprint_of("concatenated", *prints, *map(str, self.lengths[:-1]))
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        # Where another than the last source grew, the records after it have other numbers.
+        *_, start, end = self._starts.tolist()
+        for length, known in self.sources[-1]._past(least - start, min(most, end) - start):
+            yield start + length, self._fingerprint_over(known)
 
     @property
     def schema(self) -> pa.Schema:
@@ -179,6 +221,15 @@ class Concatenated(Source):
             borders = np.append(borders[borders < length], length) if length else borders[:0]
             parts.append(start + borders)
         return np.concatenate(parts)
+
+    def by_blocks(self) -> Concatenated:
+        """Return the same records, of sources that are read by blocks."""
+        sources = [one.by_blocks() for one in self.sources]
+        if all(new is old for new, old in zip(sources, self.sources, strict=True)):
+            return self
+        view = copy(self)
+        view.sources = sources
+        return view
 
     def location(self, which: int | np.ndarray) -> Location:
         """Return where a record lies, or each of an array of them."""
@@ -246,27 +297,3 @@ class Concatenated(Source):
         asked = [self.sources[number] for number, _ in shares]
         parts = [self.sources[number]._inferred(own) for number, own in shares]
         return joined_inferred(parts, back, asked)
-
-
-def block_borders(ids: np.ndarray, blocks: np.ndarray, *, is_sorted: bool) -> np.ndarray:
-    """Return the offsets in `ids` at which another of `blocks` begins, first 0, last the length.
-
-    >>> import numpy as np
-    >>> block_borders(np.array([0, 1, 5, 6, 9]), np.array([0, 5, 8, 10]), is_sorted=True).tolist()
-    [0, 2, 4, 5]
-    >>> block_borders(np.array([9, 8, 1]), np.array([0, 5, 8, 10]), is_sorted=False).tolist()
-    [0, 2, 3]
-    """
-    if not len(ids):
-        return np.zeros(1, np.int64)
-    if is_sorted:
-        return np.unique(np.searchsorted(ids, blocks)).astype(np.int64)
-    parts = [np.zeros(1, np.int64)]
-    last = None
-    for start in range(0, len(ids), _STRETCH):
-        inside = np.searchsorted(blocks, ids[start : start + _STRETCH], "right")
-        if last is not None and inside[0] != last:
-            parts.append(np.array([start]))
-        parts.append(start + 1 + np.flatnonzero(np.diff(inside)))
-        last = inside[-1]
-    return np.concatenate([*parts, np.array([len(ids)])])

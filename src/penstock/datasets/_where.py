@@ -142,10 +142,9 @@ class Search:
         """The numbers of the matching records, ascending (int64)."""
         return self._found.get()
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the source's own and of the condition; it survives appending, too."""
-        return fingerprint_of("where", self.source.fingerprint, str(_VERSION), self.condition.key)
+    def fingerprint(self, source: str) -> str:
+        """Return the fingerprint of what is found where the source has that one."""
+        return fingerprint_of("where", source, str(_VERSION), self.condition.key)
 
     def _find(self) -> np.ndarray:
         if len(self.source) < self.length:
@@ -155,7 +154,7 @@ class Search:
             )
         if not lies_in_files(self.source):
             return self._matching()
-        name = fingerprint_of("ids", self.fingerprint, str(self.length))
+        name = fingerprint_of("ids", self.fingerprint(self.source.fingerprint), str(self.length))
         (ids,) = kept_ids([name], self.length, lambda: [self._matching()])
         return ids
 
@@ -190,7 +189,5 @@ class Matching(Chosen):
         """The numbers in `source`, ascending, int64[len(self)]."""
         return self._search.ids
 
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the source's own and of the condition."""
-        return self._search.fingerprint
+    def _fingerprint_over(self, fingerprint: str) -> str:
+        return self._search.fingerprint(fingerprint)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.decode._assemble import record_batch
 from penstock.decode._columns import REFUSALS, Column, Misfit
@@ -54,15 +55,34 @@ class TypedDecoder:
         if self._decoder is None or not is_utf8(text) or may_hold_endless_number(text):
             return None
         try:
-            rows = _decode_rows(self._decoder, text)
-            arrays = [
-                _build_decoded(field, column, list(map(getter, rows)))
-                for field, column, getter in zip(
-                    self.schema, self._columns, self._getters, strict=True
-                )
-            ]
+            return self._built(_decode_rows(self._decoder, text))
         except (Misfit, RecursionError, *REFUSALS):
             return None
+
+    def attempt_lines(self, lines: Sequence[bytes]) -> pa.RecordBatch | None:
+        r"""Return the same of lines that hold one record each, with or without a newline.
+
+        >>> import pyarrow as pa
+        >>> TypedDecoder(pa.schema({"n": pa.int8()})).attempt_lines([b'{"n": 1}\n', b"{}"])
+        pyarrow.RecordBatch
+        n: int8
+        ----
+        n: [1,null]
+        """
+        text = b"".join(lines)
+        if self._decoder is None or not is_utf8(text) or may_hold_endless_number(text):
+            return None
+        try:
+            # Nobody has to find the ends of lines again, a twelfth of the time.
+            return self._built(list(map(self._decoder.decode, lines)))
+        except (Misfit, RecursionError, *REFUSALS):
+            return None
+
+    def _built(self, rows: Sequence[object]) -> pa.RecordBatch:
+        arrays = [
+            _build_decoded(field, column, list(map(getter, rows)))
+            for field, column, getter in zip(self.schema, self._columns, self._getters, strict=True)
+        ]
         return record_batch(arrays, len(rows), self.schema)
 
     def settle(
@@ -134,7 +154,14 @@ def _decoder(schema: pa.Schema, columns: Sequence[Column]) -> msgspec.json.Decod
 
 
 def _build_decoded(field: pa.Field, column: Column, values: Sequence[object]) -> pa.Array:
-    return pa.array(values, column.type) if column.trusted else _build(field, column, values)
+    if column.trusted:
+        return pa.array(values, column.type)
+    if pa.types.is_float32(column.type):
+        # Finite doubles all, for that is what was decoded: an infinity is one that was too large.
+        narrow = pa.array(values, column.type)
+        if not pc.is_inf(narrow).true_count:
+            return narrow
+    return _build(field, column, values)
 
 
 def _build(field: pa.Field, column: Column, values: Sequence[object]) -> pa.Array:
