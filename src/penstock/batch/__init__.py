@@ -1,0 +1,31 @@
+"""What a training step receives, and the contract of those who make it."""
+
+from typing import TYPE_CHECKING
+
+from penstock._lazy import facade
+
+if TYPE_CHECKING:
+    from penstock.batch._batch import Batch as Batch
+    from penstock.batch._encoder import BatchPosition as BatchPosition
+    from penstock.batch._encoder import Encoder as Encoder
+    from penstock.batch._field_encoder import FieldEncoder as FieldEncoder
+    from penstock.batch._jagged import Jagged as Jagged
+    from penstock.batch._parts import Categories as Categories
+    from penstock.batch._parts import Masked as Masked
+    from penstock.batch._parts import Padded as Padded
+    from penstock.batch._tensors import tensor as tensor
+
+__all__, __getattr__, __dir__ = facade(
+    __name__,
+    {
+        "Batch": "_batch",
+        "BatchPosition": "_encoder",
+        "Categories": "_parts",
+        "Encoder": "_encoder",
+        "FieldEncoder": "_field_encoder",
+        "Jagged": "_jagged",
+        "Masked": "_parts",
+        "Padded": "_parts",
+    },
+    for_rooms={"tensor": "_tensors"},
+)

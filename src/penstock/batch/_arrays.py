@@ -1,0 +1,246 @@
+"""Columns into plain arrays: what a worker process makes, without torch.
+
+Everything is owned by whoever asked and writable: never a view of Arrow's memory, which a source
+may share with others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.batch._field_types import (
+    Category,
+    Dense,
+    FieldType,
+    ListOf,
+    Number,
+    Optional,
+    Text,
+    UpTo,
+    number_in,
+)
+from penstock.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    Array: TypeAlias = NDArray[Any]
+    Rows: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where values come from, for the error about one of them."""
+
+    field: str
+    type: FieldType
+    ids: Rows
+    """The record of each row."""
+    codes: Mapping[Any, int]
+    """The code of each value, for a category."""
+    row_of: Callable[[int], int] = int
+    """The row that holds a value, by its number among the values of all rows."""
+    inside: bool = False
+    """Whether the values are those of lists."""
+
+    def within(self, row_of: Callable[[int], int]) -> Place:
+        """Return the place of the values of lists, given the list that holds each."""
+        outer = self.row_of
+        return replace(self, row_of=lambda value: outer(row_of(value)), inside=True)
+
+
+def encoded(type_: FieldType, array: pa.Array, place: Place) -> Any:
+    """Return the arrays that stand for a column; how many, the type says.
+
+    An array for `Number`, `Dense` and `Category` (codes), a list for `Text`, (values, mask) for
+    `Optional`, (values, lengths) for `UpTo`, (values, offsets) for `ListOf`, where the values of
+    lists of lists are such a pair themselves; lists of texts are lists of lists.
+    """
+    match type_:
+        case Number():
+            return _numbers(type_, array, place)
+        case Text():
+            return _texts(type_, array)
+        case Category():
+            return _codes(array, place)
+        case Dense():
+            return _dense(type_, array, place, number_in(type_).default)
+        case Optional():
+            return _optional(type_, array, place)
+        case UpTo():
+            return _up_to(type_, array, place)
+        case ListOf():
+            return _lists(type_, array, place)
+
+
+def _numbers(type_: Number, array: pa.Array, place: Place) -> Array:
+    if not array.null_count:
+        return _values(array, type_)
+    nulls = _nulls(array)
+    if type_.default is None and not pa.types.is_floating(type_.arrow):
+        raise _null_number(type_, place, int(nulls.argmax()))
+    values = _values(array, type_)
+    values[nulls] = np.nan if type_.default is None else type_.default
+    return values
+
+
+def _values(array: pa.Array, type_: Number) -> Array:
+    """Return a copy of the values; anything may stand where they are null."""
+    if not len(array):
+        return np.empty(0, type_.dtype)
+    if pa.types.is_boolean(array.type):
+        present = array.fill_null(False) if array.null_count else array  # noqa: FBT003 (a value)
+        return np.array(present.to_numpy(zero_copy_only=False))
+    memory = np.frombuffer(array.buffers()[1], type_.dtype, len(array) + array.offset)
+    return memory[array.offset :].copy()
+
+
+def _texts(type_: Text, array: pa.Array) -> list[Any]:
+    if type_.default is not None and array.null_count:
+        array = array.fill_null(type_.default)
+    # Many times faster than `to_pylist`.
+    texts: list[Any] = array.to_numpy(zero_copy_only=False).tolist()
+    return texts
+
+
+def _codes(array: pa.Array, place: Place) -> Array:
+    # Each distinct value is looked up once. Arrow's own `index_in` would hash the vocabulary anew
+    # for every batch.
+    distinct = array.dictionary_encode()
+    find = place.codes.get
+    words = distinct.dictionary.to_numpy(zero_copy_only=False).tolist()
+    codes = np.array([*(find(word, -1) for word in words), -1], np.int64)
+    # The last of them, -1, is for null.
+    rows: Array = codes[distinct.indices.fill_null(len(words)).to_numpy()]
+    return rows
+
+
+def _dense(type_: Dense, array: pa.Array, place: Place, fill: float | None) -> Array:
+    size, nulls = type_.size, _nulls(array)
+    if fill is None and nulls.any():
+        raise _null_vector(type_, place, int(nulls.argmax()))
+    # `flatten` leaves out what stands under a null.
+    rows = np.flatnonzero(~nulls)
+    inner = place.within(lambda value: int(rows[value // size]))
+    items = array.flatten()
+    values = (
+        _dense(type_.item, items, inner, number_in(type_.item).default)
+        if isinstance(type_.item, Dense)
+        else _numbers(type_.item, items, inner)
+    )
+    values = values.reshape(len(rows), size, *values.shape[1:])
+    if len(rows) == len(array):
+        return values
+    assert fill is not None  # noqa: S101 (checked above)
+    whole = np.full((len(array), *values.shape[1:]), fill, values.dtype)
+    whole[rows] = values
+    return whole
+
+
+def _optional(type_: Optional, array: pa.Array, place: Place) -> tuple[Array, Array]:
+    mask = ~_nulls(array)
+    if isinstance(type_.item, Dense):
+        return _dense(type_.item, array, place, 0), mask
+    values = _values(array, type_.item)
+    values[~mask] = 0
+    return values, mask
+
+
+def _up_to(type_: UpTo, array: pa.Array, place: Place) -> tuple[Array, Rows]:
+    items, offsets = _items(array)
+    lengths = np.diff(offsets)
+    rows = np.repeat(np.arange(len(array)), lengths)
+    slots = np.arange(len(items)) - np.repeat(offsets[:-1], lengths)
+    if len(lengths) and lengths.max() > type_.size:
+        kept = np.flatnonzero(slots < type_.size)
+        items, rows, slots = items.take(pa.array(kept)), rows[kept], slots[kept]
+    values = encoded(type_.item, items, place.within(lambda value: int(rows[value])))
+    fill = number_in(type_.item).default or 0
+    whole = np.full((len(array), type_.size, *values.shape[1:]), fill, values.dtype)
+    whole[rows, slots] = values
+    return whole, np.minimum(lengths, type_.size)
+
+
+def _lists(type_: ListOf, array: pa.Array, place: Place) -> Any:
+    items, offsets = _items(array)
+    inner = place.within(lambda value: int(np.searchsorted(offsets, value, "right")) - 1)
+    values = encoded(type_.item, items, inner)
+    if not isinstance(values, list):
+        return values, offsets
+    borders = offsets.tolist()
+    return [values[a:b] for a, b in pairwise(borders)]
+
+
+def _items(array: pa.Array) -> tuple[pa.Array, Rows]:
+    """Return the items of lists one after the other, and where each list begins, int64[B + 1]."""
+    if not array.null_count and len(array):
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        items = array.values.slice(offsets[0], offsets[-1] - offsets[0])
+        return items, offsets - offsets[0] if offsets[0] else offsets
+    # A null list may have items, which `flatten` leaves out.
+    offsets = np.zeros(len(array) + 1, np.int64)
+    lengths = pc.list_value_length(array).fill_null(0)
+    np.cumsum(lengths.to_numpy(), out=offsets[1:])
+    return array.flatten(), offsets
+
+
+def _nulls(array: pa.Array) -> NDArray[np.bool_]:
+    if not array.null_count:
+        return np.zeros(len(array), np.bool_)
+    nulls: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    return nulls
+
+
+def _null_number(type_: Number, place: Place, value: int) -> SchemaMismatchError:
+    bare = replace(type_, default=None)
+    instead = {True: "false"}.get(pa.types.is_boolean(type_.arrow), "-1")
+    if pa.types.is_unsigned_integer(type_.arrow):
+        instead = "0"
+    held = "a null among its values" if place.inside else "null"
+    return _refusal(
+        place,
+        value,
+        f"holds {held}, which {bare} cannot express",
+        _spelling(place, f" = {instead}") if place.inside else f"{bare}? (values and a mask)",
+        "" if place.inside else f"{bare} = {instead} (another value in its place)",
+    )
+
+
+def _null_vector(type_: Dense, place: Place, value: int) -> SchemaMismatchError:
+    if place.inside:
+        return _refusal(
+            place, value, f"holds a null instead of {type_.size} values", _spelling(place, " = 0")
+        )
+    return _refusal(
+        place,
+        value,
+        f"holds null instead of {type_.size} values",
+        f"{type_}? (values and a mask)",
+        f"{type_} = 0 (zeros in its place)",
+        f"{type_.item.name}[:{type_.size}] (an empty list, filled up)",
+    )
+
+
+def _spelling(place: Place, default: str) -> str:
+    """Return the type of a whole field with a default for its innermost values."""
+    text = str(place.type).removesuffix("?")
+    end = len(text) - text.count(">")
+    return f"{text[:end]}{default}{text[end:]} (another value in its place)"
+
+
+def _refusal(place: Place, value: int, fact: str, *remedies: str) -> SchemaMismatchError:
+    record = int(place.ids[place.row_of(value)])
+    return SchemaMismatchError(
+        f"record {record:,}: field {place.field!r} {fact}. To allow it, ask for "
+        f"{' or '.join(filter(None, remedies))}",
+        field=place.field,
+        record=record,
+    )

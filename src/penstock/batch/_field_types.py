@@ -1,0 +1,153 @@
+"""What a field can be turned into, as values: the meaning of the texts that `_grammar` reads."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+is_ = pa.types
+
+_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
+_MOMENTS = {"date32[day]": "date32", "date64[ms]": "date64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number, boolean or instant for each row: a tensor."""
+
+    arrow: pa.DataType
+    default: float | None = None
+    """What stands for null; without it null is NaN in a float and an error elsewhere."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values; instants and durations are integers in their own unit."""
+        if is_.is_temporal(self.arrow):
+            return np.dtype(f"int{self.arrow.bit_width}")
+        return np.dtype(self.name)
+
+    @property
+    def name(self) -> str:
+        """The name of the type, without the default."""
+        text = str(self.arrow).replace("tz=", "")
+        return _NAMES.get(text) or _MOMENTS.get(text) or text
+
+    def __str__(self) -> str:
+        return self.name + default_text(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text, or bytes, for each row: a list."""
+
+    arrow: pa.DataType
+    default: str | bytes | None = None
+
+    def __str__(self) -> str:
+        if self.default is None:
+            return str(self.arrow)
+        text = self.default if isinstance(self.default, str) else self.default.decode()
+        return f"{self.arrow} = {json.dumps(text, ensure_ascii=False)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """A value as a code: `Categories`."""
+
+    arrow: pa.DataType
+    """The type of the values, before they become codes."""
+
+    def __str__(self) -> str:
+        return "category"
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """Exactly so many values for each row: a tensor with one axis more."""
+
+    item: Number | Dense
+    size: int
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """Lists of that size, so that whoever reads them checks it."""
+        return pa.list_(self.item.arrow, self.size)
+
+    @property
+    def name(self) -> str:
+        """The name of the type, without the default."""
+        return f"{self.item.name}[{self.size}]"
+
+    def __str__(self) -> str:
+        return self.name + default_text(number_in(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """Values of which some are missing: `Masked`."""
+
+    item: Number | Dense
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """As without a mask."""
+        return self.item.arrow
+
+    def __str__(self) -> str:
+        return f"{self.item}?"
+
+
+@dataclass(frozen=True, slots=True)
+class UpTo:
+    """At most so many values for each row, filled up: `Padded`."""
+
+    item: Number | Dense
+    size: int
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """Lists."""
+        return pa.list_(self.item.arrow)
+
+    def __str__(self) -> str:
+        return f"{self.item.name}[:{self.size}]{default_text(number_in(self.item))}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """Any number of values for each row: `Jagged`, or lists of lists of texts."""
+
+    item: Number | Dense | Text | ListOf
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """Lists."""
+        return pa.list_(self.item.arrow)
+
+    def __str__(self) -> str:
+        return f"list<{self.item}>"
+
+
+FieldType: TypeAlias = Number | Text | Category | Dense | Optional | UpTo | ListOf
+
+
+def number_in(type_: Number | Dense) -> Number:
+    """Return the type of the single values.
+
+    >>> str(number_in(Dense(Dense(Number(pa.float32()), 2), 3)))
+    'float32'
+    """
+    while isinstance(type_, Dense):
+        type_ = type_.item
+    return type_
+
+
+def default_text(number: Number) -> str:
+    """Return the default as it is written behind a type."""
+    if number.default is None:
+        return ""
+    return f" = {str(number.default).lower()}"

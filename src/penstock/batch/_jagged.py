@@ -1,0 +1,180 @@
+"""Lists of different lengths as one tensor."""
+
+from __future__ import annotations
+
+import operator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from penstock.batch._moving import Movable
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Jagged(Movable):
+    """Lists of different lengths: their values one after the other, and how long each list is.
+
+    Either `lengths` (int64[B]) or `offsets` (int64[B + 1], from 0 to the number of values) say
+    which values are whose; the other follows. The values of lists of lists are a `Jagged`.
+
+    >>> import torch
+    >>> tags = Jagged(torch.tensor([3, 1, 4, 1]), lengths=torch.tensor([2, 0, 2]))
+    >>> tags.offsets, tags[0], len(tags)
+    (tensor([0, 2, 2, 4]), tensor([3, 1]), 3)
+    >>> tags.to_padded(fill=-1)
+    tensor([[ 3,  1],
+            [-1, -1],
+            [ 4,  1]])
+    """
+
+    __slots__ = ("_lengths", "_offsets", "values")
+
+    values: torch.Tensor | Jagged
+    """[N, …], all rows' values; for lists of lists the inner lists."""
+
+    def __init__(
+        self,
+        values: torch.Tensor | Jagged,
+        lengths: torch.Tensor | None = None,
+        offsets: torch.Tensor | None = None,
+    ) -> None:
+        if lengths is None and offsets is None:
+            raise OptionError("a Jagged needs lengths or offsets: which values are whose?")
+        self.values = values
+        self._lengths = lengths
+        self._offsets = offsets
+        _check(values, lengths, offsets)
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """How many values each row has, int64[B]."""
+        if self._lengths is None:
+            assert self._offsets is not None  # noqa: S101 (one of the two is there)
+            self._lengths = self._offsets.diff()
+        return self._lengths
+
+    @property
+    def offsets(self) -> torch.Tensor:
+        """Where each row begins, and the last one ends, int64[B + 1]."""
+        if self._offsets is None:
+            assert self._lengths is not None  # noqa: S101 (one of the two is there)
+            lengths = self._lengths
+            self._offsets = lengths.new_zeros(len(lengths) + 1)
+            self._offsets[1:] = lengths.cumsum(0)
+        return self._offsets
+
+    def __len__(self) -> int:
+        if self._lengths is not None:
+            return len(self._lengths)
+        return len(self.offsets) - 1
+
+    # A loop over rows works by their numbers. There is no `__iter__` on purpose: what guesses the
+    # size of a batch by iterating (Lightning's `self.log`) would take the length of a row for it.
+    def __getitem__(self, row: int) -> Any:
+        """Return the values of a row: a tensor, or a `Jagged` for lists of lists."""
+        row = operator.index(row)
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"there is no row {row}: there are {len(self):,}")
+        start, stop = self.offsets[row % len(self) :][:2].tolist()
+        return _slice(self.values, start, stop)
+
+    def tolist(self) -> list[Any]:
+        """Return the rows as Python lists."""
+        values, offsets = self.values.tolist(), self.offsets.tolist()
+        return [values[a:b] for a, b in pairwise(offsets)]
+
+    def to_padded(self, fill: float = 0) -> torch.Tensor:
+        """Return the rows filled up to the longest, [B, longest, …]."""
+        values = self.values.to_padded(fill) if isinstance(self.values, Jagged) else self.values
+        rows, slots = self._places()
+        padded = values.new_full((len(self), self._longest(), *values.shape[1:]), fill)
+        padded[rows, slots] = values
+        return padded
+
+    @classmethod
+    def from_padded(cls, padded: torch.Tensor, lengths: torch.Tensor) -> Jagged:
+        """Return the first `lengths` values of each row of a tensor [B, longest, …]."""
+        import torch  # noqa: PLC0415 (whoever has tensors has it)
+
+        slots = torch.arange(padded.shape[1], device=padded.device)
+        return cls(padded[slots < lengths[:, None]], lengths=lengths)
+
+    def to_nested(self) -> torch.Tensor:
+        """Return the rows as a nested tensor of torch, of the jagged layout; nothing is copied."""
+        import torch  # noqa: PLC0415 (whoever has tensors has it)
+
+        if isinstance(self.values, Jagged):
+            raise OptionError(
+                "torch has no nested tensors of lists of lists: use to_padded(), or "
+                "values.to_nested() for the inner lists"
+            )
+        # Without it torch takes the number of all values for the longest row, and pads to that.
+        return torch.nested.nested_tensor_from_jagged(
+            self.values, self.offsets, min_seqlen=0, max_seqlen=self._longest()
+        )
+
+    @classmethod
+    def from_nested(cls, nested: torch.Tensor) -> Jagged:
+        """Return the rows of a nested tensor of the jagged layout."""
+        contiguous: Any = nested.contiguous()
+        return cls(contiguous.values(), offsets=contiguous.offsets())
+
+    def _longest(self) -> int:
+        return int(self.lengths.max()) if len(self) else 0
+
+    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return in which row, and at which place of it, each value stands."""
+        import torch  # noqa: PLC0415 (whoever has tensors has it)
+
+        every = torch.arange(len(self), device=self.lengths.device)
+        rows = torch.repeat_interleave(every, self.lengths, output_size=len(self.values))
+        slots = torch.arange(len(self.values), device=rows.device) - self.offsets[rows]
+        return rows, slots
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.values, self._lengths, self._offsets
+
+    def _of(self, *parts: Any) -> Jagged:
+        return Jagged(*parts)
+
+    def __repr__(self) -> str:
+        kind = "lists" if isinstance(self.values, Jagged) else self.values.dtype
+        return f"Jagged({len(self):,} rows, {len(self.values):,} values, {kind})"
+
+
+def _slice(values: torch.Tensor | Jagged, start: int, stop: int) -> torch.Tensor | Jagged:
+    if not isinstance(values, Jagged):
+        return values[start:stop]
+    offsets = values.offsets[start : stop + 1]
+    inner = _slice(values.values, *offsets[[0, -1]].tolist())
+    return Jagged(inner, offsets=offsets - offsets[0])
+
+
+def _check(
+    values: torch.Tensor | Jagged, lengths: torch.Tensor | None, offsets: torch.Tensor | None
+) -> None:
+    """Refuse rows that do not fit the values; on a device nobody waits for the numbers."""
+    for name, given in (("lengths", lengths), ("offsets", offsets)):
+        if given is not None and (given.ndim != 1 or given.is_floating_point()):
+            raise OptionError(
+                f"{name} are integers of one axis, not {given.dtype} of {tuple(given.shape)}"
+            )
+    if offsets is not None:
+        if not len(offsets):
+            raise OptionError("offsets have one entry more than there are rows, and here are none")
+        if lengths is not None and len(offsets) != len(lengths) + 1:
+            raise OptionError(
+                f"{len(offsets):,} offsets do not fit {len(lengths):,} lengths: there is one more"
+            )
+        if offsets.is_cpu and offsets[[0, -1]].tolist() != [0, len(values)]:
+            first, last = offsets[[0, -1]].tolist()
+            raise OptionError(
+                f"offsets go from {first:,} to {last:,}, and there are {len(values):,} values: "
+                f"they begin with 0 and end with the number of values"
+            )
+    elif lengths is not None and lengths.is_cpu and int(lengths.sum()) != len(values):
+        raise OptionError(
+            f"the lengths add up to {int(lengths.sum()):,}, and there are {len(values):,} values"
+        )
