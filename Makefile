@@ -16,7 +16,7 @@ SYSTEM_PACKAGES := radosgw ceph-mon ceph-osd zstd exfat-fuse exfatprogs
 help: ## show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/core ## write a dataset, kill a writer half-way, stream everything back
+demo: .venv/core ## write, train, kill both half-way, and go on as if nothing had happened
 	@$(BIN)/penstock demo
 
 test: .venv/dev ## all tests that need only Python, with small counts
@@ -68,12 +68,14 @@ $(BIN)/python:
 	    $(PYTHON) -m pip --python $(BIN)/python install -qq pip; \
 	fi
 
-# What a user gets.
+# What a user gets who trains with torch.
 .venv/core: $(INSTALLED_FROM) | $(BIN)/python
-	@$(PIP_INSTALL) -e .
+	@$(PIP_INSTALL) -e '.[torch]'
 	@touch $@
 
 # What a contributor needs; it includes the core.
 .venv/dev: $(INSTALLED_FROM) | $(BIN)/python
 	@$(PIP_INSTALL) -e '.[dev]'
+# It asks for the fbgemm that needs CUDA; `jagged-cpu` brought the one that does not.
+	@$(PIP_INSTALL) --no-deps torchrec
 	@touch .venv/core $@

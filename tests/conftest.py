@@ -14,12 +14,15 @@ if TYPE_CHECKING:
 
 # What stands beside the tests asserts as well; named before anything imports it.
 pytest.register_assert_rewrite(
+    "tests.batch",
     "tests.cli",
     "tests.datasets",
     "tests.decode",
     "tests.faults",
     "tests.index",
+    "tests.integration",
     "tests.jsonl",
+    "tests.loading",
     "tests.storage",
 )
 

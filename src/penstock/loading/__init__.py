@@ -1,0 +1,31 @@
+"""Batches for a training loop: shuffled, shared over ranks, made ahead of time, resumable."""
+
+from typing import TYPE_CHECKING
+
+from penstock._lazy import facade
+
+if TYPE_CHECKING:
+    from penstock.loading._explain import StepRecords as StepRecords
+    from penstock.loading._explain import step_records as step_records
+    from penstock.loading._loader import DataLoader as DataLoader
+    from penstock.loading._order_choice import chosen_order as chosen_order
+    from penstock.loading._order_choice import natural_shuffle as natural_shuffle
+    from penstock.loading._resume import resumed as resumed
+    from penstock.loading._skip_list import read_skips as read_skips
+    from penstock.loading._steps import Sharing as Sharing
+    from penstock.loading._steps import Steps as Steps
+
+__all__, __getattr__, __dir__ = facade(
+    __name__,
+    {"DataLoader": "_loader"},
+    for_rooms={
+        "Sharing": "_steps",
+        "StepRecords": "_explain",
+        "Steps": "_steps",
+        "chosen_order": "_order_choice",
+        "natural_shuffle": "_order_choice",
+        "read_skips": "_skip_list",
+        "resumed": "_resume",
+        "step_records": "_explain",
+    },
+)

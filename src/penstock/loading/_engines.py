@@ -1,0 +1,157 @@
+"""Who makes batches: the caller itself, or threads ahead of it.
+
+An engine takes tasks and gives back what was made of them, in the same order. Worker processes
+are in `_processes.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.storage import Meter, metered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.loading._fetch import Fetch, Fetched, Gathered
+    from penstock.loading._steps import Task
+
+_JOIN_SECONDS = 1.0
+"""How long threads are waited for; one that hangs in a read harms nobody."""
+
+
+class Stalled(Exception):  # noqa: N818 (told to the user as a StallError, where the rank is known)
+    """Nothing came in time; the argument says what is being waited for, as far as anybody knows."""
+
+
+class Engine(Protocol):
+    """Makes batches ahead of time; used by one thread."""
+
+    depth: int
+    """Tasks it should have at a time."""
+
+    def submit(self, task: Task) -> None:
+        """Take a task."""
+        ...
+
+    def take(self, timeout: float) -> Fetched:
+        """Return what was made of the oldest task, or raise what went wrong with it."""
+        ...
+
+    def costs(self) -> Mapping[str, float]:
+        """Return what reading cost until now."""
+        ...
+
+    def close(self) -> None:
+        """End everything that was started."""
+        ...
+
+
+class InCaller:
+    """Makes a batch when it is asked for."""
+
+    depth = 1
+
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._tasks: deque[Task] = deque()
+        self._meter = Meter()
+
+    def submit(self, task: Task) -> None:
+        self._tasks.append(task)
+
+    def take(self, timeout: float) -> Fetched:
+        del timeout  # Nobody can interrupt this thread but itself.
+        with metered(self._meter):
+            return self._fetch(self._tasks.popleft())
+
+    def costs(self) -> Mapping[str, float]:
+        return self._meter.counts()
+
+    def close(self) -> None:
+        self._tasks.clear()
+
+
+class InThreads:
+    """Makes batches in threads, `ahead` of them for each.
+
+    What only one thread may do, a user's own callable, is done by the caller, in order.
+    """
+
+    def __init__(self, fetch: Fetch, threads: int, ahead: int) -> None:
+        self._fetch = fetch
+        self.depth = max(1, threads * ahead)
+        self._meter = Meter()
+        self._inbox: SimpleQueue[tuple[Task, _Answer] | None] = SimpleQueue()
+        self._answers: deque[tuple[Task, _Answer]] = deque()
+        self._is_closed = self._is_stalled = False
+        self._threads = [
+            # Daemons: one that waits for a dead network must not keep the program from ending.
+            threading.Thread(target=self._work, name=f"penstock-load-{number}", daemon=True)
+            for number in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self) -> None:
+        with metered(self._meter):
+            while (item := self._inbox.get()) is not None:
+                if self._is_closed:
+                    continue
+                task, answer = item
+                try:
+                    whole = self._fetch.recipe.is_pure
+                    answer.put(self._fetch(task) if whole else self._fetch.gather(task))
+                except BaseException as failure:  # noqa: BLE001 (raised in the caller's thread)
+                    answer.put(failure)
+
+    def submit(self, task: Task) -> None:
+        answer: _Answer = SimpleQueue()
+        self._answers.append((task, answer))
+        self._inbox.put((task, answer))
+
+    def take(self, timeout: float) -> Fetched:
+        task, answer = self._answers[0]
+        try:
+            found = answer.get(timeout=timeout)
+        except Empty:
+            self._is_stalled = True
+            raise Stalled(waited_for(self._meter)) from None
+        self._answers.popleft()
+        if isinstance(found, BaseException):
+            try:
+                raise found
+            finally:
+                del found  # Its traceback holds this frame, which would hold it.
+        return found if self._fetch.recipe.is_pure else self._fetch.finish(task, found)  # type: ignore[arg-type,return-value]
+
+    def costs(self) -> Mapping[str, float]:
+        return self._meter.counts()
+
+    def close(self) -> None:
+        self._is_closed = True
+        for _ in self._threads:
+            self._inbox.put(None)
+        # Who waited in vain for long enough does not wait for the same once more.
+        deadline = time.monotonic() + (0 if self._is_stalled else _JOIN_SECONDS)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._answers.clear()
+
+
+if TYPE_CHECKING:
+    _Answer = SimpleQueue[Fetched | Gathered | BaseException]
+
+
+def waited_for(meter: Meter) -> str:
+    """Return which object and range the oldest unanswered read is for."""
+    reads = meter.in_flight()
+    if not reads:
+        return ""
+    path, start, stop, since = reads[0]
+    waited = time.monotonic() - since
+    return f"{path}, bytes {start:,} to {stop:,}, asked for {waited:.0f} s ago"

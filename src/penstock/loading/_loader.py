@@ -1,0 +1,380 @@
+"""The one loader in the middle: a source goes in, batches come out."""
+
+from __future__ import annotations
+
+import logging
+import operator
+import time
+from collections import deque
+from collections.abc import Mapping
+from functools import cached_property
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from penstock.batch import FieldEncoder
+from penstock.datasets import Source, vocabulary
+from penstock.datasets import open as open_source
+from penstock.errors import BadRecordsError, OptionError, StallError
+from penstock.loading._device import moved_ahead, pinned
+from penstock.loading._engines import Stalled
+from penstock.loading._explain import Decisions, StepRecords, step_records
+from penstock.loading._fetch import Fetch, named_batch
+from penstock.loading._order_choice import chosen_order, lies_remote
+from penstock.loading._ranks import Ranks, find_ranks
+from penstock.loading._recipes import recipe_for
+from penstock.loading._resume import resumed
+from penstock.loading._run import Run
+from penstock.loading._skip_list import read_skips
+from penstock.loading._stats import Stats
+from penstock.loading._steps import Sharing, Steps
+from penstock.loading._workers import choose_workers
+from penstock.order import Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.context import BaseContext
+
+    from numpy.typing import NDArray
+
+    from penstock.loading._engines import Engine
+    from penstock.loading._fetch import Fetched, OnError
+    from penstock.loading._run import Start
+    from penstock.loading._skip_list import Skipped
+    from penstock.loading._steps import Task
+
+    Placed = tuple[Cursor, Task]
+    Handed = tuple[Cursor, Task, Fetched]
+
+_log = logging.getLogger("penstock.loading")
+
+
+class DataLoader:
+    """Batches of a source: shuffled, shared over ranks, made ahead of time, resumable exactly.
+
+    `source` is a Source or anything `penstock.open` takes. `encode` says what a batch is: a dict of
+    field types, a list of names, a callable from an Arrow record batch to tensors; without it a
+    batch is a list of records. A state holds nothing of ranks or workers: another number of them
+    goes on with the very next record.
+
+    >>> records = [{"n": number} for number in range(10)]
+    >>> loader = DataLoader(records, batch_size=4, shuffle=True, seed=1)
+    >>> [len(batch) for batch in loader], len(loader)
+    ([4, 4, 2], 3)
+    >>> loader.set_epoch(0)
+    >>> run = iter(loader)
+    >>> first, state = next(run), loader.state_dict()
+    >>> other = DataLoader(records, batch_size=4, shuffle=True, seed=1)
+    >>> other.load_state_dict(state)
+    >>> list(other) == list(run)
+    True
+    """
+
+    def __init__(  # noqa: PLR0913 (what a run can decide)
+        self,
+        source: Any,  # noqa: ANN401 (anything `open` takes)
+        encode: Any = None,  # noqa: ANN401 (types, names, an encoder, a callable)
+        *,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
+        shuffle: bool | Literal["full", "block"] = False,
+        seed: int = 0,
+        epochs: int | None = 1,
+        drop_last: bool = False,
+        num_workers: int | Literal["auto"] = "auto",
+        materialize: Literal["auto", False] = "auto",
+        on_error: OnError = "raise",
+        max_bad: int = 100,
+        skip: Skipped = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        mesh: object = None,
+        on_changed: Literal["raise", "continue"] = "raise",
+        output: Literal["arrow"] | None = None,
+        pin_memory: bool = False,
+        prefetch_to: object = None,
+        multiprocessing_context: str | BaseContext | None = None,
+        stall_timeout: float = 600,
+    ) -> None:
+        _check_choice("on_error", on_error, ("raise", "mask"))
+        _check_choice("on_changed", on_changed, ("raise", "continue"))
+        _check_choice("materialize", materialize, ("auto", False))
+        _check_least("batch_size", batch_size, 1)
+        _check_least("global_batch_size", global_batch_size, 1)
+        _check_least("epochs", epochs, 1)
+        _check_least("max_bad", max_bad, 0)
+        if batch_size is None and global_batch_size is None:
+            raise OptionError("give batch_size (of each rank), or global_batch_size (of all).")
+        if not stall_timeout > 0:
+            raise OptionError(f"stall_timeout={stall_timeout!r}: expected seconds above 0.")
+        self.source: Source = source if isinstance(source, Source) else open_source(source)
+        self.batch_size = batch_size
+        self.global_batch_size = global_batch_size
+        self.drop_last = bool(drop_last)
+        self._epochs = epochs
+        self._on_changed = on_changed
+        self._max_bad = max_bad
+        self._pin_memory = pin_memory
+        self._prefetch_to = prefetch_to
+        self._stall_timeout = float(stall_timeout)
+        self._ranks_told = (rank, world_size, mesh)
+        self._kind, self._why_kind = chosen_order(self.source, shuffle)
+        read_from = self.source
+        if lies_remote(read_from) and self._kind != "full":
+            # A block is asked for once, for all its records, on this host.
+            read_from = read_from.by_blocks()
+        recipe = recipe_for(encode, output, self._encoder)
+        self._fetch = Fetch(read_from, recipe, on_error)
+        self._workers = choose_workers(num_workers, multiprocessing_context, self._fetch)
+        self._skip = read_skips(skip, len(self.source))
+        cursor = Cursor(
+            fingerprint=self.source.fingerprint,
+            length=len(self.source),
+            seed=operator.index(seed),
+            kind=self._kind,
+            skip=self._skip,
+        )
+        self._run = Run(cursor, epochs)
+        self._stats = Stats()
+        self._bad_ids: set[int] = set()
+        self._known_steps: tuple[Cursor, Steps] | None = None
+        self._sharing()  # What cannot work is said now, as far as it is known now.
+
+    def _encoder(self, encode: Any) -> FieldEncoder:  # noqa: ANN401 (types by name, or names)
+        if isinstance(encode, Mapping):
+            encoder = FieldEncoder(encode)
+        else:
+            encoder = FieldEncoder.from_schema(list(encode), self.source.schema)
+            _log.info("types of fields, from the source's schema: %s", encoder)
+        names = encoder.categories
+        if not names:
+            return encoder
+        length = len(self.source)
+        return encoder.with_vocabularies(
+            {name: vocabulary(self.source, name, length) for name in names}
+        )
+
+    # Where it stands.
+
+    def state_dict(self) -> dict[str, object]:
+        """Return where the run stands, up to the last batch handed out, in plain JSON types."""
+        return self._run.cursor.to_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on with the very next record after the last batch of a saved state."""
+        self._run.go_to(resumed(state, self.source, self._skip, self._on_changed))
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next pass be over this epoch; without it, each pass is over the next one.
+
+        The epoch that a loaded state stands in goes on where the state says.
+        """
+        _check_least("epoch", epoch, 0)
+        self._run.set_epoch(epoch)
+
+    @property
+    def batch_sampler(self) -> SimpleNamespace:
+        """What Lightning tells the epoch: it looks for `batch_sampler.sampler.set_epoch`."""
+        return SimpleNamespace(sampler=self)
+
+    @property
+    def dataset(self) -> Source:
+        """The source, by the name that torch's loader has for it."""
+        return self.source
+
+    def __len__(self) -> int:
+        """Return the batches of a pass, those before a loaded state's included."""
+        if self._epochs is None:
+            raise TypeError("a loader with epochs=None has no length: it does not end")
+        return len(self._steps(self._run.cursor)) * self._epochs
+
+    # What comes out.
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go over the rest of the epoch of a loaded state, or else over the next epoch."""
+        return self._pass(self._run.start(), self._run.tellings)
+
+    def _pass(self, start: Start, tellings: int) -> Iterator[Any]:
+        if tellings != self._run.tellings:
+            # Lightning makes an iterator, then sets the epoch, then asks for the first batch.
+            start = self._run.start()
+        number = self._run.begin(start)
+        engine = None
+        try:
+            engine = self._workers.engine(self._fetch)
+            batches = self._made(engine, self._tasks(*start))
+            if self._prefetch_to is not None:
+                batches = moved_ahead(batches, self._prefetch_to)
+            for (place, task, fetched), batch in batches:
+                self._run.move(number, place.at(position=task.position))
+                self._stats.handed_out(fetched, len(task.where.ids))
+                yield batch
+                self._stats.came_back()
+            if start.epochs is not None:
+                self._run.end(number, start.cursor.epoch + start.epochs)
+        finally:
+            if engine is not None:
+                engine.close()
+            self._stats.pass_ended()
+
+    def _tasks(self, cursor: Cursor, epochs: int | None) -> Iterator[Placed]:
+        """Yield the tasks of a pass, each with a cursor of its epoch."""
+        while True:
+            steps = self._steps(cursor)
+            for number in range(steps.first, len(steps)):
+                yield steps.cursor, steps.task(number)
+            epochs = None if epochs is None else epochs - 1
+            # An epoch without a batch would repeat itself for ever.
+            if epochs == 0 or not len(steps):
+                return
+            cursor = cursor.at(cursor.epoch + 1, 0)
+
+    def _made(self, engine: Engine, tasks: Iterator[Placed]) -> Iterator[tuple[Handed, Any]]:
+        """Yield batches in order, with the engine always as many ahead as it likes."""
+        waiting: deque[Placed] = deque()
+        for placed in tasks:
+            engine.submit(placed[1])
+            waiting.append(placed)
+            if len(waiting) >= engine.depth:
+                yield self._taken(engine, *waiting.popleft())
+        while waiting:
+            yield self._taken(engine, *waiting.popleft())
+
+    def _taken(self, engine: Engine, place: Cursor, task: Task) -> tuple[Handed, Any]:
+        began = time.perf_counter()
+        try:
+            fetched = engine.take(self._stall_timeout)
+        except Stalled as stalled:
+            raise self._stalled(str(stalled), task) from None
+        finally:
+            self._stats.waited(time.perf_counter() - began)
+            self._stats.costs(engine.costs())
+        ids, valid = task.where.ids, task.valid
+        if fetched.bad:
+            valid = self._without_bad(fetched, ids, valid)
+        batch = self._fetch.recipe.hand_over(fetched.made, ids, valid)
+        return (place, task, fetched), pinned(batch) if self._pin_memory else batch
+
+    def _without_bad(
+        self, fetched: Fetched, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
+    ) -> NDArray[np.bool_]:
+        """Return which rows count when the bad ones do not; say which they are."""
+        valid = np.ones(len(ids), bool) if valid is None else valid.copy()
+        for bad in fetched.bad:
+            valid[bad.row] = False
+            _log.warning("record %d does not count: %s", bad.id, bad.why)
+            self._bad_ids.add(bad.id)
+        if len(self._bad_ids) > self._max_bad:
+            shown = ", ".join(map(str, sorted(self._bad_ids)[:10]))
+            raise BadRecordsError(
+                f"{len(self._bad_ids):,} records are bad, more than max_bad={self._max_bad}: "
+                f"{shown} …; the last: {fetched.bad[-1].why} Allow more by max_bad=, or look at "
+                "them with: penstock check PATH"
+            )
+        return valid
+
+    def _stalled(self, what: str, task: Task) -> StallError:
+        ranks = self._ranks()
+        if not what and self.source.files:
+            file, offset, size = self.source.location(int(task.where.ids[0]))
+            what = f"{file}, bytes {offset:,} to {offset + size:,}, or others of its batch"
+        return StallError(
+            f"rank {ranks.rank} of {ranks.world_size} got no batch for {self._stall_timeout:g} s. "
+            f"It waits for: {what or 'nothing that is read'}. {named_batch(task, self.source)} "
+            "Look whether storage answers; stall_timeout= sets how long to wait.",
+            rank=ranks.rank,
+        )
+
+    # What is known of it.
+
+    def stats(self) -> dict[str, float]:
+        """Return where the time went and what was read, over all batches handed out."""
+        return self._stats.numbers()
+
+    def explain(self, step: int | None = None, rank: int | None = None) -> Decisions | StepRecords:
+        """Return what was decided and why; or with a step the records of that step's batch.
+
+        Steps count from the beginning of the present epoch. Nothing is read.
+        """
+        if step is None:
+            return self._decisions()
+        sharing = self._sharing(rank)
+        cursor = self._run.present
+        steps = Steps(cursor, self._borders(cursor), sharing)
+        number = operator.index(step)
+        if 0 <= number < steps.first:
+            steps = Steps(cursor.at(position=0), self._borders(cursor), sharing)
+        return step_records(steps.task(number), sharing.rank, self.source)
+
+    def _decisions(self) -> Decisions:
+        ranks = self._ranks()
+        sharing = self._sharing()
+        cursor = self._run.cursor
+        return Decisions(
+            source=f"{cursor.length:,} records, fingerprint {cursor.fingerprint}",
+            order=f"{self._kind}: {self._why_kind}",
+            batch=self._fetch.recipe.describe(),
+            sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {sharing.batch_size} "
+            f"records a batch, {sharing.global_batch_size} a step over all ranks",
+            workers=self._workers.describe(),
+            columns="decoded anew for each batch",
+            state=f"epoch {cursor.epoch}, position {cursor.position:,}",
+        )
+
+    def __repr__(self) -> str:
+        size = f"batch_size={self.batch_size}"
+        if self.batch_size is None:
+            size = f"global_batch_size={self.global_batch_size}"
+        return f"<DataLoader of {len(self.source):,} records, {size}, {self._kind} order>"
+
+    def _ranks(self) -> Ranks:
+        # Asked anew each time: frameworks set up torch.distributed after a loader was made.
+        return find_ranks(*self._ranks_told)
+
+    def _sharing(self, rank: int | None = None) -> Sharing:
+        ranks = self._ranks()
+        size = self.batch_size
+        if self.global_batch_size is not None:
+            size, rest = divmod(self.global_batch_size, ranks.world_size)
+            if rest or self.batch_size not in (None, size):
+                raise OptionError(
+                    f"global_batch_size={self.global_batch_size} cannot be shared by "
+                    f"{ranks.world_size} ranks ({ranks.why})"
+                    + (f" with batch_size={self.batch_size}." if self.batch_size else ".")
+                )
+        assert size is not None  # noqa: S101 (one of the two was given)
+        chosen = ranks.rank if rank is None else operator.index(rank)
+        if not 0 <= chosen < ranks.world_size:
+            raise OptionError(f"rank={rank}: there are {ranks.world_size} ranks, from 0 on.")
+        return Sharing(size, chosen, ranks.world_size, self.drop_last)
+
+    def _steps(self, cursor: Cursor) -> Steps:
+        known = self._known_steps
+        sharing = self._sharing()
+        if known is None or known[0] != cursor or known[1].sharing != sharing:
+            known = self._known_steps = (cursor, Steps(cursor, self._borders(cursor), sharing))
+        return known[1]
+
+    def _borders(self, cursor: Cursor) -> NDArray[np.int64] | None:
+        return self._blocks if cursor.kind == "block" else None
+
+    @cached_property
+    def _blocks(self) -> NDArray[np.int64]:
+        return self.source.blocks
+
+
+def _check_least(name: str, value: int | None, least: int) -> None:
+    if value is None:
+        return
+    try:
+        is_fine = not isinstance(value, bool) and operator.index(value) >= least
+    except TypeError:
+        is_fine = False
+    if not is_fine:
+        raise OptionError(f"{name}={value!r}: expected a whole number, {least} or more.")
+
+
+def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    if value not in choices:
+        raise OptionError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")

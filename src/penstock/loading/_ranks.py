@@ -1,0 +1,94 @@
+"""Which of how many this process is, for the data it gets."""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock import storage
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+_DATA_PARALLEL = frozenset(
+    ("data", "data_parallel", "ddp", "dp", "dp_replicate", "dp_shard", "fsdp", "hsdp", "replicate")
+)
+"""What the dimensions of a mesh are called along which different data goes."""
+
+
+class Ranks(NamedTuple):
+    """One of several processes that share the data."""
+
+    rank: int
+    world_size: int
+    why: str
+    """Where the two numbers come from."""
+
+
+def find_ranks(rank: int | None, world_size: int | None, mesh: object | None) -> Ranks:
+    """Return this process's place: as told, of the mesh, of torch.distributed, of the environment.
+
+    >>> find_ranks(1, 4, None)
+    Ranks(rank=1, world_size=4, why='as told')
+    """
+    if (rank is None) != (world_size is None):
+        raise OptionError(f"rank={rank} and world_size={world_size}: give both, or neither.")
+    if rank is not None and world_size is not None:
+        return _checked(operator.index(rank), operator.index(world_size), "as told")
+    if mesh is not None:
+        return _of_mesh(mesh)
+    # Without torch nobody can have initialised it, and to import it here would take a second.
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return _checked(
+            distributed.get_rank(), distributed.get_world_size(), "from torch.distributed"
+        )
+    found = storage.world_size()
+    if found is not None:
+        return _checked(storage.rank(), found, "from RANK and WORLD_SIZE")
+    return Ranks(0, 1, "alone")
+
+
+def _checked(rank: int, world_size: int, why: str) -> Ranks:
+    if world_size < 1 or not 0 <= rank < world_size:
+        raise OptionError(
+            f"rank={rank} of world_size={world_size} ({why}): ranks go from 0 to world_size - 1."
+        )
+    return Ranks(rank, world_size, why)
+
+
+def _of_mesh(mesh: Any) -> Ranks:  # noqa: ANN401 (a DeviceMesh or a process group, if torch is there)
+    if hasattr(mesh, "get_coordinate"):
+        return _of_device_mesh(mesh)
+    distributed = sys.modules.get("torch.distributed")
+    group_type = getattr(distributed, "ProcessGroup", None)
+    if distributed is not None and group_type is not None and isinstance(mesh, group_type):
+        rank = distributed.get_rank(mesh)
+        return _checked(rank, distributed.get_world_size(mesh), "from the process group")
+    raise OptionError(f"mesh={mesh!r}: expected a DeviceMesh or a process group of torch.")
+
+
+def _of_device_mesh(mesh: DeviceMesh) -> Ranks:
+    coordinate = mesh.get_coordinate()
+    if coordinate is None:
+        raise OptionError(f"mesh={mesh!r}: this process is not a part of it.")
+    sizes = [mesh.size(dimension) for dimension in range(mesh.ndim)]
+    names = mesh.mesh_dim_names or ()
+    chosen = [at for at, name in enumerate(names) if name in _DATA_PARALLEL]
+    if mesh.ndim == 1:
+        chosen = [0]
+    elif not chosen:
+        raise OptionError(
+            f"mesh has the dimensions {', '.join(names) or mesh.ndim}, and none is called "
+            f"{', '.join(sorted(_DATA_PARALLEL))}: give the one along which data differs, as in "
+            f"mesh={'mesh[' + repr(names[0]) + ']' if names else 'a mesh with mesh_dim_names'}."
+        )
+    rank = 0
+    for at in chosen:
+        rank = rank * sizes[at] + coordinate[at]
+    world_size = math.prod(sizes[at] for at in chosen)
+    along = " × ".join(names[at] for at in chosen) if names else "the mesh"
+    return _checked(rank, world_size, f"along {along} of the mesh")

@@ -1,0 +1,187 @@
+"""From record numbers to what the user gets: read, make, hand over.
+
+`read` and `make` run wherever a batch is made: in the caller's thread, in another one, or in a
+worker process. `hand_over` runs in the user's process and does what only can be done there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from penstock._lazy import require
+from penstock.batch import Batch, FieldEncoder
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.batch import BatchPosition
+    from penstock.datasets import Source
+
+    Ids = NDArray[np.int64]
+    Valid = NDArray[np.bool_] | None
+
+
+class Recipe(Protocol):
+    """How a batch is made; pickles, unless a user's callable in it does not."""
+
+    is_pure: bool
+    """Whether `make` may run in several threads at once, in any order."""
+
+    def describe(self) -> str:
+        """Return what a batch is, for `explain()`."""
+        ...
+
+    def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
+        """Return the records of `ids`: columns, or a list."""
+        ...
+
+    def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
+        """Return what was read with a row for each of `rows` (int64[B]; -1: a bad record)."""
+        ...
+
+    def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
+        """Return what is sent to the user's process."""
+        ...
+
+    def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
+        """Return what the user gets."""
+        ...
+
+
+class Records(list[Any]):
+    """A batch without an encoder: a list of records, with `ids` and `valid` beside it.
+
+    A record that cannot be read, where that is allowed, is None.
+    """
+
+    ids: Ids
+    """Record numbers, int64[B]."""
+    valid: Valid
+    """Which rows count, bool[B]; None where all do."""
+
+
+class DictRecipe:
+    """Records as they are."""
+
+    is_pure = True
+
+    def describe(self) -> str:
+        return "a list of records, for no encode was given"
+
+    def read(self, source: Source, ids: Ids) -> list[Any]:
+        records: list[Any] = source.read(ids)
+        return records
+
+    def filled(self, read: list[Any], rows: Ids, source: Source) -> list[Any]:
+        return [None if row < 0 else read[row] for row in rows.tolist()]
+
+    def make(self, read: list[Any], where: BatchPosition) -> list[Any]:
+        return read
+
+    def hand_over(self, made: list[Any], ids: Ids, valid: Valid) -> Records:
+        records = Records(made)
+        records.ids, records.valid = ids, valid
+        return records
+
+
+class _Columnar:
+    """What reads Arrow columns: those of `fields`, or all."""
+
+    is_pure = True
+
+    def __init__(self, fields: Any = None) -> None:  # noqa: ANN401 (what `Source.read` takes)
+        self.fields = fields
+
+    def read(self, source: Source, ids: Ids) -> pa.RecordBatch:
+        return source.arrow(ids) if self.fields is None else source.read(ids, self.fields)
+
+    def filled(self, read: pa.RecordBatch, rows: Ids, source: Source) -> pa.RecordBatch:
+        from penstock.loading._blank import filled_rows  # noqa: PLC0415 (rarely needed)
+
+        return filled_rows(read, rows)
+
+
+class ArrowRecipe(_Columnar):
+    """Record batches; ids and valid are in the schema's metadata, as raw int64 and bool."""
+
+    def describe(self) -> str:
+        return "an Arrow record batch, for output='arrow'"
+
+    def make(self, read: pa.RecordBatch, where: BatchPosition) -> pa.RecordBatch:
+        return read
+
+    def hand_over(self, made: pa.RecordBatch, ids: Ids, valid: Valid) -> pa.RecordBatch:
+        known = {**(made.schema.metadata or {}), b"penstock.ids": ids.astype("<i8").tobytes()}
+        if valid is not None:
+            known[b"penstock.valid"] = valid.tobytes()
+        return made.replace_schema_metadata(known)
+
+
+class FieldRecipe(_Columnar):
+    """Tensors by field types: arrays where batches are made, tensors where they are used."""
+
+    def __init__(self, encoder: FieldEncoder) -> None:
+        super().__init__(encoder.fields)
+        self.encoder = encoder
+
+    def describe(self) -> str:
+        return f"tensors of {len(self.encoder.fields)} fields: {self.encoder}"
+
+    def make(self, read: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
+        return self.encoder.arrays(read, where)
+
+    def hand_over(self, made: dict[str, Any], ids: Ids, valid: Valid) -> Batch:
+        return self.encoder.batch(made, ids, valid)
+
+
+class CallRecipe(_Columnar):
+    """What a user's callable, or an encoder with `fields` and `encode`, makes of columns."""
+
+    is_pure = False
+
+    def __init__(self, call: Any) -> None:  # noqa: ANN401 (an Encoder or a callable)
+        super().__init__(getattr(call, "fields", None))
+        self.call = call
+
+    def describe(self) -> str:
+        name = getattr(self.call, "__qualname__", type(self.call).__qualname__)
+        return f"what {name} makes of {'its fields' if self.fields else 'all columns'}"
+
+    def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
+        encode = getattr(self.call, "encode", None)
+        return self.call(read) if encode is None else encode(read, where)
+
+    def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
+        if not isinstance(made, Mapping):
+            return made
+        require("torch", extra="torch", purpose="a batch of tensors")
+        from penstock.batch import tensor  # noqa: PLC0415 (torch)
+
+        return Batch(made, tensor(ids), None if valid is None else tensor(valid))
+
+
+def recipe_for(
+    encode: object, output: str | None, encoder_of: Callable[[Any], FieldEncoder]
+) -> Recipe:
+    """Return how batches are made; `encoder_of` makes an encoder of field types or names."""
+    if output not in (None, "arrow"):
+        raise OptionError(f"output={output!r}: expected None or 'arrow'.")
+    if encode is None:
+        return DictRecipe() if output is None else ArrowRecipe()
+    if isinstance(encode, str):
+        raise OptionError(f"encode={encode!r}: for one field write [{encode!r}].")
+    if isinstance(encode, Mapping | Sequence):
+        encoder = encoder_of(encode)
+        return FieldRecipe(encoder) if output is None else ArrowRecipe(encoder.fields)
+    if output is not None:
+        raise OptionError("output='arrow' hands columns out as they are: leave encode out.")
+    if callable(encode) or hasattr(encode, "encode"):
+        return CallRecipe(encode)
+    raise OptionError(
+        f"encode={encode!r}: expected field types as in {{'price': 'float32'}}, a list of names, "
+        "or a callable from an Arrow record batch to tensors."
+    )

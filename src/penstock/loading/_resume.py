@@ -1,0 +1,69 @@
+"""Whether a run may go on over a source, and from where."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from penstock.errors import ChangedSourceError
+from penstock.order import Cursor, Skips
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.datasets import Source
+
+
+def resumed(
+    state: Mapping[str, Any],
+    source: Source,
+    skip: tuple[tuple[int, int], ...],
+    on_changed: Literal["raise", "continue"],
+) -> Cursor:
+    """Return where a state document stands in a source; records to skip may have been added."""
+    cursor = Cursor.from_dict(state)
+    length = len(source)
+    if not source.was(cursor.fingerprint, cursor.length):
+        if on_changed == "raise":
+            raise ChangedSourceError(_change(cursor, source))
+        cursor = _moved(cursor, source)
+    elif length > cursor.length:
+        warnings.warn(
+            f"{length - cursor.length:,} records were appended since the run began; it goes on "
+            f"over the {cursor.length:,} that it began with. Start a new run to use them.",
+            stacklevel=3,
+        )
+    return cursor.with_skips(skip, available=length)
+
+
+def _change(cursor: Cursor, source: Source) -> str:
+    now = len(source)
+    if now < cursor.length:
+        what = f"it had {cursor.length:,} records, and has {now:,} now"
+    elif now > cursor.length:
+        what = (
+            f"it has {now:,} records, and the first {cursor.length:,} are not those that the run "
+            "began with"
+        )
+    else:
+        what = f"it still has {now:,} records, but they or their numbers are others"
+    return (
+        f"the source changed since the state was saved: {what} (fingerprint {cursor.fingerprint} "
+        f"then, {source.fingerprint} now). Bring the files back, or give on_changed='continue' to "
+        "go on at the same position over what is there."
+    )
+
+
+def _moved(cursor: Cursor, source: Source) -> Cursor:
+    """Return the same position over other records."""
+    length = len(source)
+    skip = [(a, min(b, length), *epoch) for a, b, *epoch in cursor.skip if a < length]
+    kept = Skips([(a, b) for a, b, *epoch in skip if not epoch], length).kept
+    return replace(
+        cursor,
+        fingerprint=source.fingerprint,
+        length=length,
+        skip=tuple(skip),
+        position=min(cursor.position, kept),
+    )

@@ -1,0 +1,156 @@
+"""One epoch as one rank sees it: which records each step has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.batch import BatchPosition
+from penstock.errors import RecordIndexError
+from penstock.order import Skips, share_full, share_rows, steps
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from penstock.order import Cursor
+
+_WINDOW = 65_536
+"""Positions that are computed together: a small call of the permutation costs mostly the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How an epoch is cut into batches, and which part of each is this rank's."""
+
+    batch_size: int
+    """Of one rank."""
+    rank: int = 0
+    world_size: int = 1
+    drop_last: bool = False
+
+    @property
+    def global_batch_size(self) -> int:
+        """Records of one step, over all ranks."""
+        return self.batch_size * self.world_size
+
+
+class Task(NamedTuple):
+    """The batch of one step: what to read, and where the run stands after it."""
+
+    step: int
+    where: BatchPosition
+    valid: NDArray[np.bool_] | None
+    """Which rows count, bool[B]; None where all do."""
+    unread: NDArray[np.bool_] | None
+    """Rows that a resume skips and nobody may read, bool[B]; None where there are none."""
+    position: int
+    """Positions of the epoch that are handed out with this batch."""
+
+
+class Steps:
+    """The steps of the epoch that a cursor stands in; those before the cursor are counted, too.
+
+    A pure function of its arguments. With another global batch than before, the steps behind the
+    cursor begin exactly there.
+
+    >>> from penstock.order import Cursor
+    >>> cursor = Cursor(fingerprint="", length=10, kind="sequential", position=4)
+    >>> epoch = Steps(cursor, None, Sharing(batch_size=2, rank=1, world_size=2))
+    >>> len(epoch), epoch.first
+    (3, 1)
+    >>> epoch.task(1).where.ids.tolist(), epoch.task(2).where.ids.tolist()
+    ([6, 7], [9])
+    """
+
+    def __init__(
+        self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing, split: str = ""
+    ) -> None:
+        self.order = cursor.order(blocks)
+        self.cursor = cursor.at(position=cursor.position, lanes=self.order.lanes)
+        self.sharing = sharing
+        self._split = split
+        self._masked = Skips(cursor.masked, cursor.length) if cursor.masked else None
+        size = sharing.global_batch_size
+        self._origin = min(cursor.position, len(self.order))
+        self.first = -(-self._origin // size)
+        """Steps that lie before the cursor."""
+        self._rest = steps(
+            len(self.order),
+            sharing.batch_size,
+            sharing.world_size,
+            sharing.drop_last,
+            origin=self._origin,
+        )
+        self._whole = (len(self.order) - self._origin) // size
+        self._window = max(1, _WINDOW // sharing.batch_size)
+        self._known: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def __len__(self) -> int:
+        return self.first + self._rest
+
+    def task(self, step: int) -> Task:
+        """Return the batch of a step, from `first` to `len(self) - 1`."""
+        if not self.first <= step < len(self):
+            raise RecordIndexError(
+                f"step {step:,} is not one of those from {self.first:,} to {len(self) - 1:,}."
+            )
+        number = step - self.first
+        if number < self._whole:
+            positions, ids = self._full(number)
+            valid = None
+        else:
+            positions, valid = self._shared(number)
+            ids = self.order.at(positions)
+            valid = None if valid.all() else valid
+        unread = self._unread(ids)
+        if unread is not None:
+            valid = ~unread if valid is None else valid & ~unread
+        where = BatchPosition(
+            seed=self.cursor.seed,
+            epoch=self.cursor.epoch,
+            split=self._split,
+            positions=positions,
+            ids=ids,
+        )
+        done = self._origin + (number + 1) * self.sharing.global_batch_size
+        return Task(step, where, valid, unread, min(done, len(self.order)))
+
+    def _full(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return positions and record numbers of a step in which no row is missing."""
+        known = self._known
+        start = number - number % self._window
+        if known is None or known[0] != start:
+            sharing = self.sharing
+            positions = share_full(
+                start,
+                min(start + self._window, self._whole),
+                sharing.batch_size,
+                sharing.rank,
+                sharing.world_size,
+                len(self.order),
+                origin=self._origin,
+                lanes=self.order.lanes,
+            )
+            known = self._known = (start, positions, self.order.at(positions))
+        # Copies: they are handed to users, and a window must not stay alive for one batch.
+        return known[1][number - start].copy(), known[2][number - start].copy()
+
+    def _shared(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        sharing = self.sharing
+        return share_rows(
+            number,
+            sharing.batch_size,
+            sharing.rank,
+            sharing.world_size,
+            len(self.order),
+            sharing.drop_last,
+            origin=self._origin,
+            lanes=self.order.lanes,
+        )
+
+    def _unread(self, ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        if self._masked is None:
+            return None
+        unread = self._masked.hold(ids)
+        return unread if unread.any() else None

@@ -1,0 +1,152 @@
+"""Objects between a worker process and the user's: a small head, and one body of all arrays.
+
+Arrays and tensors travel as bytes beside the pickle and arrive in memory of their own, writable,
+without a copy in between; nothing gets a name in shared memory that could be left there.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from penstock.errors import WorkerError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    import torch
+
+_COUNT = struct.Struct("<Q")
+_ALIGNED = 64
+"""Where an array may begin, so that vector instructions like it."""
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles with tensors as arrays; torch's own way would name files in shared memory."""
+
+    def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 (pickle's own signature)
+        torch = sys.modules.get("torch")
+        if torch is None or type(value) is not torch.Tensor or not _is_plain(value):
+            return NotImplemented
+        flat = value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return _tensor, (pickle.PickleBuffer(flat), str(value.dtype), tuple(value.shape))
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.device.type == "cpu"
+        and str(tensor.layout) == "torch.strided"
+        and not tensor.requires_grad
+        and not tensor.is_quantized
+        and not tensor.is_complex()
+    )
+
+
+def _tensor(data: Any, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:  # noqa: ANN401 (a buffer)
+    import torch  # noqa: PLC0415 (only where tensors come from)
+
+    kind = getattr(torch, dtype.removeprefix("torch."))
+    if not memoryview(data).nbytes:
+        return torch.empty(shape, dtype=kind)
+    return torch.frombuffer(data, dtype=torch.uint8).view(kind).reshape(shape)
+
+
+def send(connection: Connection, value: object) -> None:
+    """Send anything that pickles."""
+    buffers: list[memoryview] = []
+    head = io.BytesIO()
+    _Pickler(head, 5, buffer_callback=lambda buffer: buffers.append(buffer.raw())).dump(value)
+    sizes = [buffer.nbytes for buffer in buffers]
+    connection.send_bytes(
+        _COUNT.pack(len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes) + head.getvalue()
+    )
+    if sizes:
+        parts: list[bytes | memoryview] = []
+        for buffer in buffers:
+            parts += [buffer, bytes(-buffer.nbytes % _ALIGNED)]
+        connection.send_bytes(b"".join(parts))
+
+
+def receive(connection: Connection) -> Any:  # noqa: ANN401 (whatever was sent)
+    """Return what the other side sent; its arrays are views of one body."""
+    message = connection.recv_bytes()
+    (count,) = _COUNT.unpack_from(message)
+    sizes = struct.unpack_from(f"<{count}Q", message, _COUNT.size)
+    views: list[memoryview] = []
+    if count:
+        body = np.empty(sum(size + -size % _ALIGNED for size in sizes), np.uint8)
+        connection.recv_bytes_into(body)
+        start = 0
+        for size in sizes:
+            views.append(body[start : start + size].data)
+            start += size + -size % _ALIGNED
+    # Only our own workers are at the other end.
+    return pickle.loads(memoryview(message)[_COUNT.size * (1 + count) :], buffers=views)  # noqa: S301
+
+
+class Failure(NamedTuple):
+    """An exception on its way: itself where it pickles, else its type and text."""
+
+    error: bytes | None
+    kind: bytes | None
+    text: str
+    notes: list[str]
+    trace: str
+
+
+class WorkerTraceback(Exception):  # noqa: N818 (the cause of an error, not an error)
+    """Where in a worker process an error arose."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return an exception as what can be sent."""
+    trace = "".join(traceback.format_exception(error))
+    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    text = f"{type(error).__qualname__}: {error}"
+    return Failure(_pickled(error), _pickled(type(error)), text, notes, trace)
+
+
+def _pickled(value: object) -> bytes | None:
+    try:
+        data = pickle.dumps(value)
+        pickle.loads(data)  # noqa: S301 (what does not come back must not be sent)
+    except Exception:  # noqa: BLE001 (any class may refuse in any way)
+        return None
+    return data
+
+
+def error_of(failure: Failure) -> BaseException:
+    """Return the exception that was sent, of the same type, with the worker's traceback."""
+    error = _unpickled(failure)
+    if error is None:
+        error = WorkerError(failure.text)
+    known = getattr(error, "__notes__", ())
+    for note in failure.notes:
+        if note not in known:
+            error.add_note(note)
+    error.__cause__ = WorkerTraceback(failure.trace)
+    return error
+
+
+def _unpickled(failure: Failure) -> BaseException | None:
+    try:
+        if failure.error is not None:
+            return pickle.loads(failure.error)  # type: ignore[no-any-return]  # noqa: S301 (our own worker's)
+        if failure.kind is not None:
+            # Its constructor wants other arguments than those it keeps; type and text count most.
+            kind = pickle.loads(failure.kind)  # noqa: S301
+            error: BaseException = kind.__new__(kind)
+            error.args = (failure.text.partition(": ")[2],)
+            return error
+    except Exception:  # noqa: BLE001 (a class may be what it is only over there)
+        return None
+    return None

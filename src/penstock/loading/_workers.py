@@ -1,0 +1,83 @@
+"""Who makes the batches of a loader, and why."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from penstock.errors import OptionError
+from penstock.loading._engines import InCaller, InThreads
+from penstock.loading._order_choice import lies_remote
+
+if TYPE_CHECKING:
+    from multiprocessing.context import BaseContext
+
+    from penstock.loading._engines import Engine
+    from penstock.loading._fetch import Fetch
+    from penstock.loading._processes import StartMethod
+
+_REMOTE_THREADS = 4
+"""Each waits for a network most of the time, and reads many blocks at once when it does not."""
+_AHEAD = 2
+"""Batches that each thread or process has in hand: one in work, one that waits to be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """A choice that was made."""
+
+    kind: Literal["caller", "threads", "processes"]
+    count: int
+    why: str
+    method: StartMethod | None = None
+    """How processes are started."""
+    ahead: int = _AHEAD
+
+    def engine(self, fetch: Fetch) -> Engine:
+        """Start what makes batches."""
+        if self.kind == "caller":
+            return InCaller(fetch)
+        if self.kind == "threads":
+            return InThreads(fetch, self.count, self.ahead)
+        from penstock.loading._processes import InProcesses  # noqa: PLC0415 (multiprocessing)
+
+        assert self.method is not None  # noqa: S101 (set with this kind)
+        return InProcesses(fetch, self.count, self.ahead, self.method)
+
+    def describe(self) -> str:
+        """Return the choice in words."""
+        if self.kind == "caller":
+            who = "the caller's own thread"
+        elif self.kind == "threads":
+            who = f"{self.count} thread{'s' * (self.count > 1)} of this process"
+        else:
+            who = f"{self.count} worker process{'es' * (self.count > 1)}, by {self.method}"
+        return f"{who}: {self.why}"
+
+
+def choose_workers(
+    num_workers: int | Literal["auto"], context: str | BaseContext | None, fetch: Fetch
+) -> Workers:
+    """Return who makes batches: as told, or by rule."""
+    is_remote = lies_remote(fetch.source)
+    if num_workers == "auto":
+        if is_remote:
+            return Workers("threads", _REMOTE_THREADS, "remote reads wait for the network")
+        return Workers("threads", 1, "the next batches are made while one is used")
+    try:
+        count = operator.index(num_workers)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise OptionError(f"num_workers={num_workers!r}: expected 'auto', 0 or more.")
+    if not count:
+        if is_remote:
+            # Somebody must be able to say that nothing comes.
+            why = "num_workers=0, and stall_timeout needs somebody who waits"
+            return Workers("threads", 1, why, ahead=1)
+        return Workers("caller", 0, "num_workers=0")
+    from penstock.loading._processes import start_method  # noqa: PLC0415 (multiprocessing)
+
+    method, why = start_method(context, fetch)
+    return Workers("processes", count, f"num_workers={count}; {method}: {why}", method)

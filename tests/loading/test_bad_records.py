@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+import penstock
+from penstock import DataLoader
+from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
+from tests.loading.samples import record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WORKERS = (0, "auto", 2)
+TYPES = {"n": "int64", "x": "float32", "tags": "list<int64>", "v": "float32[2]"}
+BROKEN, NULL, SHORT, HUGE = 7, 20, 33, 50
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    path = tmp_path / "some.jsonl"
+    records: list[dict[str, Any]] = [record(number) | {"v": [1, 2]} for number in range(60)]
+    records[NULL]["n"] = None
+    records[SHORT]["v"] = [1]
+    records[HUGE]["n"] = 2**70
+    texts = list(map(json.dumps, records))
+    texts[BROKEN] = '{"n": 7, "x": '
+    path.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return path
+
+
+def rows(batches: list[Any]) -> dict[int, bool]:
+    return {
+        number: counts
+        for batch in batches
+        for number, counts in zip(
+            batch.ids.tolist(),
+            [True] * len(batch) if batch.valid is None else batch.valid.tolist(),
+            strict=True,
+        )
+    }
+
+
+class TestMask:
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize("batch_size", [1, 9, 60])
+    def test_a_bad_record_keeps_its_row_and_does_not_count(
+        self, lines: Path, workers: Any, batch_size: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        loader = DataLoader(
+            lines, TYPES, batch_size=batch_size, on_error="mask", num_workers=workers
+        )
+        with caplog.at_level(logging.WARNING, "penstock.loading"):
+            batches = list(loader)
+        assert len(batches) == len(loader)
+        counts = rows(batches)
+        assert {number for number, valid in counts.items() if not valid} == {
+            *(BROKEN, NULL, SHORT, HUGE)
+        }
+        assert list(counts) == list(range(60))
+        assert loader.stats()["bad_records"] == 4
+        for batch in batches:
+            good = slice(None) if batch.valid is None else batch.valid
+            assert batch["n"][good].tolist() == batch.ids[good].tolist()
+            assert batch["v"].shape == (len(batch), 2)
+        told = [entry.getMessage() for entry in caplog.records]
+        assert len(told) == 4
+        assert str(lines) in told[0]
+        assert "byte" in told[0]
+
+    def test_more_than_max_bad_raises(self, lines: Path) -> None:
+        loader = DataLoader(lines, TYPES, batch_size=5, on_error="mask", max_bad=2)
+        with pytest.raises(BadRecordsError, match="3 records are bad, more than max_bad=2"):
+            list(loader)
+
+    def test_a_list_of_records_has_none_there(self, lines: Path) -> None:
+        batches = list(DataLoader(lines, batch_size=30, on_error="mask"))
+        found = [one for batch in batches for one in batch]
+        assert found[BROKEN] is None
+        assert found[NULL]["n"] is None
+        assert batches[0].valid.tolist() == [number != BROKEN for number in range(30)]
+        assert batches[1].valid is None
+
+    def test_arrow_tells_the_rows_that_count(self, lines: Path) -> None:
+        batch = next(iter(DataLoader(lines, ["x"], batch_size=60, on_error="mask", output="arrow")))
+        valid = np.frombuffer(batch.schema.metadata[b"penstock.valid"], bool)
+        assert np.flatnonzero(~valid).tolist() == [BROKEN]
+
+
+class TestRaise:
+    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize(
+        ("number", "kind"),
+        [
+            (BROKEN, MalformedLineError),
+            (NULL, SchemaMismatchError),
+            (SHORT, SchemaMismatchError),
+            (HUGE, SchemaMismatchError),
+        ],
+    )
+    def test_names_the_record_and_both_remedies(
+        self, lines: Path, workers: Any, number: int, kind: type[Exception]
+    ) -> None:
+        others = {BROKEN, NULL, SHORT, HUGE} - {number}
+        loader = DataLoader(lines, TYPES, batch_size=60, num_workers=workers, skip=sorted(others))
+        with pytest.raises(kind, match=rf"skip=\[{number}\].*on_error='mask'") as caught:
+            list(loader)
+        assert type(caught.value) is kind
+        assert "In the batch of step 0" in "".join(caught.value.__notes__)
+
+    def test_names_the_number_in_a_view(self, lines: Path) -> None:
+        view = penstock.open(lines).take([59, 58, BROKEN])
+        with pytest.raises(MalformedLineError, match=r"skip=\[2\]"):
+            list(DataLoader(view, {"x": "float32"}, batch_size=3))
+        loader = DataLoader(view, {"x": "float32"}, batch_size=3, skip=[2])
+        assert [batch.ids.tolist() for batch in loader] == [[0, 1]]
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_a_users_own_error_keeps_its_type_and_gets_the_records(
+        self, lines: Path, workers: Any
+    ) -> None:
+        def encode(columns: Any) -> Any:
+            raise ZeroDivisionError(f"mine, of {len(columns)}")
+
+        encode.fields = {"x": "float32"}  # type: ignore[attr-defined]
+        loader = DataLoader(lines, encode, batch_size=4, num_workers=workers, skip=[BROKEN])
+        with pytest.raises(ZeroDivisionError, match="mine") as caught:
+            list(loader)
+        assert "records 0, 1, 2, 3 (4 in all)" in "".join(caught.value.__notes__)
+
+
+class TestSkip:
+    def test_shortens_the_order(self, lines: Path) -> None:
+        loader = DataLoader(lines, {"x": "float32"}, batch_size=10, skip=[BROKEN, (20, 40)])
+        seen = [number for batch in loader for number in batch.ids.tolist()]
+        assert seen == [n for n in range(60) if n != BROKEN and not 20 <= n < 40]
+        assert len(loader) == 4
+
+    def test_reads_a_file_of_numbers(self, lines: Path, tmp_path: Path) -> None:
+        listed = tmp_path / "skip.txt"
+        listed.write_text("# these are bad\n7\n 20 : 40 \n\n59 # the last\n", encoding="utf-8")
+        loader = DataLoader(lines, {"x": "float32"}, batch_size=60, skip=listed)
+        assert loader.state_dict()["skip"] == [[7, 8], [20, 40], [59, 60]]
+        listed.write_text("7\nx\n", encoding="utf-8")
+        with pytest.raises(penstock.errors.OptionError, match="line 2"):
+            DataLoader(lines, batch_size=1, skip=str(listed))
+        with pytest.raises(penstock.errors.OptionError, match="cannot read"):
+            DataLoader(lines, batch_size=1, skip=tmp_path / "none.txt")
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_added_at_a_resume_marks_rows_and_shortens_the_next_epoch(
+        self, lines: Path, workers: Any
+    ) -> None:
+        types = {"x": "float32"}
+
+        def loader(**more: Any) -> DataLoader:
+            return DataLoader(lines, types, batch_size=8, shuffle=True, **more)
+
+        first = loader(skip=[30], num_workers=0)
+        uncut = [n for b in loader(skip=[30, BROKEN], num_workers=0) for n in b.ids.tolist()]
+        assert len(uncut) == 58
+        whole = [first.explain(step).ids.tolist() for step in range(len(first))]
+        at = next(step for step, ids in enumerate(whole) if BROKEN in ids)
+        run = iter(first)
+        seen = [next(run).ids.tolist() for _ in range(at)]
+        with pytest.raises(MalformedLineError):
+            next(run)
+        second = loader(skip=[30, BROKEN], num_workers=workers)
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        if at:
+            batches = list(second)
+            assert seen + [batch.ids.tolist() for batch in batches] == whole
+            counts = rows(batches)
+            assert [number for number, valid in counts.items() if not valid] == [BROKEN]
+        state = second.state_dict()
+        third = loader(num_workers=workers)
+        third.load_state_dict(json.loads(json.dumps(state)))
+        following = [number for batch in third for number in batch.ids.tolist()]
+        assert len(following) == 58
+        assert {BROKEN, 30}.isdisjoint(following)
+
+    def test_a_second_resume_in_the_same_epoch_still_skips(self, lines: Path) -> None:
+        def loader(**more: Any) -> DataLoader:
+            return DataLoader(lines, {"x": "float32"}, batch_size=3, **more)
+
+        first = loader()
+        run = iter(first)
+        next(run)
+        second = loader(skip=[BROKEN])
+        second.load_state_dict(first.state_dict())
+        run = iter(second)
+        batch = next(run)
+        assert batch.ids.tolist() == [3, 4, 5]
+        third = loader()
+        third.load_state_dict(second.state_dict())
+        batch = next(iter(third))
+        assert batch.ids.tolist() == [6, 7, 8]
+        assert torch.equal(batch.valid, torch.tensor([True, False, True]))
