@@ -29,7 +29,7 @@ def succeed(*arguments: object) -> str:
     return done.stdout
 
 
-def document(*arguments: object, code: int = 0) -> Any:  # noqa: ANN401 – whatever the verb tells
+def document(*arguments: object, code: int = 0) -> Any:
     """Return the JSON document that the command prints."""
     done = invoke(*arguments, "--json")
     assert done.exit_code == code, done.output
@@ -41,7 +41,7 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "penstock", *map(str, arguments)]
 
 
-def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:  # noqa: ANN401
+def run(*arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the command as a process of its own."""
     return subprocess.run(
         command(*arguments),

@@ -13,6 +13,7 @@ _VERBS = {
     "show": "Records to look at: the first, some, or a sample.",
     "index": "Find every record once, to fetch any by its number.",
     "check": "What is wrong: bad lines, damaged files, leftovers.",
+    "plan": "What a run will do: steps, reads, which records come when.",
     "convert": "The same lines compressed or sharded in another way.",
     "clean": "Remove what killed writers left behind.",
     "demo": "See it work in a few seconds.",
@@ -49,5 +50,5 @@ def app() -> None:
 
     PATH is a JSON Lines file (.jsonl, .jsonl.zst, .jsonl.gz), a directory of them, or a pattern
     in quotes ('logs/*.jsonl'); files and directories may lie in object storage (s3://, gs://,
-    az://). show, info and index read CSV and Parquet, too.
+    az://). show, info, index and plan read CSV and Parquet, too.
     """

@@ -45,6 +45,8 @@ class Run:
 
     directory: str
     records: int
+    scratch: str
+    """A directory for what is not data: an index, logs, checkpoints."""
     rows: list[Row] = field(default_factory=list)
 
     @property

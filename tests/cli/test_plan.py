@@ -1,0 +1,321 @@
+from __future__ import annotations
+
+import json
+import os
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import penstock
+from penstock.cli._plan_numbers import block_bytes
+from penstock.jsonl import JsonlDir
+from penstock.loading import DataLoader
+from penstock.order import Cursor
+from tests.cli.commands import document, invoke, succeed, written
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    """A directory of two plain files, ten records in all, with an index."""
+    folder = tmp_path / "lines"
+    written(folder / "a.jsonl", *(json.dumps({"id": i}) for i in range(6)))
+    written(folder / "b.jsonl", *(json.dumps({"id": i, "x": [i] * i}) for i in range(6, 10)))
+    succeed("index", folder)
+    return folder
+
+
+@pytest.fixture
+def packed(logs: Path) -> Path:
+    """The ten records of `logs`, compressed, with an index."""
+    succeed("index", logs)
+    return logs
+
+
+def ids_of(steps: list[dict[str, Any]], *, valid: bool = False) -> list[list[int]]:
+    return [
+        [row["record"] for row in step["records"] if row["valid"] or not valid] for step in steps
+    ]
+
+
+def saved(path: Path, cursor: Cursor) -> Path:
+    path.write_text(json.dumps(cursor.to_dict()))
+    return path
+
+
+def test_a_plan_tells_steps_rows_padding_order_and_reads(lines: Path) -> None:
+    text = succeed("plan", lines, "--batch-size", 2, "--world-size", 3)
+    assert "10 in 2 files" in text
+    assert "full, seed 0, epoch 0 (any record can be read by itself here)" in text
+    assert "2 rows × 3 ranks = 6" in text
+    assert "2 on every rank" in text
+    assert "2 rows over all ranks, marked as not valid" in text
+    found = document("plan", lines, "--batch-size", 2, "--world-size", 3)
+    assert (found["steps"], found["rows_per_rank"], found["padded_rows"]) == (2, 4, 2)
+    assert found["shuffle_true"]["kind"] == "full"
+    # Each record is one read in full order, and each file one block in block order.
+    assert found["costs"]["full"]["requests"] == 10
+    assert found["costs"]["block"]["requests"] == 2
+    stored = sum(path.stat().st_size for path in lines.glob("*.jsonl"))
+    assert found["costs"]["full"]["bytes"] == found["costs"]["block"]["bytes"] == stored
+
+
+def test_compressed_records_are_planned_in_block_order(packed: Path) -> None:
+    found = document("plan", packed, "--batch-size", 2, "--workers", 4, "--drop-last")
+    assert found["order"]["kind"] == found["shuffle_true"]["kind"] == "block"
+    stored = sum(path.stat().st_size for path in packed.glob("*.zst"))
+    assert found["costs"]["block"] == {"requests": 3, "bytes": stored, "open_bytes": stored}
+    # Five batches of two records each, of three blocks: 5 × 3 × (1 - (2/3)²) reads.
+    assert found["costs"]["full"]["requests"] == 8
+
+
+def test_other_shuffles_seeds_and_epochs_are_planned(lines: Path) -> None:
+    def first(*options: object) -> list[list[int]]:
+        found = document("plan", lines, "--batch-size", 10, "--step", 0, *options)
+        return ids_of(found["steps"])
+
+    assert first("--shuffle", "none") == [list(range(10))]
+    orders = [first(), first("--seed", 1), first("--epoch", 1)]
+    assert all(sorted(order[0]) == list(range(10)) for order in orders)
+    assert len({str(order) for order in orders}) == 3
+    text = succeed("plan", lines, "--batch-size", 2, "--shuffle", "none")
+    assert "full order: any record can be read by itself here" in text
+    assert "sequential order" in text
+
+
+@pytest.mark.parametrize("shuffle", ["true", "none"])
+@pytest.mark.parametrize("source", ["lines", "packed"])
+def test_the_steps_of_a_plan_are_those_of_the_loader(
+    source: str, shuffle: str, request: pytest.FixtureRequest
+) -> None:
+    path = request.getfixturevalue(source)
+    options = ("--batch-size", 2, "--world-size", 2, "--seed", 5, "--shuffle", shuffle)
+    told = document("plan", path, *options, "--step", "0:", "--skip", 3)["steps"]
+    assert [(step["step"], step["rank"]) for step in told] == [
+        (step, rank) for step in range(3) for rank in range(2)
+    ]
+    for rank in range(2):
+        loader = DataLoader(
+            penstock.open(path),
+            batch_size=2,
+            world_size=2,
+            rank=rank,
+            seed=5,
+            shuffle=shuffle == "true",
+            skip=[3],
+            num_workers=0,
+        )
+        for step in told[rank::2]:
+            found = loader.explain(step["step"])
+            assert [row["record"] for row in step["records"]] == found.ids.tolist()
+            assert [row["valid"] for row in step["records"]] == found.valid.tolist()
+            assert [row["offset"] for row in step["records"]] == found.offsets.tolist()
+    assert sorted(chain.from_iterable(ids_of(told, valid=True))) == [0, 1, 2, *range(4, 10)]
+
+
+def test_steps_are_listed_with_files_and_offsets(lines: Path) -> None:
+    text = succeed("plan", lines, "--batch-size", 4, "--shuffle", "none", "--step", "1:3")
+    size = len('{"id": 0}\n')
+    assert text.splitlines() == [
+        "epoch 0, step 1, rank 0: 4 rows",
+        f"  4  {lines}/a.jsonl at byte {4 * size}",
+        f"  5  {lines}/a.jsonl at byte {5 * size}",
+        f"  6  {lines}/b.jsonl at byte 0",
+        f"  7  {lines}/b.jsonl at byte {len(json.dumps({'id': 6, 'x': [6] * 6})) + 1}",
+        "epoch 0, step 2, rank 0: 2 rows",
+        *text.splitlines()[-2:],
+    ]
+
+
+def test_rows_that_only_make_steps_equal_are_marked(lines: Path) -> None:
+    options = ("--batch-size", 2, "--world-size", 3, "--shuffle", "none", "--step", 1)
+    last = f"  9  {lines}/b.jsonl at byte {penstock.open(lines).location(9).offset}"
+    assert succeed("plan", lines, *options, "--rank", 2).splitlines() == [
+        "epoch 0, step 1, rank 2: 2 rows",
+        f"{last}  (does not count)",
+        f"{last}  (does not count)",
+    ]
+    (only,) = document("plan", lines, *options, "--rank", 2, "--show")["steps"]
+    assert [row["value"] for row in only["records"]] == [None, None]
+
+
+def test_records_of_steps_are_shown(lines: Path) -> None:
+    options = ("--batch-size", 2, "--shuffle", "none", "--step", 3, "--show")
+    text = succeed("plan", lines, *options)
+    assert text.splitlines()[:2] == [
+        "epoch 0, step 3, rank 0",
+        f"# 6 – {lines}/b.jsonl at byte 0",
+    ]
+    (step,) = document("plan", lines, *options)["steps"]
+    assert [row["value"]["id"] for row in step["records"]] == [6, 7]
+
+
+def test_planning_reads_no_data(lines: Path) -> None:
+    options = ("--batch-size", 2, "--step", "0:2")
+    before = document("plan", lines, *options)
+    for path in lines.glob("*.jsonl"):
+        stat = path.stat()
+        path.write_bytes(b"?" * stat.st_size)
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert document("plan", lines, *options) == before
+
+
+def test_skips_may_be_numbers_ranges_and_files(lines: Path, tmp_path: Path) -> None:
+    skips = written(tmp_path / "skips.txt", "0  # bad", "8:10")
+    found = document("plan", lines, "--batch-size", 2, "--skip", skips, "--skip", "3:5")
+    assert found["skipped"] == 5
+    assert found["steps"] == 3
+    text = succeed("plan", lines, "--batch-size", 2, "--skip", 4)
+    assert "skipped" in text
+    assert "1 record\n" in text
+
+
+def test_a_state_is_planned_from_where_it_stands(lines: Path, tmp_path: Path) -> None:
+    source = penstock.open(lines)
+    loader = DataLoader(source, batch_size=2, shuffle=True, seed=4, num_workers=0)
+    run = iter(loader)
+    next(run)
+    next(run)
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps(loader.state_dict()))
+    rest = [[record["id"] for record in batch] for batch in run]
+    found = document("plan", lines, "--batch-size", 2, "--state", state)
+    assert (found["position"], found["next_step"], found["steps"]) == (4, 2, 5)
+    assert found["rows_per_rank"] == 6
+    told = document("plan", lines, "--batch-size", 2, "--state", state, "--step", "2:")["steps"]
+    assert ids_of(told) == rest
+    text = succeed("plan", lines, "--batch-size", 2, "--state", state)
+    assert "position 4 of 10 (40.0%); step 2 is next, 3 are left" in text
+    # A step that lies behind is none of the rest.
+    done = invoke("plan", lines, "--batch-size", 2, "--state", state, "--step", 1)
+    assert done.exit_code == 1
+    assert "the steps of this epoch are 2 to 4" in done.stderr
+
+
+def test_a_state_goes_on_over_the_records_it_began_with(lines: Path, tmp_path: Path) -> None:
+    source = penstock.open(lines)
+    state = saved(
+        tmp_path / "state.json",
+        Cursor(fingerprint=source.fingerprint, length=10, kind="full", position=4),
+    )
+    options = ("--batch-size", 2, "--state", state)
+    before = document("plan", lines, *options, "--step", "2:")
+    written(lines / "c.jsonl", '{"id": 10}', '{"id": 11}')
+    succeed("index", lines, "--update")
+    done = invoke("plan", lines, *options, "--step", "2:", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == before
+    assert "2 records were appended" in done.stderr
+    text = invoke("plan", lines, *options).stdout
+    assert "12 in 3 files, 10 when the run began" in text
+
+
+def test_records_skipped_since_the_state_are_masked(lines: Path, tmp_path: Path) -> None:
+    source = penstock.open(lines)
+    state = saved(
+        tmp_path / "state.json",
+        Cursor(fingerprint=source.fingerprint, length=10, kind="sequential", position=4),
+    )
+    options = ("--batch-size", 2, "--state", state, "--skip", 5)
+    found = document("plan", lines, *options)
+    assert (found["masked"], found["skipped"], found["steps"]) == (1, 0, 5)
+    (step,) = document("plan", lines, *options, "--step", 2)["steps"]
+    assert [(row["record"], row["valid"]) for row in step["records"]] == [(4, True), (5, False)]
+    assert "1 record until the next epoch" in succeed("plan", lines, *options)
+
+
+def test_the_state_of_other_records_is_a_finding(lines: Path, tmp_path: Path) -> None:
+    state = saved(tmp_path / "state.json", Cursor(fingerprint="0" * 16, length=10, position=2))
+    done = invoke("plan", lines, "--batch-size", 2, "--state", state)
+    assert done.exit_code == 1
+    assert "changed since the state was saved" in done.stderr
+    assert "loader.explain" in done.stderr
+
+
+def test_parquet_and_csv_are_planned_without_an_index(tmp_path: Path) -> None:
+    table = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": range(100)}), table, row_group_size=10)
+    found = document("plan", table, "--batch-size", 10)
+    assert (found["order"]["kind"], found["steps"]) == ("block", 10)
+    assert found["costs"]["block"]["requests"] == 10
+    assert abs(found["costs"]["block"]["bytes"] - table.stat().st_size) < 10
+    options = ("--batch-size", 3, "--shuffle", "none", "--step", 1)
+    assert f"  3  {table}, row 3" in succeed("plan", table, *options)
+    rows = written(tmp_path / "a.csv", "id", "1", "2", "3")
+    assert document("plan", rows, "--batch-size", 2)["steps"] == 2
+
+
+def test_the_stored_bytes_of_a_file_are_shared_out_over_its_blocks(tmp_path: Path) -> None:
+    folder = tmp_path / "frames"
+    with JsonlDir(folder).writer_sync(".jsonl.zst", max_records_per_shard=3000) as writer:
+        writer.write_many({"id": i, "text": "x" * 700} for i in range(5000))
+    source = penstock.open(folder)
+    sizes = {str(path): path.stat().st_size for path in folder.glob("*.zst")}
+    text, stored = block_bytes(source, source.blocks, sizes)
+    assert len(stored) == len(source.blocks) - 1 > 2
+    assert abs(int(stored.sum()) - sum(sizes.values())) <= len(stored)
+    assert int(text.sum()) == int(source.location(np.arange(5000)).bytes.sum())
+    # Of files whose size nobody knows, the text counts.
+    assert np.array_equal(block_bytes(source, source.blocks, {})[1], text)
+
+
+def test_an_empty_file_has_no_steps(tmp_path: Path) -> None:
+    table = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"id": pa.array([], pa.int64())}), table)
+    found = document("plan", table, "--batch-size", 4)
+    assert (found["records"], found["steps"], found["first_steps"]) == (0, 0, [])
+    done = invoke("plan", table, "--batch-size", 4, "--step", 0)
+    assert (done.exit_code, "are none" in done.stderr) == (1, True)
+
+
+def test_without_an_index_the_command_that_makes_one_is_told(logs: Path) -> None:
+    done = invoke("plan", logs, "--batch-size", 4)
+    assert done.exit_code == 3
+    assert f"penstock index {logs}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give --batch-size"),
+        (["--global-batch-size", 5, "--world-size", 2], "--global-batch-size 5 is not"),
+        (["--global-batch-size", 4, "--batch-size", 3], "--global-batch-size 4 is not"),
+        (["--batch-size", 0], "--batch-size"),
+        (["--batch-size", 2, "--rank", 1], "--rank 1 is not one of 1"),
+        (["--batch-size", 2, "--hosts", 2], "--hosts 2"),
+        (["--batch-size", 2, "--show"], "give --step"),
+        (["--batch-size", 2, "--step", "x"], "expected a step"),
+        (["--batch-size", 2, "--skip", 10], "10 to 11 do not lie in a dataset of 10"),
+        (["--batch-size", 2, "--skip", "nothing.txt"], "cannot read this file"),
+        (["--batch-size", 2, "--cache-bytes", "much"], "expected bytes"),
+        (["--batch-size", 2, "--shuffle", "some"], "--shuffle"),
+        (["--batch-size", 2, "--state", "{broken}"], "no JSON"),
+        (["--batch-size", 2, "--state", "{list}"], "a JSON object"),
+        (["--batch-size", 2, "--state", "{other}"], "missing"),
+        (["--batch-size", 2, "--state", "{other}", "--seed", 1], "leave it out with --state"),
+    ],
+    ids=str,
+)
+def test_a_wrong_command_line_is_told(
+    lines: Path, tmp_path: Path, options: list[object], message: str
+) -> None:
+    files = {
+        "{broken}": written(tmp_path / "broken.json", "{"),
+        "{list}": written(tmp_path / "list.json", "[]"),
+        "{other}": written(tmp_path / "other.json", '{"version": 1}'),
+    }
+    done = invoke("plan", lines, *(files.get(str(option), option) for option in options))
+    assert done.exit_code == 2
+    assert message in done.stderr
+
+
+def test_a_state_file_that_is_not_there_is_an_input_error(lines: Path) -> None:
+    done = invoke("plan", lines, "--batch-size", 2, "--state", lines / "none.json")
+    assert done.exit_code == 3
+    assert "none.json" in done.stderr
