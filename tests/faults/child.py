@@ -77,7 +77,7 @@ class Child:
         self._process.wait(TIMEOUT)
         return _of(self._process.stdout).read().splitlines()
 
-    def result(self) -> Any:  # noqa: ANN401 (whatever the function returns)
+    def result(self) -> Any:
         """Wait for the end of the function and return what it returned."""
         _of(self._process.stdin).close()
         overdue = threading.Timer(TIMEOUT, self._abort)
@@ -118,7 +118,7 @@ class Child:
 
 def run(
     function: Callable[..., object], *arguments: object, env: Mapping[str, str] | None = None
-) -> Any:  # noqa: ANN401
+) -> Any:
     """Return what a function returns in a process of its own."""
     with Child(function, *arguments, env=env) as child:
         return child.result()

@@ -74,7 +74,7 @@ def read(source: Target, mode: Mode, seen: list[Any] | None = None) -> list[Any]
     return seen
 
 
-def write(target: Target, records: Iterable[object], mode: Mode = "sync", **how: Any) -> None:  # noqa: ANN401
+def write(target: Target, records: Iterable[object], mode: Mode = "sync", **how: Any) -> None:
     """Write records by a writer of its own."""
 
     async def write_async() -> None:

@@ -41,7 +41,7 @@ def remote(s3_ground: Ground) -> Ground:
     return s3_ground
 
 
-def _run(program: Callable[..., Any], ground: Ground, *more: object) -> Any:  # noqa: ANN401
+def _run(program: Callable[..., Any], ground: Ground, *more: object) -> Any:
     return run(program, ground.path, ground.storage_options, *more)
 
 

@@ -309,7 +309,7 @@ def test_a_dead_endpoint_is_given_up(dead_endpoint: str, mode: Mode) -> None:
     ],
     ids=itertools.count(),
 )
-def test_every_other_call_gives_a_dead_endpoint_up_too(dead_endpoint: str, call: Any) -> None:  # noqa: ANN401
+def test_every_other_call_gives_a_dead_endpoint_up_too(dead_endpoint: str, call: Any) -> None:
     options = {"endpoint": dead_endpoint, "access_key_id": "a", "secret_access_key": "b"}
     file = JsonlFile("s3://bucket/a.jsonl", {**options, "retry_timeout": 0.3})
     with pytest.raises(StorageError, match=r"s3://bucket/a\.jsonl: no connection to the server"):

@@ -149,7 +149,7 @@ def test_a_broken_connection_shows_no_secret(
     remote: Remote,
     given: dict[str, Any],
     log: pytest.LogCaptureFixture,
-    action: Any,  # noqa: ANN401
+    action: Any,
 ) -> None:
     remote.proxy.add(Fault(action, times=None))
     options = {**given, "endpoint": remote.proxy.url}

@@ -79,7 +79,7 @@ def write(
     asyncio.run(put())
 
 
-def call(owner: object, name: str, door: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401
+def call(owner: object, name: str, door: str, *arguments: object, **options: object) -> Any:
     """Call a method that has a `_sync` twin through a door."""
     method = getattr(owner, f"{name}_sync" if door == "sync" else name)
     if door == "sync":

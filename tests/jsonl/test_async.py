@@ -298,7 +298,7 @@ def test_tasks_that_share_a_writer_lose_nothing(kind: str, tmp_path: Path) -> No
         target = JsonlDir(tmp_path)
         options["max_records_per_shard"] = 37
 
-    async def put(writer: Any, number: int) -> None:  # noqa: ANN401
+    async def put(writer: Any, number: int) -> None:
         for n in range(40):
             if n % 4 == 3:
                 await writer.write_raw(b"[%d,%d]\n[%d,%d]\n" % (number, n, number, n + 1000))
@@ -327,7 +327,7 @@ def test_tasks_that_share_a_writer_lose_nothing(kind: str, tmp_path: Path) -> No
 class Cancelled:
     """A task that is cancelled after some turns of the loop."""
 
-    def __init__(self, work: Any, turns: int) -> None:  # noqa: ANN401
+    def __init__(self, work: Any, turns: int) -> None:
         self._work = work
         self._turns = turns
 
@@ -363,7 +363,7 @@ def test_a_writer_cancelled_at_any_moment_publishes_all_or_nothing_of_what_was_u
                 for n in range(100):
                     await writer.write(n)
 
-        async def use(put: Any = put, turns: int = turns) -> bool:  # noqa: ANN401
+        async def use(put: Any = put, turns: int = turns) -> bool:
             return await Cancelled(put(), turns).run()
 
         was_cancelled = asyncio.run(use())

@@ -173,7 +173,7 @@ def test_a_full_shard_is_visible_while_the_writer_goes_on(door: str, tmp_path: P
     directory = JsonlDir(tmp_path)
     seen: list[Any] = []
 
-    def look(writer: Any) -> None:  # noqa: ANN401
+    def look(writer: Any) -> None:
         seen.append((writer.published, records(directory)))
 
     async def put() -> None:

@@ -29,7 +29,7 @@ BEYOND_64_BITS = 2**70
 """orjson refuses this one, so everything beside it goes the long way."""
 
 
-def encoded(value: object, *, allow_nan: bool = False) -> Any:  # noqa: ANN401
+def encoded(value: object, *, allow_nan: bool = False) -> Any:
     """Return what a value reads as after it was written, the same on both ways."""
     line = Encoder(allow_nan=allow_nan).encode(value)
     assert line.endswith(b"\n")
@@ -291,7 +291,7 @@ def test_numbers_that_json_has_not_become_null_and_are_counted(
     assert as_python_does.not_finite == 0
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _plain(value: Any) -> Any:
     """Return a record of these tests as plain Python objects."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}

@@ -105,7 +105,7 @@ def test_storage_options_are_part_of_the_value_and_their_secrets_stay_inside(
     ids=lambda value: getattr(value, "__qualname__", ""),
 )
 def test_arguments_and_defaults_are_the_seeds_at_both_doors(
-    method: Any,  # noqa: ANN401
+    method: Any,
     parameters: dict[str, object],
 ) -> None:
     owner = {"JsonlFile": JsonlFile, "JsonlDir": JsonlDir}[method.__qualname__.partition(".")[0]]
@@ -270,7 +270,7 @@ def test_an_open_file_is_awaited(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["r", "w", "ab", "r+b", "", "rt"])
-def test_another_mode_is_a_value_error(mode: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_another_mode_is_a_value_error(mode: Any, tmp_path: Path) -> None:
     file = JsonlFile(tmp_path / "a.jsonl")
     with pytest.raises(ValueError, match="expected 'rb' or 'wb'"):
         file.open_sync(mode)

@@ -32,7 +32,7 @@ def flat(items: list[Any], kind: str) -> list[Any]:
     return [record for batch in items for record in _rows(batch)]
 
 
-def _rows(batch: Any) -> list[Any]:  # noqa: ANN401
+def _rows(batch: Any) -> list[Any]:
     return batch if isinstance(batch, list) else batch.to_pylist()
 
 

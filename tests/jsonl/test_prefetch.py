@@ -57,8 +57,8 @@ class Consumer:
         else:
             self._wait(self._runs.aclose())
 
-    def _wait(self, awaitable: Any) -> Any:  # noqa: ANN401
-        async def whole() -> Any:  # noqa: ANN401
+    def _wait(self, awaitable: Any) -> Any:
+        async def whole() -> Any:
             return await awaitable
 
         return asyncio.run_coroutine_threadsafe(whole(), self._loop).result(SECONDS)

@@ -88,14 +88,14 @@ def test_records_and_columns_are_written(what: str, tmp_path: Path) -> None:
     [ROWS, TABLE, BATCH, {"a": np.arange(1, 4)}, np.array([(1,), (2,), (3,)], [("a", "i8")])],
     ids=["records", "table", "batch", "columns", "structured"],
 )
-def test_rows_that_are_not_valid_are_left_out(data: Any, valid: object, tmp_path: Path) -> None:  # noqa: ANN401
+def test_rows_that_are_not_valid_are_left_out(data: Any, valid: object, tmp_path: Path) -> None:
     with penstock.writer(tmp_path / "a.jsonl") as sink:
         sink.write(data, valid=valid)
     assert [row["a"] for row in records(tmp_path / "a.jsonl")] == [1, 3]
 
 
 @pytest.mark.parametrize("valid", [True, np.True_, [True], np.array([True])], ids=repr)
-def test_a_single_record_may_be_valid_or_not(valid: Any, tmp_path: Path) -> None:  # noqa: ANN401
+def test_a_single_record_may_be_valid_or_not(valid: Any, tmp_path: Path) -> None:
     not_valid = {True: False}.get(valid) if isinstance(valid, bool) else np.logical_not(valid)
     with penstock.writer(tmp_path / "a.jsonl") as sink:
         sink.write({"a": 1}, valid)

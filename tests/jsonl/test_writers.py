@@ -562,7 +562,7 @@ def test_a_record_longer_than_the_buffer_is_written_whole(tmp_path: Path) -> Non
 
 
 def test_a_failing_iterable_ends_writing_where_it_fails(tmp_path: Path) -> None:
-    def some() -> Any:  # noqa: ANN401
+    def some() -> Any:
         yield 1
         raise LookupError
 

@@ -24,7 +24,7 @@ class S3Server:
         }
         self._client = self.client()
 
-    def client(self, url: str | None = None) -> Any:  # noqa: ANN401 – boto3 has no types
+    def client(self, url: str | None = None) -> Any:
         """Return a boto3 client of the server, or of a proxy in front of it."""
         # Imported late: every run of pytest loads this module, and few need the half second.
         import boto3
