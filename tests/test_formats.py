@@ -148,3 +148,20 @@ def _timeless(index: Path) -> object:
         del file["modified"]
     del meta["created"]
     return meta
+
+
+STATES = json.loads((GOLDEN.parent / "state-1.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_a_run_of_the_first_release_goes_on_with_the_same_records(
+    kind: str, tmp_path: Path
+) -> None:
+    lines = tmp_path / "plain.jsonl"
+    shutil.copy(GOLDEN / "plain.jsonl", lines)
+    loader = penstock.DataLoader(lines, batch_size=7)
+    loader.load_state_dict(STATES[kind]["state"])
+    assert loader.state_dict() == STATES[kind]["state"]
+    assert [n for batch in loader for n in batch.ids.tolist()] == STATES[kind]["rest"]
+    following = [n for batch in loader for n in batch.ids.tolist()]
+    assert following[:20] == STATES[kind]["next_epoch"]
