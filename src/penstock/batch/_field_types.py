@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -26,9 +27,7 @@ class Number:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the values; instants and durations are integers in their own unit."""
-        if is_.is_temporal(self.arrow):
-            return np.dtype(f"int{self.arrow.bit_width}")
-        return np.dtype(self.name)
+        return _dtype(self.arrow)
 
     @property
     def name(self) -> str:
@@ -38,6 +37,13 @@ class Number:
 
     def __str__(self) -> str:
         return self.name + default_text(self)
+
+
+@cache  # Asked for with every batch.
+def _dtype(arrow: pa.DataType) -> np.dtype[Any]:
+    if is_.is_temporal(arrow):
+        return np.dtype(f"int{arrow.bit_width}")
+    return np.dtype(Number(arrow).name)
 
 
 @dataclass(frozen=True, slots=True)

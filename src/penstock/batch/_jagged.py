@@ -168,8 +168,10 @@ def _check(
             raise OptionError(
                 f"{len(offsets):,} offsets do not fit {len(lengths):,} lengths: there is one more"
             )
-        if offsets.is_cpu and offsets[[0, -1]].tolist() != [0, len(values)]:
-            first, last = offsets[[0, -1]].tolist()
+        first, last = (
+            (offsets[0].item(), offsets[-1].item()) if offsets.is_cpu else (0, len(values))
+        )
+        if (first, last) != (0, len(values)):
             raise OptionError(
                 f"offsets go from {first:,} to {last:,}, and there are {len(values):,} values: "
                 f"they begin with 0 and end with the number of values"

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 def tensor(array: NDArray[Any]) -> torch.Tensor:
     """Return a tensor over the memory of an array; over a copy if that is read-only."""
-    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+    flags = array.flags
+    # `np.require` would say the same in ten times the time.
+    if not (flags.c_contiguous and flags.writeable):
+        array = np.array(array, order="C")
+    return torch.from_numpy(array)
 
 
 def decorated(type_: FieldType, arrays: Any, vocabulary: Sequence[Any]) -> Any:

@@ -217,14 +217,14 @@ class Dataset(Source):
         rows = self._rows[ids]
         files = rows[:, 0]
         if (files == files[0]).all():
-            return self._text(int(files[0])).read_many(rows[:, 1].tolist(), rows[:, 2].tolist())
+            return self._text(int(files[0])).read_many(rows[:, 1], rows[:, 2])
         order = np.argsort(files, kind="stable")
         borders = np.flatnonzero(np.diff(files[order])) + 1
         groups = np.split(order, borders)
 
         def read(which: NDArray[np.int64]) -> list[bytes]:
             text = self._text(int(files[which[0]]))
-            return text.read_many(rows[which, 1].tolist(), rows[which, 2].tolist())
+            return text.read_many(rows[which, 1], rows[which, 2])
 
         found: list[bytes] = [b""] * len(ids)
         for which, texts in zip(groups, self._each(read, groups), strict=True):

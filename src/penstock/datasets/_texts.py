@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.index import FileMeta, SampleIndex
     from penstock.storage import OpenFile
 
+    Places = Sequence[int] | NDArray[np.integer]
+
 _CACHED_BYTES = 64 << 20
 _STREAM_BLOCK = 1 << 20
 
@@ -35,7 +37,7 @@ class Text(Protocol):
         """Return one part."""
         ...
 
-    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+    def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         """Return parts, in the order asked; the file is asked for as little as possible."""
         ...
 
@@ -111,13 +113,15 @@ class MappedText:
             self._fail(end)
         return mapped[offset:end]
 
-    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+    def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         mapped = self._map
-        ends = np.add(offsets, sizes)
+        starts = np.asarray(offsets, np.int64)
+        ends = starts + np.asarray(sizes, np.int64)
         last = int(ends.max())
         if mapped is None or last > len(mapped) or last > mapped.size():
             self._fail(last)
-        return [mapped[start:end] for start, end in zip(offsets, ends.tolist(), strict=True)]
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        return [mapped[start:end] for start, end in places]
 
     def _fail(self, end: int) -> NoReturn:
         size = self._map.size() if self._map is not None else 0
@@ -137,8 +141,9 @@ class RangedText:
     def read(self, offset: int, size: int) -> bytes:
         return self._file.read_at(offset, size)
 
-    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
-        return self._file.read_ranges(list(zip(offsets, sizes, strict=True)))
+    def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
+        ranges = zip(np.asarray(offsets).tolist(), np.asarray(sizes).tolist(), strict=True)
+        return self._file.read_ranges(list(ranges))
 
 
 class Frames:
@@ -182,7 +187,7 @@ class FramedText:
     def read(self, offset: int, size: int) -> bytes:
         return self.read_many([offset], [size])[0]
 
-    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+    def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         begin = np.asarray(offsets, np.int64)
         end = begin + np.asarray(sizes, np.int64)
         first = np.searchsorted(self._starts, begin, "right") - 1
@@ -243,9 +248,9 @@ class StreamText:
         with self._lock:
             return self._read(offset, size)
 
-    def read_many(self, offsets: Sequence[int], sizes: Sequence[int]) -> list[bytes]:
+    def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         texts: dict[tuple[int, int], bytes] = {}
-        places = list(zip(offsets, sizes, strict=True))
+        places = list(zip(np.asarray(offsets).tolist(), np.asarray(sizes).tolist(), strict=True))
         with self._lock:
             for offset, size in sorted(set(places)):
                 texts[offset, size] = self._read(offset, size)

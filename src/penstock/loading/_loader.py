@@ -207,7 +207,7 @@ class DataLoader:
             if self._prefetch_to is not None:
                 batches = moved_ahead(batches, self._prefetch_to)
             for (place, task, fetched), batch in batches:
-                self._run.move(number, place.at(position=task.position))
+                self._run.move(number, place, task.position)
                 self._stats.handed_out(fetched, len(task.where.ids))
                 yield batch
                 self._stats.came_back()

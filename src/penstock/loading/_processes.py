@@ -195,10 +195,11 @@ def start_method(context: str | BaseContext | None, fetch: Fetch) -> tuple[Start
                 f"multiprocessing_context={context!r}: expected one of {', '.join(METHODS)}."
             )
         return method, "as told"  # type: ignore[return-value]
-    is_local = not _is_remote(fetch)
-    if is_local and fork_is_safe() and "fork" in multiprocessing.get_all_start_methods():
-        return "fork", "only local files are read, and no object store was used"
-    return "forkserver", "an object store is used, whose client does not survive a fork"
+    if _is_remote(fetch):
+        return "forkserver", "the client of an object store does not survive a fork"
+    if "fork" not in multiprocessing.get_all_start_methods():
+        return "spawn", "nothing else is possible here"
+    return "fork", "what is local is read as well after a fork"
 
 
 def _is_remote(fetch: Fetch) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+
 from penstock._lazy import require
 from penstock.batch import Batch, FieldEncoder
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.batch import BatchPosition
@@ -125,7 +126,7 @@ class FieldRecipe(_Columnar):
     """Tensors by field types: arrays where batches are made, tensors where they are used."""
 
     def __init__(self, encoder: FieldEncoder) -> None:
-        super().__init__(encoder.fields)
+        super().__init__(pa.schema(list(encoder.fields.items())))
         self.encoder = encoder
 
     def describe(self) -> str:

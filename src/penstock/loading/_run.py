@@ -26,16 +26,28 @@ class Run:
     """
 
     def __init__(self, cursor: Cursor, epochs: int | None) -> None:
-        self.cursor = cursor
+        self._cursor = cursor
+        self._position = cursor.position
         self._epochs = epochs
         self._is_told = True
         """Whether the cursor is where the next pass begins, and not where the last one is."""
         self._tellings = 0
         self._passes = 0
 
+    @property
+    def cursor(self) -> Cursor:
+        """Where the run stands."""
+        # Made when it is asked for: a batch moves the position, which costs nothing.
+        if self._cursor.position != self._position:
+            self._cursor = self._cursor.at(position=self._position)
+        return self._cursor
+
+    def _set(self, cursor: Cursor, *, is_told: bool) -> None:
+        self._cursor, self._position, self._is_told = cursor, cursor.position, is_told
+
     def go_to(self, cursor: Cursor) -> None:
         """Let the next pass begin here."""
-        self.cursor, self._is_told = cursor, True
+        self._set(cursor, is_told=True)
         self._tellings += 1
 
     def set_epoch(self, epoch: int) -> None:
@@ -64,16 +76,16 @@ class Run:
 
     def begin(self, start: Start) -> int:
         """Begin a pass; return its number, for `move` and `end`."""
-        self.cursor, self._is_told = start.cursor, True
+        self._set(start.cursor, is_told=True)
         self._passes += 1
         return self._passes
 
-    def move(self, number: int, cursor: Cursor) -> None:
-        """Note how far a pass came; of several passes at once the newest one is the run."""
+    def move(self, number: int, epoch: Cursor, position: int) -> None:
+        """Note how far in an epoch a pass came; of several passes the newest one is the run."""
         if number == self._passes:
-            self.cursor, self._is_told = cursor, False
+            self._cursor, self._position, self._is_told = epoch, position, False
 
     def end(self, number: int, epoch: int) -> None:
         """Note that a pass came to its end, after which this epoch is next."""
         if number == self._passes:
-            self.cursor, self._is_told = self.cursor.at(epoch, 0), True
+            self._set(self.cursor.at(epoch, 0), is_told=True)

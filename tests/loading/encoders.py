@@ -1,0 +1,119 @@
+"""Callables that a user might give as `encode`, good and bad ones; workers import them."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class OddError(Exception):
+    """An error of a user's own module."""
+
+
+class TwoWordsError(Exception):
+    """Its constructor wants more than it keeps, so it does not come back from a pickle."""
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+        self.why = why
+
+
+class LockedError(Exception):
+    """Holds what cannot be pickled."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+def raises_odd(columns: pa.RecordBatch) -> Any:
+    del columns
+    raise OddError("too odd")
+
+
+def raises_two_words(columns: pa.RecordBatch) -> Any:
+    del columns
+    raise TwoWordsError("odd", "by nature")
+
+
+def raises_locked(columns: pa.RecordBatch) -> Any:
+    del columns
+    raise LockedError("kept shut")
+
+
+def raises_unknown(columns: pa.RecordBatch) -> Any:
+    class InnerError(Exception):
+        pass
+
+    raise InnerError(f"of {columns.num_rows} rows")
+
+
+def raises_from_another(columns: pa.RecordBatch) -> Any:
+    try:
+        _ = {}["missing"]  # type: ignore[var-annotated]
+    except KeyError as why:
+        raise OddError("because of a key") from why
+    return columns
+
+
+def makes_functions(columns: pa.RecordBatch) -> Any:
+    return [lambda: columns]
+
+
+def makes_large(columns: pa.RecordBatch) -> dict[str, Any]:
+    """Return 50 MB that tell the first record."""
+    first = columns["n"][0].as_py()
+    large = np.arange(first, first + 50_000_000 // 8, dtype=np.int64)
+    return {"large": large, "n": columns["n"].to_numpy(zero_copy_only=False)}
+
+
+def makes_all_dtypes(columns: pa.RecordBatch) -> list[Any]:
+    """Return tensors of every type and of odd shapes, in a list and deeper."""
+    import torch
+
+    count = columns.num_rows
+    names = (
+        "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 "
+        "float8_e4m3fn uint16 uint32 uint64"
+    )
+    whole = [torch.arange(count).to(getattr(torch, name)) for name in names.split()]
+    odd = {
+        "empty": torch.empty(0, 3),
+        "empty bfloat16": torch.empty((2, 0), dtype=torch.bfloat16),
+        "no dimension": torch.tensor(7, dtype=torch.bfloat16),
+        "not contiguous": torch.arange(12).reshape(3, 4).T,
+        "expanded": torch.ones(1).expand(5),
+        "part": torch.arange(100)[10:13],
+        "sparse": torch.eye(3).to_sparse(),
+        "with gradient": torch.ones(2, requires_grad=True),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+    }
+    return [whole, odd]
+
+
+def makes_arrays(columns: pa.RecordBatch) -> list[Any]:
+    """Return arrays of numpy and Arrow, and plain objects."""
+    return [
+        np.empty((0, 2), np.float32),
+        np.array(5, np.int16),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.arange(20)[::3],
+        np.array(["a", "bcd"]),
+        np.array([{"a": 1}, None], dtype=object),
+        np.zeros(3, dtype=[("x", "i4"), ("y", "f8")]),
+        columns,
+        columns.slice(1, 1),
+        {"text": "ä", "bytes": b"x" * 100_000, "nothing": None, "pair": (1, {2})},
+    ]
+
+
+def uses_torch_threads(columns: pa.RecordBatch) -> list[float]:
+    """Do with torch what it shares out among threads."""
+    import torch
+
+    return [float((torch.ones(3_000_000) * 2).sum())] * columns.num_rows

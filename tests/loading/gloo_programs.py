@@ -1,0 +1,155 @@
+"""What the ranks of a job do, each in a process of its own.
+
+They are forked from one process that has imported torch, so that a job starts at once. Each has a
+session of its own, as if a launcher had started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import penstock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Run(TypedDict):
+    """What all ranks of a job are told."""
+
+    path: str
+    loader: dict[str, Any]
+    """Options of the loader."""
+
+
+class Training(Run):
+    """What the ranks of a job that trains are told."""
+
+    checkpoint: str
+    every: int
+    """Steps between two checkpoints."""
+
+
+def nursery() -> None:
+    """Fork ranks as the lines of standard input say, until it ends."""
+    import torch.distributed  # noqa: F401
+
+    # Imports what a rank needs, without a thread.
+    list(penstock.DataLoader([{"n": 1}], {"n": "int64"}, batch_size=1, num_workers=0))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # Nobody has to be waited for.
+    print("ready", flush=True)
+    for line in sys.stdin:
+        name, folder, world_size, env, run = json.loads(line)
+        pids = []
+        for rank in range(world_size):
+            pid = os.fork()
+            if not pid:
+                os.environ.update(env)
+                _be_rank(name, Path(folder), rank, world_size, run)
+            pids.append(pid)
+        print(json.dumps(pids), flush=True)
+
+
+def _be_rank(name: str, folder: Path, rank: int, world_size: int, run: Run) -> None:
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    log = os.open(folder / f"rank-{rank}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    status = 1
+    try:
+        with _gloo(folder, rank, world_size):
+            globals()[name](folder, rank, run)
+        (folder / f"rank-{rank}.done").touch()
+        status = 0
+    except BaseException:  # noqa: BLE001 (the test shows it)
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+@contextlib.contextmanager
+def _gloo(folder: Path, rank: int, world_size: int) -> Iterator[None]:
+    import torch.distributed as dist
+
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder / 'meeting'}",
+        rank=rank,
+        world_size=world_size,
+        timeout=timedelta(seconds=60),
+    )
+    yield
+    dist.destroy_process_group()
+
+
+def _summed(*numbers: float) -> list[float]:
+    """Add up numbers over all ranks: a rank that came too early or too late would wait for ever."""
+    import torch
+    import torch.distributed as dist
+
+    tensor = torch.tensor(numbers, dtype=torch.float64)
+    dist.all_reduce(tensor)
+    found: list[float] = tensor.tolist()
+    return found
+
+
+def _row(batch: penstock.Batch) -> dict[str, Any]:
+    assert batch.ids is not None
+    assert batch["n"].tolist() == batch.ids.tolist()
+    valid = [True] * len(batch) if batch.valid is None else batch.valid.tolist()
+    return {"ids": batch.ids.tolist(), "valid": valid}
+
+
+def go_through(folder: Path, rank: int, run: Run) -> None:
+    """Write what each step brings, and what it brings over all ranks."""
+    loader = penstock.DataLoader(penstock.open(run["path"]), {"n": "int64"}, **run["loader"])
+    with (folder / f"rank-{rank}.jsonl").open("w") as file:
+        for batch in loader:
+            row = _row(batch)
+            row["everywhere"], row["ranks"] = _summed(sum(row["valid"]), 1)
+            print(json.dumps({**row, "state": loader.state_dict()}), file=file)
+    (folder / f"rank-{rank}.length").write_text(str(len(loader)))
+
+
+def evaluate(folder: Path, rank: int, run: Run) -> None:
+    """Write the sum of a field over all ranks, and of how many rows, those that count."""
+    loader = penstock.DataLoader(penstock.open(run["path"]), {"n": "int64"}, **run["loader"])
+    steps, total, count = 0, 0.0, 0
+    for batch in loader:
+        values = batch["n"] if batch.valid is None else batch["n"][batch.valid]
+        steps, total, count = steps + 1, total + float(values.sum()), count + len(values)
+        _summed(0)
+    told = {"steps": steps, "sum": _summed(total)[0], "count": _summed(count)[0]}
+    (folder / f"rank-{rank}.json").write_text(json.dumps(told))
+
+
+def train(folder: Path, rank: int, run: Training) -> None:
+    """Go on from the last checkpoint, if there is one; write down what each step brings."""
+    loader = penstock.DataLoader(penstock.open(run["path"]), {"n": "int64"}, **run["loader"])
+    checkpoint = Path(run["checkpoint"])
+    if checkpoint.exists():
+        loader.load_state_dict(json.loads(checkpoint.read_text()))
+    log = os.open(folder / f"rank-{rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    for step, batch in enumerate(loader, start=1):
+        state = loader.state_dict()
+        row = {**_row(batch), "at": [state["epoch"], state["position"]]}
+        os.write(log, json.dumps(row).encode() + b"\n")
+        _summed(1)
+        time.sleep(0.002)  # What a step of a model would take.
+        if rank == 0 and step % run["every"] == 0:
+            draft = checkpoint.with_suffix(".draft")
+            draft.write_text(json.dumps(state))
+            draft.replace(checkpoint)
