@@ -1,16 +1,19 @@
-"""The bytes of records in remote files, out of whole blocks that a host fetches once."""
+"""The bytes of records out of whole blocks that a host fetches or decompresses once."""
 
 from __future__ import annotations
 
 import itertools
 import os
+from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from penstock.datasets._recent import Kept
+from penstock.datasets._texts import CACHED_BYTES
 from penstock.index import LARGEST_FRAME, rows_before
 from penstock.jsonl import compression_of, decode_frame
+from penstock.order import estimate
 from penstock.storage import Block, Entry, StorageOptions, block_cache, block_key, is_remote, locate
 
 if TYPE_CHECKING:
@@ -49,7 +52,10 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class BlockTexts:
-    """Where the blocks of an index's remote files are, and their text.
+    """Where the blocks of an index's files are, and their text.
+
+    It has the remote files, and the local ones whose frames are so large that a process cannot keep
+    those which are in use at a time.
 
     A block of a plain file is the records that begin in the same MiB of a run of records, and of
     a zstd file a frame; its text is what is kept on disk. They are numbered: a run and a MiB in
@@ -68,13 +74,18 @@ class BlockTexts:
         self._run_offsets = self._rows[firsts, 1].astype(np.int64)
         files = np.arange(len(index.file_locations) + 1)
         self._frame_borders = np.searchsorted(np.ascontiguousarray(index.frames[:, 0]), files)
+        # What a process keeps of local frames suffices unless they are large.
+        open_bytes = estimate(
+            index.frames[:, 4].astype(np.int64), "block", cache_bytes=_RUN
+        ).open_bytes
+        self._is_wide = open_bytes > CACHED_BYTES
         self._kinds = np.array([self._kind(n) for n in range(len(index.file_locations))], np.int8)
 
     def _kind(self, file: int) -> int:
         path = self._index.file_locations[file]
-        if not is_remote(path):
-            return _NONE
         compression = compression_of(path)
+        if not is_remote(path) and (compression is None or not self._is_wide):
+            return _NONE
         if compression is None:
             return _PLAIN
         frames = self._index.frames_of(file)
@@ -187,7 +198,8 @@ class BlockTexts:
         entry = Entry(name, meta.size, meta.modified, meta.version)
 
         def make() -> bytes:
-            data = store.open(name, entry).read_at(start, stop - start)
+            with closing(store.open(name, entry)) as opened:
+                data = opened.read_at(start, stop - start)
             return data if text_bytes is None else decode_frame(data, text_bytes, path, start)
 
         kind = "bytes" if text_bytes is None else "zstd text"

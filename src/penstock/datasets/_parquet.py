@@ -88,12 +88,12 @@ class ParquetRows(Source):
         return table
 
     def by_blocks(self) -> Self:
-        """Return the same rows; of remote files row groups are read once for all of a host.
+        """Return the same rows; remote or large row groups are read once for all of a host.
 
         What is kept on disk is the columns that are asked for together, as Arrow, which every
         process maps.
         """
-        if self._is_by_blocks or not any(map(is_remote, self._paths)):
+        if self._is_by_blocks or not (any(map(is_remote, self._paths)) or self._opened().is_wide):
             return self
         twin = copy(self)
         vars(twin).update(_is_by_blocks=True, _table=self._opened().by_blocks(self._options))

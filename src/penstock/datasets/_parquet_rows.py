@@ -23,6 +23,7 @@ from penstock.errors import (
     StaleIndexError,
 )
 from penstock.index import UnifiedSchema, digest, read_footer, read_footers
+from penstock.order import estimate
 from penstock.storage import CachedStore, LocalStore, ObjectStore
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class ParquetTable:
         self.files: list[Found] = []
         self._metadata: list[pq.FileMetaData | None] = []
         self._schemas: list[pa.Schema] = []
-        groups: list[tuple[int, int, int]] = []
+        groups: list[tuple[int, int, int, int]] = []
         marks: list[tuple[int, int, str]] = []
         budget = _KEPT_FOOTER_BYTES
         for found, footer in zip(files, read_footers([*map(_cached, files)]), strict=True):
@@ -74,7 +75,11 @@ class ParquetTable:
             marks.append((found.entry.size, sum(rows), footer.mark))
             if not sum(rows):
                 continue
-            groups += [(len(self.files), at, count) for at, count in enumerate(rows) if count]
+            groups += [
+                (len(self.files), at, count, footer.metadata.row_group(at).total_byte_size)
+                for at, count in enumerate(rows)
+                if count
+            ]
             budget -= footer.metadata.serialized_size
             self._metadata.append(footer.metadata if budget > 0 else None)
             self._schemas.append(schema)
@@ -84,10 +89,14 @@ class ParquetTable:
         self._marks = marks
         self._names = None if names is None else sorted(names)
         self.fingerprint = self._fingerprint_of(len(marks))
-        table = np.array(groups, np.int64).reshape(-1, 3)
+        table = np.array(groups, np.int64).reshape(-1, 4)
         self._group_file = table[:, 0]
         self._group_number = table[:, 1]
         self.group_starts = np.concatenate([[0], np.cumsum(table[:, 2])]).astype(np.int64)
+        self._open_bytes = estimate(table[:, 3], "block", cache_bytes=1 << 60).open_bytes
+        self._wide: dict[tuple[str, ...], bool] = {}
+        self.is_wide = self._open_bytes > _KEPT_BYTES
+        """Whether a shuffle by row groups has more of them in use than a process keeps."""
         firsts = np.searchsorted(self._group_file, np.arange(len(self.files)))
         self._file_starts = self.group_starts[firsts]
 
@@ -165,7 +174,8 @@ class ParquetTable:
             if file not in own:
                 there = set(self._schemas[file].names)
                 own[file] = pa.schema([field for field in schema if field.name in there])
-            if len(own[file]) and not isinstance(self.files[file].store, LocalStore):
+            is_local = isinstance(self.files[file].store, LocalStore)
+            if len(own[file]) and (not is_local or self._are_wide(schema.names)):
                 wanted[group] = own[file]
         batches = self._blocks.get(wanted, self._described)
 
@@ -176,6 +186,19 @@ class ParquetTable:
             )
 
         return arrays
+
+    def _are_wide(self, names: list[str]) -> bool:
+        """Whether of these columns more are in use at a time than a process keeps."""
+        known = self._wide.get(tuple(names))
+        if known is None:
+            metadata = self._metadata[0]
+            share = 1.0
+            if metadata is not None and len(self._group_number):
+                number = int(self._group_number[0])
+                asked = sum(text for _, _, text in chunks_of(metadata, number, names))
+                share = asked / max(1, metadata.row_group(number).total_byte_size)
+            known = self._wide[tuple(names)] = share * self._open_bytes > _KEPT_BYTES
+        return known
 
     def _described(self, group: int, schema: pa.Schema) -> WantedGroup:
         file, number = int(self._group_file[group]), int(self._group_number[group])

@@ -100,12 +100,13 @@ class Source(ABC):
         return np.array([0, len(self)][: 1 + bool(len(self))], np.int64)
 
     def by_blocks(self) -> Source:
-        """Return the same records, under the same numbers, read by whole blocks of remote files.
+        """Return the same records, under the same numbers, read by whole blocks.
 
-        A block (see `blocks`) is fetched when a record of it is asked for, once for all processes
-        of this host, and kept on its disk: see `cache_dir` and `cache_limit` in
-        `penstock.storage.StorageOptions`. For those who read whole blocks sooner or later. What
-        is local, or can only be streamed, is read as ever.
+        A block (see `blocks`) of a remote file is fetched when a record of it is asked for, once
+        for all processes of this host, and kept on its disk: see `cache_dir` and `cache_limit` in
+        `penstock.storage.StorageOptions`. So are large compressed blocks of local files, of which
+        no process could keep enough. For those who read whole blocks sooner or later. What else is
+        local, or can only be streamed, is read as ever.
         """
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock._lazy import require
+from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,24 +31,34 @@ def moved_ahead(batches: Iterator[tuple[T, Any]], device: object) -> Iterator[tu
     target = torch.device(device)
     if target.type != "cuda":
         for tag, batch in batches:
-            yield tag, batch.to(target) if hasattr(batch, "to") else batch
+            yield tag, _moved(batch, target)
         return
+    if not torch.cuda.is_available():
+        raise OptionError(f"prefetch_to={device!r}: torch finds no GPU here.")
     side = torch.cuda.Stream(target)
     ahead: tuple[T, Any, Any] | None = None
     for tag, batch in batches:
         with torch.cuda.stream(side):
-            moved = pinned(batch).to(target, non_blocking=True)
+            moved = _moved(pinned(batch), target, non_blocking=True)
             copied = side.record_event()
         if ahead is not None:
-            yield _ready(ahead, torch)
+            yield _ready(ahead, torch.cuda.current_stream(target))
         ahead = (tag, moved, copied)
     if ahead is not None:
-        yield _ready(ahead, torch)
+        yield _ready(ahead, torch.cuda.current_stream(target))
 
 
-def _ready(ahead: tuple[T, Any, Any], torch: Any) -> tuple[T, Any]:  # noqa: ANN401 (torch's own)
+def _moved(batch: Any, target: object, **how: bool) -> Any:  # noqa: ANN401 (what a recipe makes)
+    if not hasattr(batch, "to"):
+        raise OptionError(
+            f"prefetch_to={target}: a {type(batch).__name__} cannot be moved to a device. Give "
+            "field types, or an encode that returns a dict of tensors."
+        )
+    return batch.to(target, **how)
+
+
+def _ready(ahead: tuple[T, Any, Any], present: Any) -> tuple[T, Any]:  # noqa: ANN401 (a stream)
     tag, batch, copied = ahead
-    present = torch.cuda.current_stream()
     present.wait_event(copied)
     batch.record_stream(present)
     return tag, batch

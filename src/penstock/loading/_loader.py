@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import logging
 import operator
-import time
-from collections import deque
 from collections.abc import Mapping
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from penstock.batch import FieldEncoder
 from penstock.datasets import Source, vocabulary
 from penstock.datasets import open as open_source
-from penstock.errors import BadRecordsError, OptionError, StallError
-from penstock.loading._device import moved_ahead, pinned
-from penstock.loading._engines import Stalled
+from penstock.errors import OptionError
+from penstock.loading._delivery import Delivery, Placed
+from penstock.loading._device import moved_ahead
 from penstock.loading._explain import Decisions, StepRecords, step_records
-from penstock.loading._fetch import Fetch, named_batch
+from penstock.loading._fetch import Fetch
 from penstock.loading._order_choice import chosen_order, lies_remote
 from penstock.loading._ranks import Ranks, find_ranks
 from penstock.loading._recipes import recipe_for
@@ -28,24 +24,21 @@ from penstock.loading._resume import resumed
 from penstock.loading._run import Run
 from penstock.loading._skip_list import read_skips
 from penstock.loading._stats import Stats
-from penstock.loading._steps import Sharing, Steps
+from penstock.loading._steps import Sharing, Steps, step_counts
 from penstock.loading._workers import choose_workers
-from penstock.order import Cursor
+from penstock.order import Cursor, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.context import BaseContext
 
+    import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.loading._engines import Engine
-    from penstock.loading._fetch import Fetched, OnError
+    from penstock.loading._fetch import OnError
     from penstock.loading._run import Start
     from penstock.loading._skip_list import Skipped
-    from penstock.loading._steps import Task
-
-    Placed = tuple[Cursor, Task]
-    Handed = tuple[Cursor, Task, Fetched]
+    from penstock.order import Kind
 
 _log = logging.getLogger("penstock.loading")
 
@@ -100,44 +93,33 @@ class DataLoader:
         _check_choice("on_error", on_error, ("raise", "mask"))
         _check_choice("on_changed", on_changed, ("raise", "continue"))
         _check_choice("materialize", materialize, ("auto", False))
-        _check_least("batch_size", batch_size, 1)
-        _check_least("global_batch_size", global_batch_size, 1)
-        _check_least("epochs", epochs, 1)
-        _check_least("max_bad", max_bad, 0)
         if batch_size is None and global_batch_size is None:
             raise OptionError("give batch_size (of each rank), or global_batch_size (of all).")
-        if not stall_timeout > 0:
-            raise OptionError(f"stall_timeout={stall_timeout!r}: expected seconds above 0.")
         self.source: Source = source if isinstance(source, Source) else open_source(source)
-        self.batch_size = batch_size
-        self.global_batch_size = global_batch_size
+        self.batch_size = _optional("batch_size", batch_size)
+        self.global_batch_size = _optional("global_batch_size", global_batch_size)
         self.drop_last = bool(drop_last)
-        self._epochs = epochs
+        self._epochs = _optional("epochs", epochs)
         self._on_changed = on_changed
-        self._max_bad = max_bad
+        self._max_bad = whole_number("max_bad", max_bad, 0)
         self._pin_memory = pin_memory
         self._prefetch_to = prefetch_to
-        self._stall_timeout = float(stall_timeout)
+        self._stall_timeout = _seconds("stall_timeout", stall_timeout)
         self._ranks_told = (rank, world_size, mesh)
-        self._kind, self._why_kind = chosen_order(self.source, shuffle)
-        read_from = self.source
-        if lies_remote(read_from) and self._kind != "full":
-            # A block is asked for once, for all its records, on this host.
-            read_from = read_from.by_blocks()
-        recipe = recipe_for(encode, output, self._encoder)
-        self._fetch = Fetch(read_from, recipe, on_error)
-        self._workers = choose_workers(num_workers, multiprocessing_context, self._fetch)
+        self._shuffle = chosen_order(self.source, shuffle)
+        self._recipe = recipe_for(encode, output, self._encoder)
+        self._on_error = on_error
+        self._workers = choose_workers(num_workers, multiprocessing_context, self.source)
         self._skip = read_skips(skip, len(self.source))
         cursor = Cursor(
             fingerprint=self.source.fingerprint,
             length=len(self.source),
             seed=operator.index(seed),
-            kind=self._kind,
+            kind=self._shuffle[0],
             skip=self._skip,
         )
-        self._run = Run(cursor, epochs)
+        self._run = Run(cursor, self._epochs)
         self._stats = Stats()
-        self._bad_ids: set[int] = set()
         self._known_steps: tuple[Cursor, Steps] | None = None
         self._sharing()  # What cannot work is said now, as far as it is known now.
 
@@ -159,7 +141,10 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, object]:
         """Return where the run stands, up to the last batch handed out, in plain JSON types."""
-        return self._run.cursor.to_dict()
+        cursor = self._run.cursor
+        if not cursor.position:  # How many lanes there are is known with the order.
+            cursor = self._steps(cursor).cursor
+        return cursor.to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the very next record after the last batch of a saved state."""
@@ -170,8 +155,7 @@ class DataLoader:
 
         The epoch that a loaded state stands in goes on where the state says.
         """
-        _check_least("epoch", epoch, 0)
-        self._run.set_epoch(epoch)
+        self._run.set_epoch(whole_number("epoch", epoch, 0))
 
     @property
     def batch_sampler(self) -> SimpleNamespace:
@@ -187,7 +171,11 @@ class DataLoader:
         """Return the batches of a pass, those before a loaded state's included."""
         if self._epochs is None:
             raise TypeError("a loader with epochs=None has no length: it does not end")
-        return len(self._steps(self._run.cursor)) * self._epochs
+        cursor = self._run.cursor
+        first = cursor.epoch - cursor.epoch % self._epochs
+        others = [n for n in range(first, first + self._epochs) if n != cursor.epoch]
+        cursors = [cursor, *(cursor.at(epoch, 0) for epoch in others)]
+        return sum(sum(step_counts(one, self._sharing())) for one in cursors)
 
     # What comes out.
 
@@ -200,91 +188,48 @@ class DataLoader:
             # Lightning makes an iterator, then sets the epoch, then asks for the first batch.
             start = self._run.start()
         number = self._run.begin(start)
-        engine = None
+        delivery = Delivery(
+            Fetch(self._read_from(start.cursor.kind), self._recipe, self._on_error),
+            self._stats,
+            self._ranks(),
+            self._stall_timeout,
+            self._max_bad,
+            self._pin_memory,
+        )
+        engine = self._workers.engine(delivery.fetch)
         try:
-            engine = self._workers.engine(self._fetch)
-            batches = self._made(engine, self._tasks(*start))
+            batches = delivery.batches(engine, self._tasks(*start))
             if self._prefetch_to is not None:
                 batches = moved_ahead(batches, self._prefetch_to)
-            for (place, task, fetched), batch in batches:
-                self._run.move(number, place, task.position)
-                self._stats.handed_out(fetched, len(task.where.ids))
+            for delivered, batch in batches:
+                self._run.move(number, delivered.epoch, delivered.task.position)
+                self._stats.handed_out(delivered.fetched, delivered.records)
                 yield batch
                 self._stats.came_back()
             if start.epochs is not None:
                 self._run.end(number, start.cursor.epoch + start.epochs)
         finally:
-            if engine is not None:
-                engine.close()
+            engine.close()
             self._stats.pass_ended()
+
+    def _read_from(self, kind: Kind) -> Source:
+        """Return the source as it is read best in a kind of order."""
+        if kind == "full" or (kind == "sequential" and not lies_remote(self.source)):
+            return self.source
+        # A block is brought once, for all its records, to all processes of this host.
+        return self.source.by_blocks()
 
     def _tasks(self, cursor: Cursor, epochs: int | None) -> Iterator[Placed]:
         """Yield the tasks of a pass, each with a cursor of its epoch."""
         while True:
             steps = self._steps(cursor)
             for number in range(steps.first, len(steps)):
-                yield steps.cursor, steps.task(number)
+                yield Placed(steps.cursor, steps.task(number))
             epochs = None if epochs is None else epochs - 1
             # An epoch without a batch would repeat itself for ever.
             if epochs == 0 or not len(steps):
                 return
             cursor = cursor.at(cursor.epoch + 1, 0)
-
-    def _made(self, engine: Engine, tasks: Iterator[Placed]) -> Iterator[tuple[Handed, Any]]:
-        """Yield batches in order, with the engine always as many ahead as it likes."""
-        waiting: deque[Placed] = deque()
-        for placed in tasks:
-            engine.submit(placed[1])
-            waiting.append(placed)
-            if len(waiting) >= engine.depth:
-                yield self._taken(engine, *waiting.popleft())
-        while waiting:
-            yield self._taken(engine, *waiting.popleft())
-
-    def _taken(self, engine: Engine, place: Cursor, task: Task) -> tuple[Handed, Any]:
-        began = time.perf_counter()
-        try:
-            fetched = engine.take(self._stall_timeout)
-        except Stalled as stalled:
-            raise self._stalled(str(stalled), task) from None
-        finally:
-            self._stats.waited(time.perf_counter() - began)
-            self._stats.costs(engine.costs())
-        ids, valid = task.where.ids, task.valid
-        if fetched.bad:
-            valid = self._without_bad(fetched, ids, valid)
-        batch = self._fetch.recipe.hand_over(fetched.made, ids, valid)
-        return (place, task, fetched), pinned(batch) if self._pin_memory else batch
-
-    def _without_bad(
-        self, fetched: Fetched, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
-    ) -> NDArray[np.bool_]:
-        """Return which rows count when the bad ones do not; say which they are."""
-        valid = np.ones(len(ids), bool) if valid is None else valid.copy()
-        for bad in fetched.bad:
-            valid[bad.row] = False
-            _log.warning("record %d does not count: %s", bad.id, bad.why)
-            self._bad_ids.add(bad.id)
-        if len(self._bad_ids) > self._max_bad:
-            shown = ", ".join(map(str, sorted(self._bad_ids)[:10]))
-            raise BadRecordsError(
-                f"{len(self._bad_ids):,} records are bad, more than max_bad={self._max_bad}: "
-                f"{shown} …; the last: {fetched.bad[-1].why} Allow more by max_bad=, or look at "
-                "them with: penstock check PATH"
-            )
-        return valid
-
-    def _stalled(self, what: str, task: Task) -> StallError:
-        ranks = self._ranks()
-        if not what and self.source.files:
-            file, offset, size = self.source.location(int(task.where.ids[0]))
-            what = f"{file}, bytes {offset:,} to {offset + size:,}, or others of its batch"
-        return StallError(
-            f"rank {ranks.rank} of {ranks.world_size} got no batch for {self._stall_timeout:g} s. "
-            f"It waits for: {what or 'nothing that is read'}. {named_batch(task, self.source)} "
-            "Look whether storage answers; stall_timeout= sets how long to wait.",
-            rank=ranks.rank,
-        )
 
     # What is known of it.
 
@@ -303,21 +248,27 @@ class DataLoader:
         cursor = self._run.present
         steps = Steps(cursor, self._borders(cursor), sharing)
         number = operator.index(step)
-        if 0 <= number < steps.first:
+        whole = cursor.position % sharing.global_batch_size == 0
+        if 0 <= number < steps.first and whole:
             steps = Steps(cursor.at(position=0), self._borders(cursor), sharing)
         return step_records(steps.task(number), sharing.rank, self.source)
 
     def _decisions(self) -> Decisions:
-        ranks = self._ranks()
-        sharing = self._sharing()
-        cursor = self._run.cursor
+        ranks, sharing, cursor = self._ranks(), self._sharing(), self._run.cursor
+        kind, why = self._shuffle
+        if cursor.kind != kind:
+            why = "as the state says"
+        is_kept = self._read_from(cursor.kind) is not self.source
         return Decisions(
             source=f"{cursor.length:,} records, fingerprint {cursor.fingerprint}",
-            order=f"{self._kind}: {self._why_kind}",
-            batch=self._fetch.recipe.describe(),
+            order=f"{cursor.kind}, seed {cursor.seed}: {why}",
+            batch=self._recipe.describe(),
             sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {sharing.batch_size} "
             f"records a batch, {sharing.global_batch_size} a step over all ranks",
             workers=self._workers.describe(),
+            blocks="remote and large ones are kept on this host's disk, for all its processes"
+            if is_kept
+            else "read as they are needed",
             columns="decoded anew for each batch",
             state=f"epoch {cursor.epoch}, position {cursor.position:,}",
         )
@@ -326,7 +277,8 @@ class DataLoader:
         size = f"batch_size={self.batch_size}"
         if self.batch_size is None:
             size = f"global_batch_size={self.global_batch_size}"
-        return f"<DataLoader of {len(self.source):,} records, {size}, {self._kind} order>"
+        kind = self._run.cursor.kind
+        return f"<DataLoader of {len(self.source):,} records, {size}, {kind} order>"
 
     def _ranks(self) -> Ranks:
         # Asked anew each time: frameworks set up torch.distributed after a loader was made.
@@ -338,10 +290,11 @@ class DataLoader:
         if self.global_batch_size is not None:
             size, rest = divmod(self.global_batch_size, ranks.world_size)
             if rest or self.batch_size not in (None, size):
+                with_size = f" with batch_size={self.batch_size}" if self.batch_size else ""
                 raise OptionError(
                     f"global_batch_size={self.global_batch_size} cannot be shared by "
-                    f"{ranks.world_size} ranks ({ranks.why})"
-                    + (f" with batch_size={self.batch_size}." if self.batch_size else ".")
+                    f"{ranks.world_size} ranks ({ranks.why}){with_size}. Give a multiple of "
+                    f"{ranks.world_size}, or batch_size alone."
                 )
         assert size is not None  # noqa: S101 (one of the two was given)
         chosen = ranks.rank if rank is None else operator.index(rank)
@@ -364,15 +317,14 @@ class DataLoader:
         return self.source.blocks
 
 
-def _check_least(name: str, value: int | None, least: int) -> None:
-    if value is None:
-        return
-    try:
-        is_fine = not isinstance(value, bool) and operator.index(value) >= least
-    except TypeError:
-        is_fine = False
-    if not is_fine:
-        raise OptionError(f"{name}={value!r}: expected a whole number, {least} or more.")
+def _optional(name: str, value: int | None) -> int | None:
+    return None if value is None else whole_number(name, value, 1)
+
+
+def _seconds(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    raise OptionError(f"{name}={value!r}: expected seconds above 0.")
 
 
 def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:

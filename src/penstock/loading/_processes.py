@@ -20,6 +20,7 @@ import numpy as np
 from penstock.errors import OptionError, UnsafeForkError, WorkerError
 from penstock.loading._engines import Stalled
 from penstock.loading._fetch import named_batch
+from penstock.loading._order_choice import lies_remote
 from penstock.loading._transfer import Failure, error_of, receive, send
 from penstock.loading._worker import Ask, Done, Told, run
 from penstock.storage import fork_is_safe
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
 
+    from penstock.datasets import Source
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._steps import Task
 
@@ -53,6 +55,11 @@ class InProcesses:
         self._workers: list[_Worker] = []
         self._tasks: deque[Task] = deque()
         self._submitted = self._taken = 0
+        if multiprocessing.current_process().daemon:
+            raise WorkerError(
+                "this process is a daemon of multiprocessing, which may not start processes of its "
+                "own. Give num_workers=0 or 'auto' (threads), or start it with daemon=False."
+            )
         payload = _payload(fetch, method)
         try:
             for number in range(processes):
@@ -135,18 +142,18 @@ class _Worker:
 
     def answer(self, timeout: float) -> Done:
         """Return what became of the oldest task."""
-        if not self.connection.poll(timeout):
-            # It listens in another thread than the one that hangs.
-            send(self.connection, Ask())
-            found = receive(self.connection) if self.connection.poll(JOIN_SECONDS) else Told("")
+        deadline = time.monotonic() + timeout
+        while self.connection.poll(max(0.0, deadline - time.monotonic())):
+            found = receive(self.connection)
             if isinstance(found, Done):
                 return found
-            raise Stalled(found.waited_for)
-        found = receive(self.connection)
-        while isinstance(found, Told):  # It came too late for the one who asked.
-            found = receive(self.connection)
-        done: Done = found
-        return done
+            # What was told came too late for the one who asked.
+        # It listens in another thread than the one that hangs.
+        send(self.connection, Ask())
+        found = receive(self.connection) if self.connection.poll(JOIN_SECONDS) else Told("")
+        if isinstance(found, Done):
+            return found
+        raise Stalled(found.waited_for)
 
     def death(self) -> str:
         """Say how it died."""
@@ -186,7 +193,7 @@ class _Worker:
         self._process.close()
 
 
-def start_method(context: str | BaseContext | None, fetch: Fetch) -> tuple[StartMethod, str]:
+def start_method(context: str | BaseContext | None, source: Source) -> tuple[StartMethod, str]:
     """Return how worker processes are started, and why."""
     if context is not None:
         method = context if isinstance(context, str) else context.get_start_method()
@@ -195,23 +202,17 @@ def start_method(context: str | BaseContext | None, fetch: Fetch) -> tuple[Start
                 f"multiprocessing_context={context!r}: expected one of {', '.join(METHODS)}."
             )
         return method, "as told"  # type: ignore[return-value]
-    if _is_remote(fetch):
+    if lies_remote(source):
         return "forkserver", "the client of an object store does not survive a fork"
     if "fork" not in multiprocessing.get_all_start_methods():
         return "spawn", "nothing else is possible here"
     return "fork", "what is local is read as well after a fork"
 
 
-def _is_remote(fetch: Fetch) -> bool:
-    from penstock.loading._order_choice import lies_remote  # noqa: PLC0415 (a cycle else)
-
-    return lies_remote(fetch.source)
-
-
 def _payload(fetch: Fetch, method: StartMethod) -> Fetch | bytes:
     """Return what a worker needs, as it is sent; a fork inherits it."""
     if method == "fork":
-        if _is_remote(fetch) and not fork_is_safe():
+        if lies_remote(fetch.source) and not fork_is_safe():
             raise UnsafeForkError(
                 "workers would be forked from a process that already used object storage, and "
                 "would hang. Give multiprocessing_context='forkserver' (or 'spawn'), or none."
@@ -233,7 +234,7 @@ def _warm_up(fetch: Fetch) -> None:
     Else each worker of each pass does so for itself, in 0.3 s: pyarrow imports pandas, too, where
     it is installed.
     """
-    if not _is_remote(fetch) and len(fetch.source):
+    if not lies_remote(fetch.source) and len(fetch.source):
         # What is wrong with a record is told when its batch is due.
         with suppress(Exception):
             fetch.recipe.read(fetch.source, np.zeros(1, np.int64))

@@ -49,6 +49,7 @@ class Run:
         """Let the next pass begin here."""
         self._set(cursor, is_told=True)
         self._tellings += 1
+        self._passes += 1  # A pass that goes on all the same moves the run no more.
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be over an epoch; the one that a loaded state stands in goes on."""

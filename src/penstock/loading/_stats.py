@@ -20,7 +20,9 @@ class Stats:
     """
 
     def __init__(self) -> None:
-        self._batches = self._records = self._bad = 0
+        self._batches = self._records = 0
+        self.bad_ids: set[int] = set()
+        """The records that were found bad."""
         self._gathering = self._encoding = self._waiting = 0.0
         self._using = 0.0
         self._costs: Counter[str] = Counter()
@@ -32,10 +34,9 @@ class Stats:
         self._waiting += seconds
 
     def handed_out(self, fetched: Fetched, records: int) -> None:
-        """Count a batch that is about to be handed out."""
+        """Count a batch that is about to be handed out, and its rows that count."""
         self._batches += 1
         self._records += records
-        self._bad += len(fetched.bad)
         self._gathering += fetched.gathering
         self._encoding += fetched.encoding
         self._handed_out = time.perf_counter()
@@ -64,7 +65,7 @@ class Stats:
         return {
             "batches": float(self._batches),
             "records": float(self._records),
-            "bad_records": float(self._bad),
+            "bad_records": float(len(self.bad_ids)),
             "records_per_second": self._records / elapsed if elapsed else 0.0,
             "read_seconds": reading,
             "decode_seconds": max(0.0, self._gathering - reading),

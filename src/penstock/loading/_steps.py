@@ -35,6 +35,19 @@ class Sharing:
         return self.batch_size * self.world_size
 
 
+def step_counts(cursor: Cursor, sharing: Sharing) -> tuple[int, int]:
+    """Return how many steps of a cursor's epoch lie before it, and how many behind.
+
+    >>> from penstock.order import Cursor
+    >>> step_counts(Cursor(fingerprint="", length=10, position=4), Sharing(batch_size=3))
+    (2, 2)
+    """
+    length = Skips(cursor.order_skip, cursor.length).kept
+    origin = min(cursor.position, length)
+    rest = steps(length, sharing.batch_size, sharing.world_size, sharing.drop_last, origin=origin)
+    return -(-origin // sharing.global_batch_size), rest
+
+
 class Task(NamedTuple):
     """The batch of one step: what to read, and where the run stands after it."""
 
@@ -71,18 +84,10 @@ class Steps:
         self.sharing = sharing
         self._split = split
         self._masked = Skips(cursor.masked, cursor.length) if cursor.masked else None
-        size = sharing.global_batch_size
         self._origin = min(cursor.position, len(self.order))
-        self.first = -(-self._origin // size)
-        """Steps that lie before the cursor."""
-        self._rest = steps(
-            len(self.order),
-            sharing.batch_size,
-            sharing.world_size,
-            sharing.drop_last,
-            origin=self._origin,
-        )
-        self._whole = (len(self.order) - self._origin) // size
+        self.first, self._rest = step_counts(cursor, sharing)
+        """Steps that lie before the cursor, and behind it."""
+        self._whole = (len(self.order) - self._origin) // sharing.global_batch_size
         self._window = max(1, _WINDOW // sharing.batch_size)
         self._known: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
@@ -92,9 +97,8 @@ class Steps:
     def task(self, step: int) -> Task:
         """Return the batch of a step, from `first` to `len(self) - 1`."""
         if not self.first <= step < len(self):
-            raise RecordIndexError(
-                f"step {step:,} is not one of those from {self.first:,} to {len(self) - 1:,}."
-            )
+            there = f"those from {self.first:,} to {len(self) - 1:,}" if self._rest else "any"
+            raise RecordIndexError(f"step {step:,} of epoch {self.cursor.epoch} is not {there}.")
         number = step - self.first
         if number < self._whole:
             positions, ids = self._full(number)

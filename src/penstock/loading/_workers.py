@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import OptionError
 from penstock.loading._engines import InCaller, InThreads
 from penstock.loading._order_choice import lies_remote
+from penstock.order import whole_number
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
 
+    from penstock.datasets import Source
     from penstock.loading._engines import Engine
     from penstock.loading._fetch import Fetch
     from penstock.loading._processes import StartMethod
@@ -57,20 +58,17 @@ class Workers:
 
 
 def choose_workers(
-    num_workers: int | Literal["auto"], context: str | BaseContext | None, fetch: Fetch
+    num_workers: int | Literal["auto"], context: str | BaseContext | None, source: Source
 ) -> Workers:
     """Return who makes batches: as told, or by rule."""
-    is_remote = lies_remote(fetch.source)
+    is_remote = lies_remote(source)
     if num_workers == "auto":
         if is_remote:
             return Workers("threads", _REMOTE_THREADS, "remote reads wait for the network")
         return Workers("threads", 1, "the next batches are made while one is used")
-    try:
-        count = operator.index(num_workers)
-    except TypeError:
-        count = -1
-    if count < 0:
+    if isinstance(num_workers, str):
         raise OptionError(f"num_workers={num_workers!r}: expected 'auto', 0 or more.")
+    count = whole_number("num_workers", num_workers, 0)
     if not count:
         if is_remote:
             # Somebody must be able to say that nothing comes.
@@ -79,5 +77,5 @@ def choose_workers(
         return Workers("caller", 0, "num_workers=0")
     from penstock.loading._processes import start_method  # noqa: PLC0415 (multiprocessing)
 
-    method, why = start_method(context, fetch)
+    method, why = start_method(context, source)
     return Workers("processes", count, f"num_workers={count}; {method}: {why}", method)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.order._sharing import steps as steps
     from penstock.order._skips import Skip as Skip
     from penstock.order._skips import Skips as Skips
+    from penstock.order._whole import whole_number as whole_number
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -43,5 +44,6 @@ __all__, __getattr__, __dir__ = facade(
         "Skips": "_skips",
         "keys": "_mix",
         "mixed": "_mix",
+        "whole_number": "_whole",
     },
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 from penstock.errors import OptionError
 from penstock.order._blocks import LANES, WINDOW_BLOCKS, window_records
 from penstock.order._order import KINDS
+from penstock.order._whole import whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,11 +70,11 @@ def estimate(  # noqa: PLR0913 (what the cost of an epoch depends on)
     >>> estimate(sizes, "block", world_size=8, workers=4, cache_bytes=2**30).requests
     10000
     """
-    _check_least("world_size", world_size, 1)
-    _check_least("workers", workers, 0)
-    _check_least("cache_bytes", cache_bytes, 0)
-    _check_least("batch_size", batch_size, 1)
-    _check_least("hosts", hosts, 1)
+    whole_number("world_size", world_size, 1)
+    whole_number("workers", workers, 0)
+    whole_number("cache_bytes", cache_bytes, 0)
+    whole_number("batch_size", batch_size, 1)
+    whole_number("hosts", hosts, 1)
     if hosts > world_size:
         raise OptionError(f"hosts={hosts}: {world_size} ranks run on {world_size} hosts at most.")
     if kind not in KINDS:
@@ -124,11 +124,6 @@ def _open(
         return False, blocks
     split = LANES % world_size == 0
     return split, min(blocks, window + _ENDS) / (hosts if split else 1)
-
-
-def _check_least(name: str, value: int, least: int) -> None:
-    if operator.index(value) < least:
-        raise OptionError(f"{name}={value}: at least {least} is needed.")
 
 
 def _checked(name: str, values: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,0 +1,128 @@
+"""From tasks to batches in the user's hands: in order, a few ahead, with what went wrong told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from penstock.errors import BadRecordsError, StallError
+from penstock.loading._device import pinned
+from penstock.loading._engines import Stalled
+from penstock.loading._fetch import named_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from penstock.loading._engines import Engine
+    from penstock.loading._fetch import Fetch, Fetched
+    from penstock.loading._ranks import Ranks
+    from penstock.loading._stats import Stats
+    from penstock.loading._steps import Task
+    from penstock.order import Cursor
+
+_log = logging.getLogger("penstock.loading")
+_SHOWN = 10
+
+
+class Placed(NamedTuple):
+    """A task and a cursor of its epoch."""
+
+    epoch: Cursor
+    task: Task
+
+
+class Delivered(NamedTuple):
+    """What is known of a batch besides itself."""
+
+    epoch: Cursor
+    task: Task
+    fetched: Fetched
+    records: int
+    """Rows that count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Hands out what an engine makes."""
+
+    fetch: Fetch
+    stats: Stats
+    ranks: Ranks
+    stall_timeout: float
+    max_bad: int
+    pin_memory: bool
+
+    def batches(self, engine: Engine, tasks: Iterator[Placed]) -> Iterator[tuple[Delivered, Any]]:
+        """Yield batches in order, with the engine always as many ahead as it likes."""
+        waiting: deque[Placed] = deque()
+        for placed in tasks:
+            engine.submit(placed.task)
+            waiting.append(placed)
+            if len(waiting) >= engine.depth:
+                yield self._next(engine, waiting.popleft())
+        while waiting:
+            yield self._next(engine, waiting.popleft())
+
+    def _next(self, engine: Engine, placed: Placed) -> tuple[Delivered, Any]:
+        task = placed.task
+        began = time.perf_counter()
+        try:
+            fetched = engine.take(self.stall_timeout)
+        except Stalled as stalled:
+            raise self._stalled(str(stalled), task) from None
+        finally:
+            self.stats.waited(time.perf_counter() - began)
+            self.stats.costs(engine.costs())
+        ids, valid = task.where.ids, task.valid
+        if fetched.bad:
+            valid = self._without_bad(fetched, ids, valid)
+        batch = self.fetch.recipe.hand_over(fetched.made, ids, valid)
+        records = len(ids) if valid is None else int(np.count_nonzero(valid))
+        delivered = Delivered(placed.epoch, task, fetched, records)
+        return delivered, pinned(batch) if self.pin_memory else batch
+
+    def _without_bad(
+        self, fetched: Fetched, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
+    ) -> NDArray[np.bool_]:
+        """Return which rows count when the bad ones do not; say once which records they are."""
+        valid = np.ones(len(ids), bool) if valid is None else valid.copy()
+        known = self.stats.bad_ids
+        for bad in fetched.bad:
+            valid[bad.row] = False
+            if bad.id not in known:
+                known.add(bad.id)
+                _log.warning("record %d does not count: %s", bad.id, bad.why)
+        if len(known) > self.max_bad:
+            shown = ", ".join(map(str, sorted(known)[:_SHOWN]))
+            more = " …" if len(known) > _SHOWN else ""
+            raise BadRecordsError(
+                f"{len(known):,} records are bad, more than max_bad={self.max_bad}: {shown}{more}. "
+                f"The last: {fetched.bad[-1].why} Allow more by max_bad=, or look at them with: "
+                "penstock check PATH"
+            )
+        return valid
+
+    def _stalled(self, what: str, task: Task) -> StallError:
+        source = self.fetch.source
+        if what:
+            remedy = "Look whether storage answers"
+        else:
+            remedy = "Nothing is being read: look at encode"
+            if source.files and self.fetch.recipe.is_pure:
+                file, offset, size = source.location(int(task.where.ids[0]))
+                what = f"{file}, bytes {offset:,} to {offset + size:,}, or others of its batch"
+                remedy = "Look whether storage answers and workers start"
+        waits = f"It waits for: {what}. " if what else ""
+        return StallError(
+            f"rank {self.ranks.rank} of {self.ranks.world_size} got no batch for "
+            f"{self.stall_timeout:g} s. {waits}{named_batch(task, source)} {remedy}; "
+            "stall_timeout= sets how long to wait.",
+            rank=self.ranks.rank,
+        )
