@@ -4,6 +4,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+# Tests wait for processes more than they compute. A file stays together: its set-up is shared.
+IN_PARALLEL := -n logical --maxprocesses 4 --dist loadfile
 INSTALLED_FROM := pyproject.toml constraints.txt src/penstock/__init__.py
 SYSTEM_PACKAGES := radosgw ceph-mon ceph-osd zstd exfat-fuse exfatprogs
 
@@ -20,10 +22,11 @@ demo: .venv/core ## write, train, kill both half-way, and go on as if nothing ha
 	@$(BIN)/penstock demo
 
 test: .venv/dev ## all tests that need only Python, with small counts
-	$(BIN)/python -m pytest -m "not system"
+	$(BIN)/python -m pytest -m "not system" $(IN_PARALLEL)
 
 test-long: .venv/dev ## the same tests with the counts that the promises are made for
-	PENSTOCK_ROUNDS=long $(BIN)/python -m pytest -m "not system" -o faulthandler_timeout=3600
+	PENSTOCK_ROUNDS=long $(BIN)/python -m pytest -m "not system" $(IN_PARALLEL) \
+	    -o faulthandler_timeout=3600
 
 test-system: .venv/dev ## the S3 tests on Ceph, zstd, a file system without hard links (by apt)
 	@missing=; for package in $(SYSTEM_PACKAGES); do \

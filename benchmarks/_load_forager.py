@@ -19,9 +19,7 @@ def made(path: str, workers: int, *, stateful: bool = False) -> Iterable[dict]:
     # A new dataset each time: workers must not inherit files that the parent has read from.
     dataset = JsonlDataset.create_from_index_on_filesystem(path)
     loader = StatefulDataLoader if stateful else DataLoader
-    return loader(
-        dataset, batch_size=BATCH, shuffle=True, num_workers=workers, collate_fn=collate
-    )
+    return loader(dataset, batch_size=BATCH, shuffle=True, num_workers=workers, collate_fn=collate)
 
 
 if __name__ == "__main__":

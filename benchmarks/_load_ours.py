@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
-import struct
+import multiprocessing
+import subprocess
+import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from _access import link_into
-from _load_side import BATCH, Loading
+from _load_huge import make_huge
+from _load_side import BATCH, Loading, private_bytes
 from _worker import peak_bytes
 
 import penstock
 from penstock.index import create_default_jsonl_indexer
-from penstock.index._load import ROWS
 from penstock.order import Order
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from penstock import Batch, DataLoader
+    from penstock.datasets import Source
 
 TYPES = {"id": "int64", "price": "float32", "label": "int64", "tags": "list<int64>"}
-_ROW = struct.Struct("<QQQ")
-_AHEAD = 16
-"""Batches that a loader may have made when the first one is handed out, and more."""
 _WINDOW = 65_536
-_opened: dict[str, penstock.datasets.Source] = {}
+_opened: dict[str, Source] = {}
 
 
 def convert(source: str, target: str) -> None:
@@ -77,18 +76,22 @@ def first(path: str, workers: int | str, position: int) -> float:
     return seconds
 
 
-def fill(path: str, records: int, positions: list[int]) -> None:
-    """Give a sparse index real rows where the batches from these positions on will read."""
-    (data,) = Path(path).glob("*.jsonl")
-    lines = data.read_bytes().splitlines(keepends=True)
-    offsets = np.cumsum([0, *map(len, lines)])
-    order = Order(records)
-    with (Path(path) / "index" / ROWS).open("r+b") as rows:
-        for position in positions:
-            for number in order.positions(position, position + _AHEAD * BATCH).tolist():
-                line = number % len(lines)
-                row = _ROW.pack(0, int(offsets[line]), len(lines[line]))
-                os.pwrite(rows.fileno(), row, number * _ROW.size)
+def idle_memory(method: str) -> int:
+    """Return the private bytes of a process that has torch and does nothing."""
+    if method == "fork":
+        process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        process.start()
+        pid, end = process.pid, process.kill
+    else:
+        program = "import torch, time; print(flush=True); time.sleep(60)"
+        fresh = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+        fresh.stdout.readline()
+        pid, end = fresh.pid, fresh.kill
+    time.sleep(0.2)
+    try:
+        return private_bytes(pid)
+    finally:
+        end()
 
 
 def permutation(length: int, windows: int) -> dict[str, float]:
@@ -106,5 +109,11 @@ def permutation(length: int, windows: int) -> dict[str, float]:
 
 if __name__ == "__main__":
     Loading(made, ids_of, convert).serve(
-        {"fill": fill, "first": first, "permutation": permutation, "stages": stages}
+        {
+            "first": first,
+            "huge": make_huge,
+            "idle_memory": idle_memory,
+            "permutation": permutation,
+            "stages": stages,
+        }
     )

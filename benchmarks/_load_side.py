@@ -9,7 +9,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 from _worker import serve
@@ -26,6 +26,19 @@ _UNIFORM_DISTANCE = 1 - 0.5**0.5
 """Median distance of neighbours in a uniform permutation, as a part of its length."""
 
 
+class Look(TypedDict):
+    """What one epoch shows of a loader."""
+
+    distance: float
+    """Median distance of neighbours, as a part of that in a uniform permutation."""
+    twice: int
+    never: int
+    cut: bool
+    """Whether it took too long to be seen to its end."""
+    memory: list[int]
+    """Private bytes of the largest worker, at some points."""
+
+
 @dataclass
 class Loading:
     """A loader of something converted."""
@@ -39,12 +52,7 @@ class Loading:
 
     def works(self) -> dict[str, Callable[..., object]]:
         """Return what can be asked for."""
-        return {
-            "convert": self.converted,
-            "epoch": self.epoch,
-            "memory": self.memory,
-            "order": self.order,
-        }
+        return {"convert": self.converted, "epoch": self.epoch, "look": self.look}
 
     def converted(self, source: str, target: str) -> int:
         """Convert; return how many bytes that took on disk, those of the source not counted."""
@@ -57,7 +65,7 @@ class Loading:
     def epoch(
         self, path: str, workers: int | str, seconds: float, **options: object
     ) -> dict[str, float]:
-        """Go through an epoch for so many seconds at most.
+        """Go through an epoch, or so many seconds of it.
 
         The first batch is told by itself: the records and seconds are those after it.
         """
@@ -69,51 +77,37 @@ class Loading:
                 first = last
             else:
                 records += len(self.ids_of(batch))
-            if last - began > seconds:
+            if last - first > seconds:
                 break
         # What is closed behind the loop is no part of it.
         return {"records": records, "seconds": last - first, "first": first - began}
 
-    def order(
+    def look(
         self, path: str, workers: int | str, seconds: float, records: int, **options: object
-    ) -> dict[str, float]:
-        """Return how far apart neighbours are, and which records came never or twice."""
-        began = time.perf_counter()
-        parts, cut = [], False
+    ) -> Look:
+        """Return what comes in which order and what it takes, for an epoch or some seconds."""
+        parts: list[np.ndarray] = []
+        memory: list[int] = []
+        first, seen, cut = 0.0, 0, False
         for batch in self.made(path, workers, **options):
-            parts.append(np.asarray(self.ids_of(batch)))
-            if cut := time.perf_counter() - began > seconds:
+            parts.append(np.array(self.ids_of(batch)))
+            seen += len(parts[-1])
+            first = first or time.perf_counter()
+            cut = time.perf_counter() - first > seconds
+            due = len(memory) < len(_MEMORY_SAMPLES)
+            if due and (cut or seen >= _MEMORY_SAMPLES[len(memory)] * records):
+                memory.append(max(map(private_bytes, worker_pids()), default=0))
+            if cut:
                 break
         ids = np.concatenate(parts)
-        distance = float(np.median(np.abs(np.diff(ids)))) / (_UNIFORM_DISTANCE * records)
         distinct = len(np.unique(ids))
-        return {
-            "distance": distance,
-            "seen": len(ids),
-            "twice": len(ids) - distinct,
-            "never": records - distinct,
-            "cut": cut,
-        }
-
-    def memory(
-        self, path: str, workers: int | str, records: int, seconds: float, **options: object
-    ) -> list[float]:
-        """Return the private bytes of the largest worker at some points of an epoch.
-
-        An epoch that takes longer is looked at until then.
-        """
-        began = time.perf_counter()
-        found: list[float] = []
-        seen = 0
-        for batch in self.made(path, workers, **options):
-            seen += len(self.ids_of(batch))
-            late = time.perf_counter() - began > seconds
-            due = len(found) < len(_MEMORY_SAMPLES)
-            if due and (late or seen >= _MEMORY_SAMPLES[len(found)] * records):
-                found.append(max(map(private_bytes, worker_pids()), default=0))
-            if late:
-                break
-        return found
+        return Look(
+            distance=float(np.median(np.abs(np.diff(ids)))) / (_UNIFORM_DISTANCE * records),
+            twice=seen - distinct,
+            never=records - distinct,
+            cut=cut and distinct < records,
+            memory=memory,
+        )
 
     def serve(self, more: Mapping[str, Callable[..., object]] | None = None) -> None:
         """Answer until there are no more questions."""

@@ -28,11 +28,12 @@ def decoded(text: bytes, schema: pa.Schema, heard: Heard | None = None) -> list[
     batch = decoder.settle(text, None, never if heard is None else heard)
     assert batch.schema == schema
     batch.validate(full=True)
-    fast = decoder.attempt(text)
-    if fast is not None:
-        assert fast.schema == schema
-        assert repr(fast.to_pylist()) == repr(batch.to_pylist())
-        assert not heard
+    lines = [line for line in text.splitlines(keepends=True) if line.strip()]
+    for fast in (decoder.attempt(text), decoder.attempt_lines(lines)):
+        if fast is not None:
+            assert fast.schema == schema
+            assert repr(fast.to_pylist()) == repr(batch.to_pylist())
+            assert not heard
     return batch.to_pylist()
 
 
@@ -57,6 +58,30 @@ def test_only_the_columns_of_the_schema_are_decoded() -> None:
         {"id": None, "price": None, "title": "y"},
         {"id": None, "price": None, "title": None},
     ]
+
+
+def test_lines_are_decoded_as_a_text_of_them() -> None:
+    lines = [b'{"id":1,"price":0.5,"title":"\xc3\xa4"}\n', b'{"id":2}\r\n', b"{}"]
+    decoder = TypedDecoder(NARROW)
+    assert decoder.attempt_lines(lines) == decoder.attempt(b"".join(lines))
+    assert decoder.attempt_lines([]) == decoder.attempt(b"")
+    for bad in (
+        b'{"id":1}{"id":2}\n',
+        b'{"x":"\xff"}\n',
+        b'{"x":%s}' % (b"9" * 5000),
+        b"\n",
+        b"[]",
+    ):
+        assert decoder.attempt_lines([*lines[:2], bad]) is None
+
+
+def test_a_number_too_large_for_a_narrow_float_is_found_among_others() -> None:
+    schema = pa.schema({"f": pa.float32()})
+    assert TypedDecoder(schema).attempt(b'{"f":1e38}\n{"f":null}\n{"f":3}\n') is not None
+    assert TypedDecoder(schema).attempt(b'{"f":1}\n{"f":1e39}\n') is None
+    heard = Heard()
+    assert decoded(b'{"f":1}\n{"f":1e39}\n', schema, heard) == [{"f": 1.0}]
+    assert len(heard) == 1
 
 
 def test_columns_stand_in_the_order_of_the_schema_whatever_that_of_the_text() -> None:

@@ -14,6 +14,7 @@ _VERBS = {
     "index": "Find every record once, to fetch any by its number.",
     "check": "What is wrong: bad lines, damaged files, leftovers.",
     "plan": "What a run will do: steps, reads, which records come when.",
+    "bench": "How fast a loader is here, where its time goes, what helps.",
     "convert": "The same lines compressed or sharded in another way.",
     "clean": "Remove what killed writers left behind.",
     "demo": "See it work in a few seconds.",
@@ -50,5 +51,5 @@ def app() -> None:
 
     PATH is a JSON Lines file (.jsonl, .jsonl.zst, .jsonl.gz), a directory of them, or a pattern
     in quotes ('logs/*.jsonl'); files and directories may lie in object storage (s3://, gs://,
-    az://). show, info, index and plan read CSV and Parquet, too.
+    az://). show, info, index, plan and bench read CSV and Parquet, too.
     """

@@ -101,6 +101,22 @@ def open_by_number(
             yield _csv(path, options, Path(folder), head)
 
 
+@contextmanager
+def open_numbered(
+    path: str, options: StorageOptions, chosen: str | None = None
+) -> Iterator[ByNumber]:
+    """Give the records of PATH by number, or say what has to be done before."""
+    with open_by_number(path, options, chosen) as opened:
+        if opened is None:
+            list_of_one_kind(path, options)  # Of what is not there, that is said.
+            raise ObjectNotFoundError(
+                f"{path} has no index that is up to date, so its records have no numbers. Build "
+                f"it: penstock index {shlex.quote(path)}",
+                path=path,
+            )
+        yield opened
+
+
 def _csv(path: str, options: StorageOptions, folder: Path, head: int | None) -> ByNumber:
     """Open CSV files without an index: of their head, or of all, but never in the data's folder."""
     kind, listing = list_of_one_kind(path, options)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shlex
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from penstock.cli._by_number import open_by_number
+from penstock.cli._by_number import open_numbered
 from penstock.cli._formats import list_of_one_kind
 from penstock.cli._plan_numbers import Layout, steps_of
 from penstock.cli._plan_steps import list_steps
@@ -30,7 +29,7 @@ from penstock.cli._verb import (
     json_option,
     storage_option,
 )
-from penstock.errors import ChangedSourceError, ObjectNotFoundError, OptionError
+from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
 from penstock.order import Cursor, Skips
 
@@ -173,13 +172,7 @@ def plan(  # noqa: PLR0913 (one argument an option)
         _refuse_beside_state(ctx)
     sharing = asked.sharing(rank or 0)
     layout = Layout(workers, hosts, _cache_bytes(cache_size, storage_options))
-    with open_by_number(path, storage_options, folder) as opened:
-        if opened is None:
-            raise ObjectNotFoundError(
-                f"{path} has no index that is up to date, so its records have no numbers. Build "
-                f"it: penstock index {shlex.quote(path)}",
-                path=path,
-            )
+    with open_numbered(path, storage_options, folder) as opened:
         try:
             cursor, why = _cursor(asked, opened.source)
         except ChangedSourceError as failure:

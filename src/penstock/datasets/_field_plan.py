@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from penstock.datasets._field_paths import LIST, Steps, is_listlike, like, steps_of
+from penstock.datasets._field_types import type_text
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _node(steps: Steps, type_: pa.DataType, field: pa.Field) -> _Node:
     if not is_listlike(type_):
         raise OptionError(
             f"field {field.name!r} goes into a list by [], so its type is a list, not "
-            f"{field.type}: ask for list<{field.type}>"
+            f"{type_text(field.type)}: ask for list<{type_text(field.type)}>"
         )
     return _Lists(type_, _node(tuple(rest), type_.value_type, field))
 

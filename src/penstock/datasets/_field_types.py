@@ -57,6 +57,19 @@ def arrow_type(type_: str | pa.DataType) -> pa.DataType:
     )
 
 
+def type_text(type_: pa.DataType) -> str:
+    """Return a type as a user writes it, where there is such a way.
+
+    >>> type_text(pa.list_(pa.float32())), type_text(pa.decimal128(5))
+    ('list<float32>', 'decimal128(5, 0)')
+    """
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return (
+            f"{'list' if pa.types.is_list(type_) else 'large_list'}<{type_text(type_.value_type)}>"
+        )
+    return next((name for name, known in _NAMES.items() if known == type_), str(type_))
+
+
 @lru_cache(1024)
 def _parsed(text: str) -> pa.DataType:
     name = text.strip()

@@ -117,15 +117,18 @@ class JsonlDataset(Dataset):
             raise self._malformed(number, line, why) from None
 
     def _malformed(self, number: int, line: bytes, why: object) -> MalformedLineError:
+        text, details = self._told(number, line, why)
+        return MalformedLineError(f"{text} penstock check finds all such lines.", **details)
+
+    def _told(self, number: int, line: bytes, why: object) -> tuple[str, dict[str, Any]]:
+        """Return which record cannot be read and why, and the same as details of an error."""
         file, offset, size = self.location(number)
-        text = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
-        return MalformedLineError(
+        begin = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
+        text = (
             f"record {number:,} ({file}, {size:,} bytes at byte {offset:,}) cannot be read: {why}. "
-            f"It begins: {text!r}. penstock check finds all such lines.",
-            path=file,
-            offset=offset,
-            record=number,
+            f"It begins: {begin!r}."
         )
+        return text, {"path": file, "offset": offset, "record": number}
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         from penstock.decode import TypedDecoder  # noqa: PLC0415 (pyarrow)
@@ -158,10 +161,11 @@ class JsonlDataset(Dataset):
 
     def _on_bad(self, ids: NDArray[np.int64]) -> OnBad:
         def fail(line_index: int, line: bytes, why: Exception) -> None:
-            error = self._malformed(int(ids[line_index]), line, why)
+            number = int(ids[line_index])
             if isinstance(why, SchemaMismatchError):
-                raise SchemaMismatchError(str(error), path=error.path) from None
-            raise error from None
+                text, details = self._told(number, line, why)
+                raise SchemaMismatchError(text, **details) from None
+            raise self._malformed(number, line, why) from None
 
         return fail
 

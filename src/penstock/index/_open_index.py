@@ -71,7 +71,7 @@ def open_or_build(  # noqa: PLR0913 (options, told by name)
         command = _repairing(listing, place, index)
         fresh = check_fresh(listing, opened.meta, command)
         if fresh.new:
-            _log.info(
+            _log.warning(
                 "%d new files are not in the index; %s --update adds them", len(fresh.new), command
             )
     return opened
