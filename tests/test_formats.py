@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
 import shutil
 import uuid
 from decimal import Decimal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import penstock
 from penstock.jsonl import JsonlDir, JsonlFile
 from penstock.jsonl._zstd import read_seek_table, seek_table
+from penstock.order import Cursor
 from penstock.storage import LocalStore
 
 GOLDEN = Path(__file__).parent / "golden" / "jsonl-1"
@@ -153,7 +156,7 @@ def _timeless(index: Path) -> object:
 STATES = json.loads((GOLDEN.parent / "state-1.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("kind", STATES)
+@pytest.mark.parametrize("kind", ["sequential", "full", "block"])
 def test_a_run_of_the_first_release_goes_on_with_the_same_records(
     kind: str, tmp_path: Path
 ) -> None:
@@ -165,3 +168,24 @@ def test_a_run_of_the_first_release_goes_on_with_the_same_records(
     assert [n for batch in loader for n in batch.ids.tolist()] == STATES[kind]["rest"]
     following = [n for batch in loader for n in batch.ids.tolist()]
     assert following[:20] == STATES[kind]["next_epoch"]
+
+
+def test_a_run_in_lanes_of_the_first_release_goes_on_with_the_same_records() -> None:
+    pinned = STATES["block in lanes"]
+    cursor = Cursor.from_dict(pinned["state"])
+    assert cursor.to_dict() == pinned["state"]
+    assert [*_lanes_from(cursor)] == [pinned["next"], pinned["rest_sha256"]]
+    assert [*_lanes_from(cursor.at(cursor.epoch + 1))] == [
+        pinned["next_epoch"],
+        pinned["next_epoch_sha256"],
+    ]
+
+
+def _lanes_from(cursor: Cursor) -> tuple[list[int], str]:
+    """Return the next records of a run over uneven blocks, and a hash of all that are left."""
+    ends = np.cumsum(400 + 37 * (np.arange(1000) % 11))
+    blocks = np.array([0, *ends[ends < cursor.length], cursor.length])
+    order = cursor.order(blocks)
+    assert order.lanes == 64
+    rest = order.positions(cursor.position, len(order))
+    return rest[:70].tolist(), hashlib.sha256(rest.astype("<i8").tobytes()).hexdigest()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +16,9 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from penstock.batch import Batch, Categories, Jagged, Masked, Padded
 from penstock.errors import OptionError
 from tests.batch.sample_batch import same, sample, tensors
+from tests.documents import fences
 
-if TYPE_CHECKING:
-    from pathlib import Path
+FRAMEWORKS = Path(__file__).parents[2] / "docs" / "frameworks.md"
 
 
 def tags(rows: list[list[int]], dtype: torch.dtype = torch.int64) -> Jagged:
@@ -151,6 +153,27 @@ def test_transformers_rebuilds_it_and_unpacks_it_into_a_model(tmp_path: Path) ->
     assert isinstance(rebuilt["recent"], Padded)
     assert isinstance(rebuilt["country"], Categories)
     assert trainer.model(**rebuilt)["loss"].item() == 17.0
+
+
+def test_the_recipe_for_transformers_marks_rows_wherever_the_labels_are() -> None:
+    (recipe,) = (one for one in fences(FRAMEWORKS) if "class MyTrainer" in one.text)
+    text = recipe.text[: recipe.text.index("class SaveLoader")]
+    labels: torch.Tensor | None = torch.tensor([5, 6])
+
+    class Base:
+        def prediction_step(self, *_: object, **__: object) -> tuple[None, None, Any]:
+            return None, None, labels
+
+    names: dict[str, Any] = {"transformers": SimpleNamespace(Trainer=Base)}
+    exec(text, names)
+    step = names["MyTrainer"]().prediction_step
+    assert step(None, Batch({}))[2] is labels
+    rows = Batch({}, valid=torch.tensor([True, False]))
+    assert step(None, rows, None)[2].tolist() == [5, -100]
+    labels = labels.to("meta")
+    assert step(None, rows, ignore_keys=None)[2].device.type == "meta"
+    labels = None
+    assert step(None, rows)[2] is None
 
 
 def test_torchs_loader_hands_it_to_its_own_method_to_pin_it() -> None:

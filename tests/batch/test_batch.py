@@ -66,6 +66,21 @@ def test_every_tensor_moves_to_the_device(device: Any) -> None:
     assert plain(batch.to("cpu")) == plain(batch.to(None)) == plain(batch)
 
 
+class Noted(Batch):
+    def __init__(self, fields: Mapping[str, Any], note: str) -> None:
+        super().__init__(fields)
+        self.note = note
+
+
+def test_one_of_a_subclass_stays_what_it_is() -> None:
+    batch = Noted({"x": torch.ones(2)}, "mine")
+    for other in (batch.to("meta"), copy.copy(batch), pickle.loads(pickle.dumps(batch))):
+        assert type(other) is Noted
+        assert other.note == "mine"
+        assert other is not batch
+    assert batch["x"].device.type == "cpu"
+
+
 def test_types_are_not_changed_by_moving() -> None:
     with pytest.raises(OptionError, match="keeps its types"):
         sample().to(torch.float16)  # type: ignore[arg-type]

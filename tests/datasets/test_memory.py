@@ -39,6 +39,8 @@ if TYPE_CHECKING:
         (pl.DataFrame({"a": [1]}), TableSource),
         (pd.DataFrame({"a": [1]}), TableSource),
         ([{"a": 1}], ListSource),
+        ([], ListSource),
+        ((), ListSource),
         (({"a": 1}, types.MappingProxyType({"a": 2})), ListSource),
         ([1, 2], MapStyleSource),
         (np.arange(6).reshape(3, 2), MapStyleSource),
@@ -57,8 +59,6 @@ def test_what_is_in_memory_becomes_the_fitting_source(what: object, kind: type) 
         Path("logs"),
         ["a.jsonl", "b.jsonl"],
         [{"a": 1}, "b.jsonl"],
-        [],
-        (),
         {"a": [1, 2]},
         iter([{"a": 1}]),
         None,
@@ -289,3 +289,36 @@ def test_an_empty_source_is_a_source() -> None:
         assert source.read([], {"a": "int8"}).num_rows == 0
         with pytest.raises(IndexError, match="there are 0"):
             source[0]
+
+
+TYPES = pa.Table.from_pylist(filled(sample_records(12))).schema
+
+
+@pytest.mark.parametrize(
+    "kind", [ListSource, lambda rows: TableSource(pa.Table.from_pylist(rows, TYPES))]
+)
+def test_what_is_in_memory_was_every_shorter_one_of_the_same_records(
+    kind: Callable[[list[Record]], Source],
+) -> None:
+    sample = filled(sample_records(12))
+    later = kind(sample)
+    for length in range(1, 13):
+        before = kind(sample[:length])
+        assert later.was(before.fingerprint, length)
+        assert not later.was(before.fingerprint, length - 1)
+        assert not before.was(later.fingerprint, 12) or length == 12
+        changed = kind([*sample[: length - 1], {**sample[length - 1], "id": -1}])
+        assert not later.was(changed.fingerprint, length)
+        assert later.take([0]).was(before.take([0]).fingerprint, 1)
+    assert not later.was(later.fingerprint, -1)
+    assert not later.was(later.fingerprint, 13)
+
+
+def test_a_table_of_several_batches_of_hashing_was_shorter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.datasets._table_source._HASHED_ROWS", 4)
+    table = pa.Table.from_pylist(filled(sample_records(20)))
+    for length in range(1, 21):
+        before = TableSource(table.slice(0, length))
+        assert TableSource(table).was(before.fingerprint, length)

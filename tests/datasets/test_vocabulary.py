@@ -1,21 +1,23 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets._vocabulary import vocabulary
+from penstock.datasets._vocabulary import root_of, vocabulary
 from penstock.errors import OptionError, SchemaMismatchError
 from tests.rounds import rounds
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from penstock.datasets import Source
 
 values = st.lists(st.none() | st.text("abc", max_size=2), min_size=1, max_size=30) | st.lists(
     st.none() | st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30
@@ -122,7 +124,76 @@ def test_what_has_no_codes_is_refused(
         vocabulary(penstock.open(records), "a", len(records))
 
 
-def test_values_of_two_kinds_are_refused() -> None:
-    source = penstock.open([{"a": 1}]) + penstock.open([{"a": "x"}])
-    with pytest.raises(SchemaMismatchError, match="whole numbers and texts"):
-        vocabulary(source, "a", 2)
+def mixed(folder: Path, texts: list[Any]) -> Source:
+    """Return a source of lines, broken ones as they are."""
+    path = Path(tempfile.mkdtemp(dir=folder)) / "a.jsonl"
+    text = [one if isinstance(one, str) else json.dumps(one) for one in texts]
+    path.write_text("".join(f"{one}\n" for one in text))
+    return penstock.open(path, progress=False)
+
+
+BROKEN = ['{"a": ', "x", '{"a": tru']
+odd = st.sampled_from([*BROKEN, {"a": 1}, {"a": "y"}, {"a": "z"}, {"a": ["y"]}, {"a": True}, {}])
+
+
+@given(st.lists(odd, max_size=20), st.integers(0, 20))
+@settings(max_examples=rounds(20, 500), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_records_that_cannot_be_read_are_left_out(
+    tmp_path: Path, records: list[Any], length: int
+) -> None:
+    source = mixed(tmp_path, [{"a": "x"}, *records])
+    known = [one["a"] for one in records if isinstance(one, dict) and "a" in one]
+    expected = first_seen(["x", *(value for value in known if isinstance(value, str))])
+    whole = vocabulary(source, "a", len(source)).to_pylist()
+    assert whole == expected
+    early = vocabulary(source, "a", 1 + min(length, len(records))).to_pylist()
+    assert early == expected[: len(early)]
+    # Nothing about records that come later changes what was found in those before.
+    alone = mixed(tmp_path, [{"a": "x"}, *records[:length]])
+    assert vocabulary(alone, "a", len(alone)).to_pylist() == early
+
+
+def test_bad_lines_before_the_first_value_are_no_values(tmp_path: Path) -> None:
+    source = mixed(tmp_path, [*BROKEN, {"b": 1}, {"a": None}, {"a": 7}, {"a": 5}])
+    assert vocabulary(source, "a", 7).to_pylist() == [7, 5]
+
+
+def test_the_kind_of_the_first_value_decides(caplog: pytest.LogCaptureFixture) -> None:
+    source = penstock.open([{"a": 1}]) + penstock.open([{"a": "x"}, {"a": 3}])
+    assert vocabulary(source, "a", 3).to_pylist() == [1, 3]
+    told = caplog.messages[-1]
+    assert "the vocabulary of 'a' is without 1 records" in told
+    assert "holds 'x', which does not fit int64" in told
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [([2**63, -1, 5], [2**63, 5]), ([-1, 2**63, 5], [-1, 5]), ([5, 2**64, 6], [5, 6])],
+    ids=["unsigned", "signed", "too large"],
+)
+def test_integers_that_have_no_type_in_common_are_those_that_came_first(
+    found: list[int], kept: list[int]
+) -> None:
+    source = penstock.open([{"a": value} for value in found])
+    for length in range(1, len(found) + 1):
+        values = vocabulary(source, "a", length).to_pylist()
+        assert values == [value for value in found[:length] if value in kept]
+
+
+def test_a_field_of_another_type_is_no_category_and_told_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.datasets._vocabulary._MOST_LEFT_OUT", 500)
+    source = penstock.open([{"a": 1}, *[{"a": "x"}] * 2000])
+    with pytest.raises(SchemaMismatchError, match=r"500 records .* 'x', .*FieldEncoder\("):
+        vocabulary(source, "a", len(source))
+
+
+def test_all_views_of_a_source_have_one_root(tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", ["y", "x", "z", "y"])
+    one, other = penstock.open(tmp_path / "a.jsonl"), penstock.open([{"a": 1}, {"a": 2}])
+    views = [*one.split(train=0.5, val=0.5), one.take([2, 0]), one.where("n == 1").take([0])]
+    assert all(root_of(view) is one for view in (*views, one))
+    assert root_of(views[0] + views[1]) is one
+    pairs = [views[0] + other.take([0]), views[1] + other.take([1]), (views[1] + other).take([0])]
+    assert {root_of(pair).fingerprint for pair in pairs} == {(one + other).fingerprint}

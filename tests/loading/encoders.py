@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.batch import Batch
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -65,11 +67,11 @@ def makes_functions(columns: pa.RecordBatch) -> Any:
     return [lambda: columns]
 
 
-def makes_large(columns: pa.RecordBatch) -> dict[str, Any]:
-    """Return 50 MB that tell the first record."""
+def makes_large(columns: pa.RecordBatch) -> Batch:
+    """Return 50 MB that tell the first record: as a batch, for they are not a row a record."""
     first = columns["n"][0].as_py()
     large = np.arange(first, first + 50_000_000 // 8, dtype=np.int64)
-    return {"large": large, "n": columns["n"].to_numpy(zero_copy_only=False)}
+    return Batch({"large": large, "n": columns["n"].to_numpy(zero_copy_only=False)})
 
 
 def makes_all_dtypes(columns: pa.RecordBatch) -> list[Any]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -18,7 +21,16 @@ if TYPE_CHECKING:
 
     from penstock.datasets import Source
 
-KINDS = ("jsonl", "zst", "csv", "parquet", "memory", "split", "taken", "joined")
+IN_ORDER = ("gz",)
+"""What can only be read from its beginning."""
+ANY_ORDER = (
+    *("jsonl", "zst", "csv", "csv-files", "parquet", "parquet-files"),
+    *("memory", "table", "pandas", "polars", "map-style"),
+    *("split", "taken", "where", "joined"),
+)
+KINDS = (*ANY_ORDER, *IN_ORDER)
+FLAT = ("csv", "csv-files")
+"""What has no lists."""
 TYPES = {"n": "int64", "x": "float32", "tags": "list<int64>"}
 FLAT_TYPES = {"n": "int64", "x": "float32"}
 
@@ -33,32 +45,61 @@ def write_jsonl(path: Path, count: int, start: int = 0) -> Path:
     return path
 
 
+class MapStyle:
+    """What torch calls a map-style dataset."""
+
+    def __init__(self, records: list[dict[str, Any]]) -> None:
+        self.records = records
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return self.records[number]
+
+
 def make(kind: str, folder: Path, count: int) -> Source:
-    """Return a source of `count` records, with those of `record` in it."""
+    """Return a source of records of `record`: of the first `count`, or of some of those."""
+    if kind in {"split", "taken", "where", "joined"}:
+        return _view(kind, folder, count)
     records = [record(number) for number in range(count)]
+    table = pa.Table.from_pylist(records)
+    cut = count // 3
+    parts = [table[:cut], table[cut:]]
     if kind == "jsonl":
         return penstock.open(write_jsonl(folder / "a.jsonl", count))
+    if kind == "gz":
+        text = write_jsonl(folder / "a.jsonl", count).read_bytes()
+        (folder / "a.jsonl.gz").write_bytes(gzip.compress(text, 1))
+        return penstock.open(folder / "a.jsonl.gz")
     if kind == "zst":
         with JsonlDir(str(folder / "zst")).writer_sync(".jsonl.zst") as writer:
             writer.write_many(records)
         return penstock.open(folder / "zst")
-    if kind == "csv":
-        table = pa.Table.from_pylist(records).select(["n", "x", "text"])
-        pyarrow.csv.write_csv(table, folder / "a.csv")
-        return penstock.open(folder / "a.csv")
-    if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(records), folder / "a.parquet", row_group_size=100)
-        return penstock.open(folder / "a.parquet")
-    if kind == "memory":
-        return penstock.open(records)
+    if kind in FLAT:
+        for number, part in enumerate([table] if kind == "csv" else parts):
+            pyarrow.csv.write_csv(part.drop(["tags"]), folder / f"{number}.csv")
+        return penstock.open(folder)
+    if kind in {"parquet", "parquet-files"}:
+        for number, part in enumerate([table] if kind == "parquet" else parts):
+            pq.write_table(part, folder / f"{number}.parquet", row_group_size=100)
+        return penstock.open(folder)
+    if kind == "pandas":
+        return penstock.open(table.to_pandas(types_mapper=pd.ArrowDtype))
+    in_memory = {"memory": records, "table": table, "map-style": MapStyle(records)}
+    return penstock.open(pl.DataFrame(records) if kind == "polars" else in_memory[kind])
+
+
+def _view(kind: str, folder: Path, count: int) -> Source:
+    if kind == "joined":
+        half = penstock.open(write_jsonl(folder / "a.jsonl", count // 2))
+        return half + penstock.open(write_jsonl(folder / "b.jsonl", count - count // 2, count // 2))
+    whole = penstock.open(write_jsonl(folder / "a.jsonl", count))
     if kind == "split":
-        return penstock.open(write_jsonl(folder / "a.jsonl", count)).split(a=0.5, b=0.5)[0]
-    if kind == "taken":
-        whole = penstock.open(write_jsonl(folder / "a.jsonl", count))
-        return whole.take(list(range(count - 1, -1, -2)))
-    half = penstock.open(write_jsonl(folder / "a.jsonl", count // 2))
-    rest = penstock.open(write_jsonl(folder / "b.jsonl", count - count // 2, count // 2))
-    return half + rest
+        return whole.split(a=0.5, b=0.5)[0]
+    if kind == "where":
+        return whole.where("x >= 2.5 and n != 50")
+    return whole.take(list(range(count - 1, -1, -2)))
 
 
 def ids_of(batches: Iterable[Any]) -> list[list[int]]:

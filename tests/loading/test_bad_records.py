@@ -201,3 +201,16 @@ class TestSkip:
         batch = next(iter(third))
         assert batch.ids.tolist() == [6, 7, 8]
         assert torch.equal(batch.valid, torch.tensor([True, False, True]))
+
+
+class TestSeveralAtOnce:
+    def test_the_error_is_that_of_the_first_bad_record_with_its_place(self, tmp_path: Path) -> None:
+        path = tmp_path / "mix.jsonl"
+        path.write_text('{"a": 1}\n{"a": null}\n{"a": tru\n{"a": "x"}\n', encoding="utf-8")
+        view = penstock.open(path).take([0, 0, 1, 2, 3])
+        with pytest.raises(SchemaMismatchError, match=r"record 2 of this source \(.*mix") as caught:
+            list(DataLoader(view, {"a": "int64"}, batch_size=5))
+        assert caught.value.record == 2  # type: ignore[attr-defined]
+        assert "skip=[2, 3, 4]" in str(caught.value)
+        loader = DataLoader(view, {"a": "int64"}, batch_size=5, skip=[2, 3, 4])
+        assert [batch["a"].tolist() for batch in loader] == [[1, 1]]

@@ -14,8 +14,20 @@ import torch
 import penstock
 from penstock import DataLoader
 from penstock.errors import OptionError
+from penstock.loading import natural_shuffle
 from penstock.order import Order
-from tests.loading.samples import FLAT_TYPES, KINDS, TYPES, flat, ids_of, make, record, write_jsonl
+from tests.loading.samples import (
+    FLAT,
+    FLAT_TYPES,
+    IN_ORDER,
+    KINDS,
+    TYPES,
+    flat,
+    ids_of,
+    make,
+    record,
+    write_jsonl,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,36 +39,49 @@ def lines(tmp_path: Path) -> Path:
 
 
 def types_for(kind: str) -> dict[str, str]:
-    return FLAT_TYPES if kind == "csv" else TYPES
+    return FLAT_TYPES if kind in FLAT else TYPES
+
+
+# Processes take a while to start, so that only one kind of each family gets some.
+IN_PROCESSES = ("jsonl", "gz", "zst", "parquet-files", "pandas", "map-style", "where", "joined")
+GRID = [
+    *((kind, workers) for kind in KINDS for workers in (0, "auto")),
+    *((kind, 2) for kind in IN_PROCESSES),
+]
 
 
 class TestEverySource:
-    @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize("workers", [0, "auto", 2])
+    @pytest.mark.parametrize(("kind", "workers"), GRID)
     def test_gives_every_record_once_and_its_own_values(
         self, kind: str, workers: Any, tmp_path: Path
     ) -> None:
         source = make(kind, tmp_path, 250)
         loader = DataLoader(
-            source, types_for(kind), batch_size=32, shuffle=True, num_workers=workers
+            source,
+            types_for(kind),
+            batch_size=32,
+            shuffle=kind not in IN_ORDER,
+            num_workers=workers,
         )
         batches = list(loader)
         assert sorted(flat(batches)) == list(range(len(source)))
         assert len(batches) == len(loader) == -(-len(source) // 32)
         for batch in batches:
-            expected = source.read(batch.ids.tolist())
-            assert batch["n"].tolist() == [one["n"] for one in expected]
-            assert batch["x"].tolist() == [one["x"] for one in expected]
+            numbers = batch["n"].tolist()
+            assert numbers == [one["n"] for one in source.read(batch.ids.tolist())]
+            assert batch["x"].tolist() == [record(number)["x"] for number in numbers]
             if "tags" in batch:
                 rows = [batch["tags"][row].tolist() for row in range(len(batch))]
-                assert rows == [one["tags"] for one in expected]
+                assert rows == [record(number)["tags"] for number in numbers]
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_goes_on_exactly_after_any_batch(self, kind: str, tmp_path: Path) -> None:
         source = make(kind, tmp_path, 90)
 
         def loader(**more: Any) -> DataLoader:
-            return DataLoader(source, FLAT_TYPES, batch_size=7, shuffle=True, seed=5, **more)
+            return DataLoader(
+                source, FLAT_TYPES, batch_size=7, shuffle=kind not in IN_ORDER, seed=5, **more
+            )
 
         whole = ids_of(loader())
         for cut in range(len(whole) + 1):
@@ -72,7 +97,7 @@ class TestEverySource:
     @pytest.mark.parametrize("kind", KINDS)
     def test_gives_records_as_they_are_without_encode(self, kind: str, tmp_path: Path) -> None:
         source = make(kind, tmp_path, 40)
-        for batch in DataLoader(source, batch_size=16, shuffle=True):
+        for batch in DataLoader(source, batch_size=16, shuffle=kind not in IN_ORDER):
             assert isinstance(batch, list)
             assert list(batch) == source.read(batch.ids)
 
@@ -94,6 +119,30 @@ class TestOrder:
 
     def test_is_as_numbered_by_default(self, lines: Path) -> None:
         assert flat(DataLoader(lines, batch_size=9)) == list(range(100))
+
+    @pytest.mark.parametrize(
+        ("kind", "order", "why"),
+        [
+            ("jsonl", "full", "by itself"),
+            ("csv-files", "full", "by itself"),
+            ("map-style", "full", "by itself"),
+            ("joined", "full", "by itself"),
+            ("zst", "block", "compressed data"),
+            ("parquet", "block", "row groups of Parquet"),
+        ],
+    )
+    def test_follows_from_what_holds_the_records(
+        self, kind: str, order: str, why: str, tmp_path: Path
+    ) -> None:
+        source = make(kind, tmp_path, 20)
+        for view in (source, source.split(a=0.5, b=0.5)[0], source + penstock.open([{"n": 1}])):
+            found = natural_shuffle(view)
+            assert found[0] == order
+            assert why in found[1]
+
+    def test_of_plain_text_does_not_depend_on_its_name(self, tmp_path: Path) -> None:
+        source = penstock.open(write_jsonl(tmp_path / "app.log", 20))
+        assert natural_shuffle(source)[0] == "full"
 
     def test_goes_on_to_the_next_epoch_by_itself_and_where_it_is_told(self, lines: Path) -> None:
         loader = DataLoader(lines, batch_size=10, shuffle=True)
@@ -325,7 +374,7 @@ class TestTheObject:
 
     def test_explain_tells_the_decisions(self, lines: Path) -> None:
         decisions = DataLoader(lines, TYPES, batch_size=10, shuffle=True, num_workers=2).explain()
-        assert "full: any record can be read by itself" in decisions["order"]
+        assert decisions["order"] == "full, seed 0: any record can be read by itself here"
         assert "2 worker processes, by fork" in decisions["workers"]
         assert "rank 0 of 1" in decisions["sharing"]
         assert str(decisions).startswith("source ")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import penstock
@@ -83,6 +84,52 @@ def test_every_block_is_asked_for_once_by_all_ranks_and_workers_of_a_host(
         source.location(source.blocks[:-1]).bytes.astype(int), "block", world, workers, 10**10
     )
     assert asked <= 1.05 * predicted.requests
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 3), (8, 2)])
+def test_other_ranks_go_on_in_the_middle_and_ask_for_no_block_again(
+    url: str, s3_server: S3Server, fault_proxy: FaultProxy, before: int, after: int
+) -> None:
+    opened(url, s3_server)  # It builds the index.
+    source = opened(url, fault_proxy)
+    size, cut = 4800, 6
+
+    def loaders(world: int) -> list[DataLoader]:
+        options: dict[str, Any] = {"batch_size": size // world, "shuffle": True, "output": "arrow"}
+        return [
+            DataLoader(source, {"id": "int64"}, rank=rank, world_size=world, **options)
+            for rank in range(world)
+        ]
+
+    order = Order(COUNT, kind="block", blocks=source.blocks)
+    seen, states = [], []
+    for loader in loaders(before):
+        run = iter(loader)
+        seen += [row for _ in range(cut) for row in counted(next(run))]
+        states.append(json.loads(json.dumps(loader.state_dict())))
+        run.close()  # type: ignore[attr-defined]
+    assert all(state == states[0] for state in states)
+    assert sorted(seen) == sorted(order.positions(0, cut * size).tolist())
+    rest = loaders(after)
+    for loader in rest:
+        loader.load_state_dict(states[0])
+    steps = [
+        sorted(row for batch in step for row in counted(batch)) for step in zip(*rest, strict=True)
+    ]
+    assert steps == [
+        sorted(order.positions(start, min(start + size, COUNT)).tolist())
+        for start in range(cut * size, COUNT, size)
+    ]
+    blocks = len(source.blocks) - 1
+    assert blocks <= blocks_asked_for(fault_proxy) <= 1.05 * blocks
+
+
+def counted(batch: Any) -> list[int]:
+    """Return the records of a batch that count."""
+    valid = batch.schema.metadata.get(b"penstock.valid")
+    ids = np.asarray(batch["id"])
+    kept: list[int] = (ids if valid is None else ids[np.frombuffer(valid, bool)]).tolist()
+    return kept
 
 
 def test_throttling_and_resets_cost_retries_and_no_records(

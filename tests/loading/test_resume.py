@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,11 @@ from tests.loading.samples import flat, ids_of, write_jsonl
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.datasets import Source
+
 RECORDS = [{"n": number} for number in range(97)]
 
 
@@ -26,6 +32,13 @@ def cut_after(loader: DataLoader, batches: int) -> dict[str, Any]:
         next(run)
     state: dict[str, Any] = json.loads(json.dumps(loader.state_dict()))
     return state
+
+
+def counted(batch: Any) -> list[int]:
+    """Return the records of a batch that count."""
+    ids: NDArray[np.int64] = np.asarray(batch.ids)
+    kept: list[int] = (ids if batch.valid is None else ids[np.asarray(batch.valid)]).tolist()
+    return kept
 
 
 class TestElastic:
@@ -61,7 +74,7 @@ class TestElastic:
         rest = loaders(after)
         for loader in rest:
             loader.load_state_dict(states[0])
-        steps = [ids_of(loader) for loader in rest]
+        steps = [[counted(batch) for batch in loader] for loader in rest]
         assert len({len(batches) for batches in steps}) == 1
         seen = [number for step in zip(*steps, strict=True) for ids in step for number in ids]
         whole = ids_of(
@@ -75,7 +88,116 @@ class TestElastic:
             )
         )
         expected = [number for ids in whole[cut:] for number in ids]
-        assert list(dict.fromkeys(seen)) == expected
+        assert seen == expected  # Nothing twice: rows that fill up a batch do not count.
+
+
+LANED = 70_000
+
+
+def write_frames(path: Path, records: int, start: int = 0) -> Source:
+    """Write more records than a window has, in more than a window's number of small frames."""
+    with penstock.writer(path, frame_bytes=3000) as sink:
+        sink.write({"n": number} for number in range(start, start + records))
+    return penstock.open(path)
+
+
+@pytest.fixture(scope="module")
+def frames(tmp_path_factory: pytest.TempPathFactory) -> Source:
+    return write_frames(tmp_path_factory.mktemp("frames") / "a.jsonl.zst", LANED)
+
+
+def rows_of(batch: pa.RecordBatch) -> list[tuple[int, bool]]:
+    """Return what a batch holds, and whether it counts."""
+    valid = batch.schema.metadata.get(b"penstock.valid")
+    counts = [True] * batch.num_rows if valid is None else np.frombuffer(valid, bool).tolist()
+    return list(zip(batch["n"].to_pylist(), counts, strict=True))
+
+
+def laned(source: Source, rank: int, world: int, **more: Any) -> DataLoader:
+    options: dict[str, Any] = {"shuffle": True, "seed": 2, "output": "arrow", "num_workers": 0}
+    return DataLoader(
+        source,
+        {"n": "int64"},
+        batch_size=4800 // world,
+        rank=rank,
+        world_size=world,
+        **{**options, **more},
+    )
+
+
+def global_batches(loaders: list[DataLoader]) -> list[list[int]]:
+    """Return which records count in each step, over all ranks."""
+    steps = zip(*loaders, strict=True)
+    return [
+        [number for batch in step for number, counts in rows_of(batch) if counts] for step in steps
+    ]
+
+
+class TestBlockOrder:
+    """The order of compressed and of remote data, dealt into lanes that ranks take as a whole."""
+
+    @pytest.mark.parametrize(("before", "after"), [(1, 8), (2, 3), (3, 2), (8, 1), (8, 3)])
+    def test_other_ranks_go_on_with_the_very_next_record(
+        self, frames: Source, before: int, after: int
+    ) -> None:
+        order = Order(LANED, seed=2, kind="block", blocks=frames.blocks)
+        assert order.lanes == 64
+        expected = [
+            sorted(order.positions(start, min(start + 4800, LANED)).tolist())
+            for start in range(0, LANED, 4800)
+        ]
+        states, seen = [], []
+        for rank in range(before):
+            loader = laned(frames, rank, before)
+            run = iter(loader)
+            seen.append([rows_of(next(run)) for _ in range(6)])
+            states.append(json.loads(json.dumps(loader.state_dict())))
+        assert all(state == states[0] for state in states)
+        assert states[0]["order"] == {"kind": "block", "version": 1, "lanes": 64}
+        first = [[row for rows in step for row in rows] for step in zip(*seen, strict=True)]
+        assert all(counts for step in first for _, counts in step)
+        assert [sorted(number for number, _ in step) for step in first] == expected[:6]
+        rest = [laned(frames, rank, after) for rank in range(after)]
+        for loader in rest:
+            loader.load_state_dict(states[0])
+        assert list(map(sorted, global_batches(rest))) == expected[6:]
+
+    @pytest.mark.parametrize("world", [1, 3])
+    def test_what_is_skipped_at_the_cut_does_not_count(self, frames: Source, world: int) -> None:
+        state = cut_after(laned(frames, 0, 1), 6)
+        order = Order(LANED, seed=2, kind="block", blocks=frames.blocks)
+        rest = order.positions(6 * 4800, LANED).tolist()
+        left_out = set(rest[::1000])
+        loaders = [
+            laned(frames, rank, world, skip=sorted(left_out), seed=9) for rank in range(world)
+        ]
+        for loader in loaders:
+            loader.load_state_dict(state)
+        seen = [number for step in global_batches(loaders) for number in step]
+        assert sorted(seen) == sorted(set(rest) - left_out)
+        following = [number for step in global_batches(loaders) for number in step]
+        assert sorted(following) == sorted(set(range(LANED)) - left_out)
+
+    @pytest.mark.parametrize("records", [100, LANED + 5])
+    def test_other_records_have_their_own_lanes_when_told_to_continue(
+        self, records: int, tmp_path: Path
+    ) -> None:
+        # From lanes to none, and from none to lanes.
+        then = write_frames(tmp_path / "a.jsonl.zst", LANED if records == 100 else 100)
+        size = 10 if records == 100 else 1
+        state = cut_after(DataLoader(then, batch_size=size, shuffle=True, output="arrow"), 2)
+        now = write_frames(tmp_path / "b.jsonl.zst", records, 7)
+        loader = laned(now, 0, 1, on_changed="continue")
+        loader.load_state_dict(state)
+        order = Order(records, kind="block", blocks=now.blocks)
+        assert order.lanes == (1 if records == 100 else 64)
+        assert loader.state_dict()["order"] == {
+            "kind": "block",
+            "version": 1,
+            "lanes": order.lanes,
+        }
+        seen = [number - 7 for step in global_batches([loader]) for number in step]
+        assert seen == order.positions(2 * size, records).tolist()
 
 
 class TestEndOfAnEpoch:

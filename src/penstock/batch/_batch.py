@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from penstock._lazy import require
@@ -10,6 +11,7 @@ from penstock.batch._moving import Movable
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, KeysView, ValuesView
+    from typing import Self
 
     import numpy as np
     import torch
@@ -20,7 +22,8 @@ class Batch(Movable, Mapping[str, Any]):
     """Some records as tensors: a mapping from field to tensor, `Jagged` or what its type says.
 
     `len(batch)` is the number of rows. Batches are not changed; a new one is made of a mapping:
-    `Batch({**batch, "weight": weight}, ids=batch.ids, valid=batch.valid)`.
+    `Batch({**batch, "weight": weight}, ids=batch.ids, valid=batch.valid)`. A subclass keeps what
+    else it has, as it is, where a batch is moved.
 
     >>> import torch
     >>> batch = Batch({"price": torch.tensor([0.5, 2.0])}, ids=torch.tensor([7, 3]))
@@ -88,9 +91,13 @@ class Batch(Movable, Mapping[str, Any]):
     def _parts(self) -> tuple[Any, ...]:
         return (*self._fields.values(), self.ids, self.valid)
 
-    def _of(self, *parts: Any) -> Batch:
+    def _of(self, *parts: Any) -> Self:
         *values, ids, valid = parts
-        return Batch(dict(zip(self._fields, values, strict=True)), ids, valid)
+        # A copy, so that one of a class of somebody's own stays what it is.
+        other = copy(self)
+        other._fields = dict(zip(self._fields, values, strict=True))
+        other.ids, other.valid = ids, valid
+        return other
 
     def as_torchrec(self) -> Any:
         """Return the `Jagged` fields as TorchRec's `KeyedJaggedTensor`, a key for each field."""

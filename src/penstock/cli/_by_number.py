@@ -206,7 +206,7 @@ def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
 
 
 def _afresh(source: Source) -> Source:
-    """Return the same records: gzip gives them in rising order only, once a source."""
+    """Return the same records from their beginning: gzip refuses to jump back too often."""
     return copy.copy(source)
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LIST = None
 """The step into the items of a list; other steps are the names of fields."""
@@ -13,6 +18,8 @@ LIST = None
 Steps = tuple[str | None, ...]
 
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+_SHOWN = 10
+_LIKE = 0.6
 _PART = re.compile(r"([^.\[\]]+)((?:\[\])*)")
 
 
@@ -87,3 +94,17 @@ def paths_in(schema: pa.Schema) -> list[str]:
         elif pa.types.is_struct(type_):
             pending += [(f"{path}.{field.name}", field.type) for field in reversed(list(type_))]
     return found
+
+
+def closest(name: str, there: Sequence[str]) -> str:
+    """Return a sentence with the names that are most like one, or with some that there are.
+
+    >>> closest("pirce", ["id", "price"]), closest("x", ["id", "price"])
+    ("did you mean 'price'?", 'they have id, price.')
+    """
+    names = list(dict.fromkeys(there))
+    near = difflib.get_close_matches(name, names, 3, _LIKE)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    few = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    return f"they have {few}." if names else "they have none."

@@ -8,6 +8,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -19,7 +20,7 @@ from penstock.decode import inferred_batch, typed_batch
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -40,8 +41,8 @@ class MapStyle(Protocol):
 def in_memory(what: object) -> Source | None:
     """Return a source over something in memory, or None when it is nothing of that kind.
 
-    Tables and frames, lists of dicts, and map-style datasets; a source is returned as it is.
-    Texts, paths and lists of them are for others to open, and so is an empty list.
+    Tables and frames, lists of dicts, also empty ones, and map-style datasets; a source is
+    returned as it is. Texts, paths and lists of them are for others to open.
 
     >>> in_memory([{"a": 1}, {"a": 2}]).read([1], {"a": "int8"}).to_pydict()
     {'a': [2]}
@@ -55,7 +56,7 @@ def in_memory(what: object) -> Source | None:
     if hasattr(what, "__arrow_c_stream__") or hasattr(what, "__arrow_c_array__") or _is_frame(what):
         return TableSource(what)
     if isinstance(what, list | tuple):
-        if not what or any(isinstance(one, str | bytes | os.PathLike) for one in what):
+        if any(isinstance(one, str | bytes | os.PathLike) for one in what):
             return None
         if all(isinstance(one, Mapping) for one in what):
             return ListSource(what)
@@ -125,10 +126,25 @@ class ListSource(_ObjectSource):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all records, taken when first asked for; the order of fields does not count."""
+        (known,) = self._prints(len(self), len(self))
+        return known
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        length = len(self)
+        yield from super()._past(least, most)
+        # Whatever it is now, it may have been a shorter list of the same records.
+        least, most = max(least, 0), min(most, length - 1)
+        if least <= most:
+            yield from enumerate(self._prints(least, most), least)
+
+    def _prints(self, least: int, most: int) -> Iterator[str]:
+        """Yield the fingerprint of the first `least` records, and so on until that of `most`."""
         digest = hashlib.blake2b(digest_size=16)
-        for record in self._list:
+        for number, record in enumerate(islice(self._list, most)):
+            if number >= least:
+                yield digest.hexdigest()
             digest.update(_bytes_of(record))
-        return digest.hexdigest()
+        yield digest.hexdigest()
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         return [self._list[number] for number in ids.tolist()]

@@ -51,6 +51,8 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
                 "paths or of dicts, an Arrow table, a data frame, or a dataset with len and "
                 "numbers."
             )
+        if isinstance(what, list | tuple) and not what:
+            _log.warning("an empty list was opened: there are no records, and no paths of any")
         return source
     options = StorageOptions(storage_options)
     listing = list_files(what, (), options)

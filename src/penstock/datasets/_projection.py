@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._field_paths import LIST, Steps, paths_in, steps_of, type_at
+from penstock.datasets._field_paths import LIST, Steps, closest, paths_in, steps_of, type_at
 from penstock.datasets._field_plan import Plan, Way
 from penstock.datasets._field_types import arrow_type
 from penstock.datasets._held import held
@@ -127,18 +126,10 @@ def _named(source: Source, names: Sequence[str], more: Callable[[], pa.Schema]) 
 
 
 def _no_such_field(name: str, there: Sequence[str]) -> OptionError:
-    near = difflib.get_close_matches(name, dict.fromkeys(there), 3, 0.6)
-    hint = f"did you mean {' or '.join(map(repr, near))}?" if near else _some_of(there)
     return OptionError(
-        f"there is no field {name!r} in these records: {hint} "
+        f"there is no field {name!r} in these records: {closest(name, there)} "
         f"With a type, as in {{{name!r}: 'int64'}}, it is null where it is missing"
     )
-
-
-def _some_of(there: Sequence[str]) -> str:
-    names = list(dict.fromkeys(there))
-    few = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")  # noqa: PLR2004 (one line)
-    return f"they have {few}." if names else "they have none."
 
 
 class _NullAt(Exception):  # noqa: N818 (caught above, where the record is known)

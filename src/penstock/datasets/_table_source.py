@@ -16,9 +16,13 @@ from penstock.decode import fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 _HASHED_ROWS = 65_536
+_MOST_PAST = 1000
+"""Lengths that a table is tried to have had before."""
 _UNNAMED_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -45,10 +49,23 @@ class TableSource(Source):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of names, types and values; the same however the table is cut into chunks."""
+        return self._print(len(self))
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        yield from super()._past(least, most)
+        # Whatever it is now, it may have been a shorter table of the same rows. Each length is
+        # hashed by itself, so that views of which too many are possible know their present only.
+        least, most = max(least, 0), min(most, len(self) - 1)
+        if most - least < _MOST_PAST:
+            for length in range(least, most + 1):
+                yield length, self._print(length)
+
+    def _print(self, length: int) -> str:
+        """Return the fingerprint of the first rows."""
         digest = _Digest()
         with pa.ipc.new_stream(pa.PythonFile(digest, "w"), self.schema) as stream:
-            for start in range(0, len(self), _HASHED_ROWS):
-                rows = np.arange(start, min(start + _HASHED_ROWS, len(self)), dtype=np.int64)
+            for start in range(0, length, _HASHED_ROWS):
+                rows = np.arange(start, min(start + _HASHED_ROWS, length), dtype=np.int64)
                 # Taken, not sliced: a slice keeps bits of its neighbours.
                 stream.write_batch(_one_batch(self._table.take(pa.array(rows))))
         return digest.hash.hexdigest()

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 import numpy as np
 
 from penstock.datasets._network import is_network
-from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError, StorageError
+from penstock.datasets._stream_text import StreamText
+from penstock.errors import ObjectNotFoundError, StaleIndexError, StorageError
 from penstock.index import LARGEST_FRAME, file_fingerprint
-from penstock.jsonl import compression_of, decode_frame, decompressed
+from penstock.jsonl import compression_of, decode_frame
 from penstock.storage import Entry, LocalStore, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     Places = Sequence[int] | NDArray[np.integer]
 
-_CACHED_BYTES = 64 << 20
-_STREAM_BLOCK = 1 << 20
+CACHED_BYTES = 64 << 20
+"""Of decompressed frames that a process keeps."""
 
 
 class Text(Protocol):
@@ -168,7 +169,7 @@ class Frames:
             for number, text in texts.items():
                 self._bytes += len(text) - len(self._texts.pop((file, number), b""))
                 self._texts[file, number] = text
-            while self._bytes > _CACHED_BYTES and len(self._texts) > 1:
+            while self._bytes > CACHED_BYTES and len(self._texts) > 1:
                 self._bytes -= len(self._texts.popitem(last=False)[1])
 
 
@@ -227,61 +228,3 @@ def _after_fork_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-class StreamText:
-    """A file that can only be decompressed from its beginning; goes on where it stands.
-
-    What lies before costs decompressing everything again, which gzip refuses to pretend is fine.
-    """
-
-    def __init__(self, file: OpenFile, once: str = "") -> None:
-        self._file = file
-        self._once = once
-        self._lock = threading.Lock()
-        self._blocks: Iterator[bytes] = iter(())
-        self._start = self._end = 0
-        self._held = b""
-        self._rewind()
-
-    def read(self, offset: int, size: int) -> bytes:
-        with self._lock:
-            return self._read(offset, size)
-
-    def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
-        texts: dict[tuple[int, int], bytes] = {}
-        places = list(zip(np.asarray(offsets).tolist(), np.asarray(sizes).tolist(), strict=True))
-        with self._lock:
-            for offset, size in sorted(set(places)):
-                texts[offset, size] = self._read(offset, size)
-        return [texts[place] for place in places]
-
-    def _rewind(self) -> None:
-        self._blocks = decompressed(self._file, _STREAM_BLOCK)
-        self._start = self._end = 0
-        self._held = b""
-
-    def _read(self, offset: int, size: int) -> bytes:
-        if offset < self._start:
-            # To begin again is another pass; to go back in the middle would be one for a record.
-            if self._once and offset >= _STREAM_BLOCK:
-                raise OptionError(
-                    f"{self._file.path} is compressed with {self._once}, which can only be read "
-                    "from its beginning: records must be asked for in rising order. For any order "
-                    f"write it with small zstd frames: penstock convert {self._file.path} DST"
-                )
-            self._rewind()
-        while self._end < offset + size:
-            block = next(self._blocks, None)
-            if block is None:
-                raise StaleIndexError(
-                    f"{self._file.path} ends at byte {self._end:,} of its text, before a record "
-                    "that its index names. Build the index again: penstock index PATH --overwrite",
-                    path=self._file.path,
-                )
-            # What lies before this record is let go of: memory stays flat.
-            keep = max(0, offset - self._start)
-            self._held = self._held[keep:] + block
-            self._start += min(keep, self._end - self._start)
-            self._end += len(block)
-        return self._held[offset - self._start : offset - self._start + size]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from penstock.datasets import missing_fields
 from penstock.errors import MalformedLineError, SchemaMismatchError
+from penstock.loading._order_choice import lies_remote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from penstock.batch import BatchPosition
-    from penstock.datasets import Source
+    from penstock.datasets import Missing, Source
     from penstock.loading._recipes import Recipe
     from penstock.loading._steps import Task
+
+_log = logging.getLogger("penstock.loading")
 
 OnError: TypeAlias = Literal["raise", "mask"]
 
@@ -58,6 +65,7 @@ class Fetch:
         self.source = source
         self.recipe = recipe
         self._on_error = on_error
+        self._has_looked = not lies_remote(source)  # Those were looked at before.
 
     def __call__(self, task: Task) -> Fetched:
         """Return what the batch of a task is made of."""
@@ -74,9 +82,14 @@ class Fetch:
                 raise self._told(why, task) from None
             bad = self._bad_rows(task)
             read = self._read_good(task, bad)
+        except StopIteration as why:
+            raise self._no_end(why, task) from why
         except Exception as why:
             why.add_note(named_batch(task, self.source))
             raise
+        if not self._has_looked:
+            self._has_looked = True
+            self._look_at(read)
         return Gathered(read, bad, time.perf_counter() - began)
 
     def finish(self, task: Task, gathered: Gathered) -> Fetched:
@@ -85,6 +98,8 @@ class Fetch:
         read, bad, gathering = gathered
         try:
             made = self.recipe.make(read, task.where)
+        except StopIteration as why:
+            raise self._no_end(why, task) from why
         except Exception as why:
             # A user's own callable decides for itself what is wrong with records.
             if not isinstance(why, OF_A_RECORD) or not self.recipe.is_pure:
@@ -101,6 +116,14 @@ class Fetch:
             return self.recipe.read(self.source, ids)
         return self._read_rows(ids, ~unread)
 
+    def _look_at(self, read: Any) -> None:  # noqa: ANN401 (columns, or what else a recipe reads)
+        """Warn of fields that are null throughout, if no record seems to have them."""
+        if getattr(self.recipe, "fields", None) is not None and len(read):
+            columns = zip(read.schema.names, read.columns, strict=True)
+            empty = [name for name, column in columns if column.null_count == len(column)]
+            for missing in missing_fields(self.source, empty):
+                warn_of(missing)
+
     def _read_good(self, task: Task, bad: list[Bad]) -> Any:  # noqa: ANN401
         good = np.ones(len(task.where.ids), bool)
         good[[one.row for one in bad]] = False
@@ -115,10 +138,13 @@ class Fetch:
         return self.recipe.filled(read, rows, self.source)
 
     def _bad_rows(self, task: Task) -> list[Bad]:
+        return [bad for bad, _ in self._found_bad(task)]
+
+    def _found_bad(self, task: Task) -> list[tuple[Bad, Exception]]:
         """Find the rows that cannot be read, or not made into what was asked for."""
         ids = task.where.ids
         rows = np.arange(len(ids)) if task.unread is None else np.flatnonzero(~task.unread)
-        bad: list[Bad] = []
+        bad: list[tuple[Bad, Exception]] = []
         stack = [rows]
         while stack:
             some = stack.pop()
@@ -126,11 +152,22 @@ class Fetch:
                 self._try(task.where, some)
             except OF_A_RECORD as why:
                 if len(some) == 1:
-                    bad.append(Bad(int(some[0]), int(ids[some[0]]), str(why)))
+                    number = int(ids[some[0]])
+                    bad.append((Bad(int(some[0]), number, self._placed(number, str(why))), why))
                 else:
                     middle = len(some) // 2
                     stack += [some[middle:], some[:middle]]
         return bad
+
+    def _placed(self, number: int, why: str) -> str:
+        """Return what is wrong with a record, with its number here and its place, if not there."""
+        place = ""
+        if self.source.files:
+            file, offset, _ = self.source.location(number)
+            place = "" if file in why else f" ({file} at {offset:,})"
+        if not place and f"record {number:,}" in why:
+            return why
+        return f"{why.rstrip('.')}. It is record {number:,} of this source{place}."
 
     def _try(self, where: BatchPosition, rows: NDArray[np.int64]) -> None:
         part = replace(where, positions=where.positions[rows], ids=where.ids[rows])
@@ -140,20 +177,40 @@ class Fetch:
 
     def _told(self, why: Exception, task: Task) -> Exception:
         """Return the error of a record with both remedies."""
-        bad = self._bad_rows(task)
-        if bad:
-            numbers = sorted({one.id for one in bad})
+        asked = getattr(self.recipe, "fields", None) or ()
+        names: Iterable[str] = getattr(asked, "names", asked)
+        missing = missing_fields(self.source, {getattr(why, "field", "")}.intersection(names))
+        # A field that nobody has makes every record bad, and none of them is to blame.
+        found = [] if missing else self._found_bad(task)
+        if missing:
+            why.args = (f"{str(why).rstrip('.')}. But {missing[0].text}", *why.args[1:])
+        elif found:
+            # The first of them is told, whichever the source came upon first.
+            first, why = found[0]
+            vars(why)["record"] = first.id
+            numbers = sorted({one.id for one, _ in found})
             shown = ", ".join(map(str, numbers[:_SHOWN]))
             more = ", …" if len(numbers) > _SHOWN else ""
             them = "it" if len(numbers) == 1 else f"the {len(numbers)} bad records of this batch"
             text = (
-                f"{bad[0].why.rstrip('.')}. To leave {them} out: DataLoader(…, "
+                f"{first.why.rstrip('.')}. To leave {them} out: DataLoader(…, "
                 f"skip=[{shown}{more}]). To keep a row with valid=False for such records: "
                 "on_error='mask'."
             )
             why.args = (text, *why.args[1:])
         why.add_note(named_batch(task, self.source))
         return why
+
+    def _no_end(self, why: StopIteration, task: Task) -> RuntimeError:
+        """Return what does not end the loop over the batches, as that error would."""
+        told = RuntimeError(f"{why!r} was raised where a batch is made, by encode or the source")
+        told.add_note(named_batch(task, self.source))
+        return told
+
+
+def warn_of(missing: Missing) -> None:
+    """Tell of a field that is misspelt, as far as anybody can see."""
+    _log.warning("%s Where it is missing it is null", missing.text)
 
 
 def named_batch(task: Task, source: Source) -> str:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import operator
-from collections.abc import Mapping
 from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.batch import FieldEncoder
-from penstock.datasets import Source, vocabulary
+from penstock.datasets import Source
 from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.loading._delivery import Delivery, Placed
 from penstock.loading._device import moved_ahead
+from penstock.loading._encoder_choice import encoder_for
 from penstock.loading._explain import Decisions, StepRecords, step_records
 from penstock.loading._fetch import Fetch
 from penstock.loading._order_choice import chosen_order, lies_remote
@@ -29,7 +27,7 @@ from penstock.loading._workers import choose_workers
 from penstock.order import Cursor, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from multiprocessing.context import BaseContext
 
     import numpy as np
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from penstock.loading._run import Start
     from penstock.loading._skip_list import Skipped
     from penstock.order import Kind
-
-_log = logging.getLogger("penstock.loading")
 
 
 class DataLoader:
@@ -123,19 +119,8 @@ class DataLoader:
         self._known_steps: tuple[Cursor, Steps] | None = None
         self._sharing()  # What cannot work is said now, as far as it is known now.
 
-    def _encoder(self, encode: Any) -> FieldEncoder:  # noqa: ANN401 (types by name, or names)
-        if isinstance(encode, Mapping):
-            encoder = FieldEncoder(encode)
-        else:
-            encoder = FieldEncoder.from_schema(list(encode), self.source.schema)
-            _log.info("types of fields, from the source's schema: %s", encoder)
-        names = encoder.categories
-        if not names:
-            return encoder
-        length = len(self.source)
-        return encoder.with_vocabularies(
-            {name: vocabulary(self.source, name, length) for name in names}
-        )
+    def _encoder(self, encode: Any) -> Any:  # noqa: ANN401 (what encodes, by whatever name)
+        return encoder_for(encode, self.source)
 
     # Where it stands.
 

@@ -2,40 +2,71 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
+from penstock.datasets import Chosen, Dataset, ParquetRows
 from penstock.errors import OptionError
+from penstock.jsonl import compression_of
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.datasets import Source
     from penstock.order._order import Kind
-
-_PLAIN = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt")
-"""Text in which a record is read by itself."""
 
 
 def chosen_order(source: Source, shuffle: bool | Literal["full", "block"]) -> tuple[Kind, str]:  # noqa: FBT001 (the loader's own argument)
     """Return the kind of order that `shuffle` asks for, and why."""
     if shuffle is False:
         return "sequential", "shuffle=False"
-    if shuffle is True:
-        return natural_shuffle(source)
-    if shuffle in ("full", "block"):
-        return shuffle, f"shuffle={shuffle!r}"
-    raise OptionError(f"shuffle={shuffle!r}: expected True, False, 'full' or 'block'.")
+    if shuffle is not True and shuffle not in ("full", "block"):
+        raise OptionError(f"shuffle={shuffle!r}: expected True, False, 'full' or 'block'.")
+    refuse_shuffled_gzip(source)
+    return natural_shuffle(source) if shuffle is True else (shuffle, f"shuffle={shuffle!r}")
 
 
-def natural_shuffle(source: Source) -> tuple[Literal["full", "block"], str]:
-    """Return the shuffle that a source is read well with, and why."""
-    files = source.files
+def refuse_shuffled_gzip(source: Source) -> None:
+    """Raise for a source that can only be read in order, before somebody shuffles it."""
+    path = first_gzip(source)
+    if path is not None:
+        raise OptionError(
+            f"{path} is compressed with gzip, which can only be read from its beginning, so its "
+            "records cannot be shuffled. Write them with small zstd frames, which is done once: "
+            f"penstock convert {path} DST. Or read them in order: shuffle=False."
+        )
+
+
+def natural_shuffle(source: Source) -> tuple[Kind, str]:
+    """Return the shuffle that a source is read well with, and why; "sequential" for none."""
+    if first_gzip(source) is not None:
+        return "sequential", "gzip can only be read from its beginning"
     if lies_remote(source):
         return "block", "remote data is read by blocks, each once"
-    if any(not path.lower().endswith(_PLAIN) for path in files):
-        return "block", "compressed data is read by blocks, each once"
+    for origin in _origins(source):
+        if isinstance(origin, ParquetRows):
+            return "block", "row groups of Parquet files are read as a whole, each once"
+        if isinstance(origin, Dataset) and any(map(compression_of, origin.files)):
+            return "block", "compressed data is read by blocks, each once"
     return "full", "any record can be read by itself here"
 
 
 def lies_remote(source: Source) -> bool:
     """Whether some of its files are not on this machine."""
     return any(map(is_remote, source.files))
+
+
+def first_gzip(source: Source) -> str | None:
+    """Return a file that can only be read from its beginning, if there is one."""
+    texts = (origin for origin in _origins(source) if isinstance(origin, Dataset))
+    files = chain.from_iterable(text.files for text in texts)
+    return next((path for path in files if compression_of(path) == "gzip"), None)
+
+
+def _origins(source: Source) -> Iterable[Source]:
+    """Return the sources that hold the records of a view."""
+    if isinstance(source, Chosen):
+        return _origins(source.source)
+    joined: Iterable[Source] | None = getattr(source, "sources", None)
+    return [source] if joined is None else chain.from_iterable(map(_origins, joined))

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from penstock._lazy import require
-from penstock.batch import Batch, FieldEncoder
+from penstock.batch import Encoder, FieldEncoder
 from penstock.errors import OptionError
+from penstock.loading._user_batches import user_batch
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.batch import BatchPosition
+    from penstock.batch import Batch, BatchPosition
     from penstock.datasets import Source
 
     Ids = NDArray[np.int64]
@@ -139,12 +139,33 @@ class FieldRecipe(_Columnar):
         return self.encoder.batch(made, ids, valid)
 
 
+class EncoderRecipe(_Columnar):
+    """What an `Encoder` makes of its fields: as pure as its contract says."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__(encoder.fields)
+        self.encoder = encoder
+
+    def describe(self) -> str:
+        return f"what {type(self.encoder).__qualname__}.encode makes of its fields"
+
+    def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
+        return self.encoder.encode(read, where)
+
+    def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
+        return user_batch(made, ids, valid)
+
+
 class CallRecipe(_Columnar):
-    """What a user's callable, or an encoder with `fields` and `encode`, makes of columns."""
+    """What a user's callable makes of columns: those in its attribute `fields`, or all.
+
+    A mapping becomes a `Batch` with `ids` and `valid`. Anything else is handed out as it is, and
+    refused for a batch in which some rows do not count, since it could not say which.
+    """
 
     is_pure = False
 
-    def __init__(self, call: Any) -> None:  # noqa: ANN401 (an Encoder or a callable)
+    def __init__(self, call: Any) -> None:  # noqa: ANN401 (a callable)
         super().__init__(getattr(call, "fields", None))
         self.call = call
 
@@ -153,22 +174,17 @@ class CallRecipe(_Columnar):
         return f"what {name} makes of {'its fields' if self.fields else 'all columns'}"
 
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
-        encode = getattr(self.call, "encode", None)
-        return self.call(read) if encode is None else encode(read, where)
+        return self.call(read)
 
     def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
-        if not isinstance(made, Mapping):
-            return made
-        require("torch", extra="torch", purpose="a batch of tensors")
-        from penstock.batch import tensor  # noqa: PLC0415 (torch)
-
-        return Batch(made, tensor(ids), None if valid is None else tensor(valid))
+        return user_batch(made, ids, valid)
 
 
-def recipe_for(
-    encode: object, output: str | None, encoder_of: Callable[[Any], FieldEncoder]
-) -> Recipe:
-    """Return how batches are made; `encoder_of` makes an encoder of field types or names."""
+def recipe_for(encode: object, output: str | None, encoder_of: Callable[[Any], Any]) -> Recipe:
+    """Return how batches are made; `encoder_of` makes an encoder of field types or names.
+
+    What is an encoder, or a callable, `encoder_of` looks at and returns.
+    """
     if output not in (None, "arrow"):
         raise OptionError(f"output={output!r}: expected None or 'arrow'.")
     if encode is None:
@@ -180,9 +196,13 @@ def recipe_for(
         return FieldRecipe(encoder) if output is None else ArrowRecipe(encoder.fields)
     if output is not None:
         raise OptionError("output='arrow' hands columns out as they are: leave encode out.")
-    if callable(encode) or hasattr(encode, "encode"):
-        return CallRecipe(encode)
-    raise OptionError(
-        f"encode={encode!r}: expected field types as in {{'price': 'float32'}}, a list of names, "
-        "or a callable from an Arrow record batch to tensors."
-    )
+    if not isinstance(encode, Encoder) and not callable(encode):
+        raise OptionError(
+            f"encode={encode!r}: expected field types as in {{'price': 'float32'}}, a list of "
+            "names, a callable from an Arrow record batch to tensors, or an object with `fields` "
+            "and `encode`."
+        )
+    encoder = encoder_of(encode)
+    if type(encoder) is FieldEncoder:
+        return FieldRecipe(encoder)
+    return EncoderRecipe(encoder) if isinstance(encoder, Encoder) else CallRecipe(encoder)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import ChangedSourceError
+from penstock.loading._order_choice import refuse_shuffled_gzip
 from penstock.order import Cursor, Skips
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def resumed(
 ) -> Cursor:
     """Return where a state document stands in a source; records to skip may have been added."""
     cursor = Cursor.from_dict(state)
+    if cursor.kind != "sequential":
+        refuse_shuffled_gzip(source)
     length = len(source)
     if not source.was(cursor.fingerprint, cursor.length):
         if on_changed == "raise":
@@ -43,8 +46,8 @@ def _change(cursor: Cursor, source: Source) -> str:
         what = f"it had {cursor.length:,} records, and has {now:,} now"
     elif now > cursor.length:
         what = (
-            f"it has {now:,} records, and the first {cursor.length:,} are not those that the run "
-            "began with"
+            f"it had {cursor.length:,} records and has {now:,} now, and nothing shows that the "
+            f"first {cursor.length:,} are the same"
         )
     else:
         what = f"it still has {now:,} records, but they or their numbers are others"
@@ -56,14 +59,12 @@ def _change(cursor: Cursor, source: Source) -> str:
 
 
 def _moved(cursor: Cursor, source: Source) -> Cursor:
-    """Return the same position over other records."""
+    """Return the same position over other records; their order is another one."""
     length = len(source)
     skip = [(a, min(b, length), *epoch) for a, b, *epoch in cursor.skip if a < length]
     kept = Skips([(a, b) for a, b, *epoch in skip if not epoch], length).kept
-    return replace(
-        cursor,
-        fingerprint=source.fingerprint,
-        length=length,
-        skip=tuple(skip),
-        position=min(cursor.position, kept),
+    begun = replace(
+        cursor, fingerprint=source.fingerprint, length=length, skip=tuple(skip), position=0
     )
+    blocks = source.blocks if cursor.kind == "block" else None
+    return begun.at(position=min(cursor.position, kept), lanes=begun.order(blocks).lanes)

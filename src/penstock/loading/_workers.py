@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import OptionError
 from penstock.loading._engines import InCaller, InThreads
-from penstock.loading._order_choice import lies_remote
+from penstock.loading._order_choice import first_gzip, lies_remote
 from penstock.order import whole_number
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def choose_workers(
     """Return who makes batches: as told, or by rule."""
     is_remote = lies_remote(source)
     if num_workers == "auto":
-        if is_remote:
+        if is_remote and first_gzip(source) is None:
             return Workers("threads", _REMOTE_THREADS, "remote reads wait for the network")
         return Workers("threads", 1, "the next batches are made while one is used")
     if isinstance(num_workers, str):

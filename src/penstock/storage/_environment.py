@@ -31,15 +31,35 @@ def new_remote_path(name: str) -> str:
 
 
 def rank() -> int:
-    """Return `RANK`, this process's number in a distributed run; 0 where there is none."""
+    """Return `RANK`, this process's number in a distributed run; 0 where it says none.
+
+    Fit for whether to show progress; who shares out data asks for `world_size` first.
+    """
     given = os.environ.get("RANK", "")
     return int(given) if given.isdecimal() else 0
 
 
 def world_size() -> int | None:
-    """Return `WORLD_SIZE`, the processes of a distributed run; None where there is no such run."""
-    given = os.environ.get("WORLD_SIZE", "")
-    return int(given) if given.isdecimal() and int(given) else None
+    """Return `WORLD_SIZE`, the processes of a distributed run; None where there is no such run.
+
+    Each of them needs its own `RANK`: without it all would be rank 0 and get the same data.
+    """
+    given, own = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
+    if not given:
+        return None
+    if not given.isdecimal() or not int(given):
+        raise OptionError(
+            f"WORLD_SIZE={given!r} in the environment: expected the number of processes, 1 or "
+            "more. Correct or unset it, or give rank and world_size."
+        )
+    count = int(given)
+    if not own.isdecimal() and (own or count > 1):
+        what = f"RANK={own!r} is no number" if own else "RANK is not set"
+        raise OptionError(
+            f"WORLD_SIZE={count} in the environment, but {what}: every process would get the same "
+            f"data. Set RANK from 0 to {count - 1}, one for each, or give rank and world_size."
+        )
+    return count
 
 
 def endpoint_is_plain_http() -> bool:
