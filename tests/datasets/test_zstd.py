@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import logging
 from typing import TYPE_CHECKING
 
