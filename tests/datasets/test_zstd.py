@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import random
 import logging
+import random
 from typing import TYPE_CHECKING
 
 import pytest

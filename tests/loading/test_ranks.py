@@ -53,7 +53,7 @@ class TestRanks:
         if rank is not None:
             monkeypatch.setenv("RANK", rank)
         with pytest.raises(OptionError, match=f"{told}.* give rank and world_size"):
-            DataLoader([{"n": 1}], batch_size=1)
+            next(iter(DataLoader([{"n": 1}], batch_size=1)))
         # Who is told everything does not look, and who shows progress takes what there is.
         loader = DataLoader([{"n": 1}], batch_size=1, rank=0, world_size=1, num_workers=0)
         assert [batch.ids.tolist() for batch in loader] == [[0]]

@@ -117,7 +117,8 @@ class DataLoader:
         self._run = Run(cursor, self._epochs)
         self._stats = Stats()
         self._known_steps: tuple[Cursor, Steps] | None = None
-        self._sharing()  # What cannot work is said now, as far as it is known now.
+        if rank is not None or mesh is not None:
+            self._sharing()  # Else the ranks are known when a pass begins.
 
     def _encoder(self, encode: Any) -> Any:  # noqa: ANN401 (what encodes, by whatever name)
         return encoder_for(encode, self.source)
@@ -127,8 +128,9 @@ class DataLoader:
     def state_dict(self) -> dict[str, object]:
         """Return where the run stands, up to the last batch handed out, in plain JSON types."""
         cursor = self._run.cursor
-        if not cursor.position:  # How many lanes there are is known with the order.
-            cursor = self._steps(cursor).cursor
+        if cursor.kind == "block" and not cursor.position:
+            # How many lanes there are is known with the order, which is made with the first batch.
+            cursor = cursor.at(lanes=cursor.order(self._blocks).lanes)
         return cursor.to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
