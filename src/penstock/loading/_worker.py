@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._steps import Task
 
+_BETWEEN_COLLECTIONS = 100_000
+"""Objects, where Python itself looks for garbage after 700."""
 _LOOK_AROUND = 5.0
 """Seconds after which a worker looks whether its parent is still there."""
 
@@ -81,6 +83,8 @@ class _Server:
         # What is there now stays: to look through it for garbage again and again, 200,000 objects
         # with torch, would cost 7 % of the time, and in a fork copy pages that are shared.
         gc.freeze()
+        # Lists inside of records are garbage as soon as their batch is made, and never in cycles.
+        gc.set_threshold(_BETWEEN_COLLECTIONS)
         with metered(self._meter):
             while True:
                 task = self._tasks.get()
