@@ -7,9 +7,7 @@ Prints ratios of the best rounds, and how they vary from round to round.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import platform
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -17,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from _about import about
 from _compared import LimitRow, RatioRow, limit_table, rate, ratio_table
 from _load_epochs import Epochs
 from _load_limits import Limits
@@ -24,8 +23,6 @@ from _load_peers import PeerLoading, best_with_global_shuffle, loader_table
 from _load_records import write_tagged
 from _rounds import Side, run_rounds
 from _table import table
-
-from penstock._cpus import usable_cpus
 
 if TYPE_CHECKING:
     from _load_peers import LoaderRow
@@ -146,7 +143,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
         print("making the data", file=sys.stderr)
         bench = Bench(stack, folder, chosen.records, chosen.rounds)
-        about = environment(bench)
+        made_with = environment(bench)
         if EPOCHS in chosen.only:
             print(f"measuring {EPOCHS}", file=sys.stderr)
             results["speed"], results["limits"] = bench.epochs()
@@ -158,9 +155,9 @@ def main() -> None:
             results["peers"] = bench.peers()
             results["limits"] += against_the_best(results["peers"])
     if chosen.json:
-        print(json.dumps({"about": about, **results}, indent=1))
+        print(json.dumps({"about": made_with, **results}, indent=1))
     else:
-        print_tables(about, results)
+        print_tables(made_with, results)
 
 
 def against_the_best(rows: list[LoaderRow]) -> list[LimitRow]:
@@ -182,19 +179,20 @@ def against_the_best(rows: list[LoaderRow]) -> list[LimitRow]:
 
 
 def environment(bench: Bench) -> dict[str, object]:
-    ours = ("penstock", "numpy", "pyarrow", "msgspec", "torch")
-    return {
-        "record bytes": round(bench.source.stat().st_size / bench.records),
-        "records": bench.records,
-        "rounds": bench.rounds,
-        "cores": usable_cpus(),
-        "Python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in ours},
-    }
+    return about(
+        "penstock",
+        "numpy",
+        "pyarrow",
+        "msgspec",
+        "torch",
+        record_bytes=round(bench.source.stat().st_size / bench.records),
+        records=bench.records,
+        rounds=bench.rounds,
+    )
 
 
-def print_tables(about: dict[str, object], results: dict[str, list]) -> None:
-    print(", ".join(f"{name} {value}" for name, value in about.items()))
+def print_tables(made_with: dict[str, object], results: dict[str, list]) -> None:
+    print(", ".join(f"{name} {value}" for name, value in made_with.items()))
     if results["speed"]:
         print("\nThousand records a second, best of the rounds; ratio = ours ÷ reference\n")
         print(ratio_table(results["speed"]))

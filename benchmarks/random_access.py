@@ -7,9 +7,7 @@ Prints ratios of the best rounds, and how they vary from round to round.
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
-import platform
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -18,12 +16,11 @@ from pathlib import Path
 
 import _records
 import _samples
+from _about import about
 from _compared import Against, Comparison, LimitRow, RatioRow, limit_table, rate, ratio_table
 from _conversion import FORAGER, Conversions, PeerRow, peer_table
 from _peers import python_with
 from _rounds import Contender, Side, run_rounds
-
-from penstock._cpus import usable_cpus
 
 ONE, BATCHES, FIELDS, ZST_ONE, ZST_BLOCKS = "one", "batches", "fields", "zst-one", "zst-blocks"
 PEERS = "peers"
@@ -179,32 +176,33 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-bench-")))
         print("making the data", file=sys.stderr)
         bench = Bench(stack, folder, chosen.records, chosen.rounds)
-        about = environment(bench)
+        made_with = environment(bench)
         for key in ROWS:
             if key in chosen.only:
                 print(f"measuring {key}", file=sys.stderr)
                 results[places.get(key, "speed")] += getattr(bench, key.replace("-", "_"))()
     if chosen.json:
-        print(json.dumps({"about": about, **results}, indent=1))
+        print(json.dumps({"about": made_with, **results}, indent=1))
     else:
-        print_tables(about, results)
+        print_tables(made_with, results)
 
 
 def environment(bench: Bench) -> dict[str, object]:
-    ours = ("penstock", "numpy", "orjson", "msgspec", "zstandard")
-    return {
-        "record bytes": round(bench.source.stat().st_size / bench.records),
-        "records": bench.records,
-        "reads": bench.reads,
-        "rounds": bench.rounds,
-        "cores": usable_cpus(),
-        "Python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in ours},
-    }
+    return about(
+        "penstock",
+        "numpy",
+        "orjson",
+        "msgspec",
+        "zstandard",
+        record_bytes=round(bench.source.stat().st_size / bench.records),
+        records=bench.records,
+        reads=bench.reads,
+        rounds=bench.rounds,
+    )
 
 
-def print_tables(about: dict[str, object], results: dict[str, list]) -> None:
-    print(", ".join(f"{name} {value}" for name, value in about.items()))
+def print_tables(made_with: dict[str, object], results: dict[str, list]) -> None:
+    print(", ".join(f"{name} {value}" for name, value in made_with.items()))
     if results["speed"]:
         print("\nThousand records a second, best of the rounds; ratio = ours ÷ reference\n")
         print(ratio_table(results["speed"]))
@@ -213,7 +211,7 @@ def print_tables(about: dict[str, object], results: dict[str, list]) -> None:
         print(limit_table(results["limits"]))
     if results["peers"]:
         print("\nPeers: what is needed once, then thousand records a second\n")
-        size = int(about["record bytes"]) * int(about["records"])
+        size = int(made_with["record bytes"]) * int(made_with["records"])
         print(peer_table(results["peers"], size))
 
 

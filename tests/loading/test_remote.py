@@ -152,7 +152,8 @@ def test_a_stall_names_rank_object_and_range(
     url: str, s3_server: S3Server, fault_proxy: FaultProxy, workers: Any
 ) -> None:
     opened(url, s3_server)
-    source = opened(url, fault_proxy)
+    # The threads that nobody waits for any more give up soon, too.
+    source = opened(url, fault_proxy, timeout=5, retry_timeout=5)
     fault_proxy.add(Fault(stall(), method="GET", times=None))
     loader = DataLoader(
         source, {"id": "int64"}, batch_size=64, rank=1, world_size=2, output="arrow",

@@ -83,7 +83,8 @@ def test_pauses_are_random_and_within_bounds_that_double(caplog: pytest.LogCaptu
         for record in caplog.records:
             assert isinstance(record.args, tuple)
             what, attempt, pause = record.args
-            assert what == "it"
+            if what != "it":
+                continue  # Another test's thread waits for a storage that never answers.
             assert isinstance(attempt, int)
             assert isinstance(pause, float)
             pauses.setdefault(attempt, []).append(pause)
@@ -98,4 +99,5 @@ def test_a_try_that_fails_is_told_to_the_debug_log_only(caplog: pytest.LogCaptur
     caplog.set_level(logging.DEBUG)
     call, _ = _failing(PassingError())
     _retry(call)
-    assert [(r.name, r.levelno) for r in caplog.records] == [("penstock.storage", logging.DEBUG)]
+    ours = [r for r in caplog.records if r.args and r.args[0] == "it"]
+    assert [(r.name, r.levelno) for r in ours] == [("penstock.storage", logging.DEBUG)]
