@@ -28,6 +28,7 @@ from penstock.storage import (
     metered,
 )
 from penstock.storage._block_files import HEADER_BYTES
+from penstock.storage._block_room import NoRoomError, Room, locked, private_folder, used_bytes
 from tests.faults.child import Child, run, run_together
 from tests.storage.block_programs import (
     block,
@@ -279,3 +280,15 @@ def test_the_store_is_not_told_of_the_cache(own_cache: Path, tmp_path: Path) -> 
     assert default.folder == own_cache / "blocks"
     assert 0 < default.limit <= 10 << 30
     assert block_cache(StorageOptions({"region": "s"})) is default
+
+
+def test_what_others_are_writing_counts_and_is_left_alone(folder: Path) -> None:
+    room = Room(private_folder(folder), 1000)
+    with locked(room.lock(b"a" * 20)), room.reserved(b"a" * 20, 600) as draft:
+        with pytest.raises(NoRoomError), room.reserved(b"b" * 20, 600):
+            pass
+        os.write(draft, b"x" * 600)
+        assert used_bytes(room.folder) == 600
+        room.draft(b"a" * 20).replace(room.path(b"a" * 20))
+    with room.reserved(b"b" * 20, 600):  # Now the other one can go.
+        assert not room.path(b"a" * 20).exists()

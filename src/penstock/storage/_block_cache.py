@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.storage._block_files import HEADER_BYTES, map_block, write_block
-from penstock.storage._block_room import Room, locked, private_folder, used_bytes
+from penstock.storage._block_room import NoRoomError, Room, locked, private_folder, used_bytes
 from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._meter import carried, current_meter, waiting
 
@@ -191,6 +191,8 @@ class BlockCache:
             with room.reserved(key, size) as descriptor:
                 write_block(descriptor, path, key, data)
                 os.replace(room.draft(key), path)
+        except NoRoomError:
+            return None  # The next who asks for it may find some.
         except OSError as failure:
             self._tell(failure)
             return None

@@ -60,6 +60,10 @@ def _after_fork_in_child() -> None:
 os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
+class NoRoomError(Exception):
+    """Others write so much at the moment that a block has no place beside it."""
+
+
 class Room:
     """Names and space for blocks in one folder."""
 
@@ -83,13 +87,17 @@ class Room:
     def reserved(self, key: bytes, size: int) -> Iterator[int]:
         """Yield a descriptor of the block's draft, of this size, for which there is room now.
 
-        The draft goes if the block raises. Whoever is killed leaves one that the next who looks
+        Raises `NoRoomError` where drafts of others, which nobody may delete, leave none. The draft
+        goes if the block raises. Whoever is killed leaves one that the next who looks
         around removes.
         """
         draft = self.draft(key)
         with self._total() as total:
             if total.bytes is None or total.bytes + size > self.limit:
                 total.bytes = self._make_room(size)
+                if total.bytes + size > self.limit:
+                    total.write()
+                    raise NoRoomError
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
                 # At once as large as it will be, so that whoever looks around counts it all.
