@@ -193,7 +193,7 @@ def test_a_broken_promise_is_exit_code_1(
 def test_a_checkpoint_that_is_off_by_little_breaks_the_promise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
 
     def disturb(demo: Run) -> None:
         path = Path(demo.scratch, "killed.pt")

@@ -52,19 +52,21 @@ def test_what_is_appended_changes_no_code(tmp_path: Path) -> None:
     assert vocabulary(source, "a.b", 4).to_pylist() == before
 
 
-def test_for_files_it_is_kept_and_found_by_the_next(
-    tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_for_files_it_is_kept_and_found_by_the_next(tmp_path: Path, own_cache: Path) -> None:
     path = tmp_path / "a.jsonl"
     lines(path, ["y", "x"])
     first = vocabulary(penstock.open(path), "a.b", 2)
     (kept,) = (own_cache / "views").glob("*.arrow")
     assert (own_cache / "views" / "CACHEDIR.TAG").exists()
-    source = penstock.open(path)
-    monkeypatch.setattr(type(source), "read", None)
-    assert vocabulary(source, "a.b", 2).equals(first)
-    monkeypatch.undo()
-    monkeypatch.setenv("PENSTOCK_CACHE", str(own_cache))
+    # What is kept is what the next one gets: with that of another source in its place, those.
+    lines(tmp_path / "other.jsonl", ["p", "q"])
+    others = vocabulary(penstock.open(tmp_path / "other.jsonl"), "a.b", 2)
+    (of_others,) = set((own_cache / "views").glob("*.arrow")) - {kept}
+    mine = kept.read_bytes()
+    kept.write_bytes(of_others.read_bytes())
+    assert vocabulary(penstock.open(path), "a.b", 2).equals(others)
+    kept.write_bytes(mine)
+    assert vocabulary(penstock.open(path), "a.b", 2).equals(first)
     for damage in (b"", b"something else", kept.read_bytes()[:-40]):
         kept.write_bytes(damage)
         assert vocabulary(penstock.open(path), "a.b", 2).equals(first)
@@ -180,12 +182,9 @@ def test_integers_that_have_no_type_in_common_are_those_that_came_first(
         assert values == [value for value in found[:length] if value in kept]
 
 
-def test_a_field_of_another_type_is_no_category_and_told_soon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("penstock.datasets._vocabulary._MOST_LEFT_OUT", 500)
-    source = penstock.open([{"a": 1}, *[{"a": "x"}] * 2000])
-    with pytest.raises(SchemaMismatchError, match=r"500 records .* 'x', .*FieldEncoder\("):
+def test_a_field_of_another_type_is_no_category_and_told_soon() -> None:
+    source = penstock.open([{"a": 1}, *[{"a": "x"}] * 10_100])
+    with pytest.raises(SchemaMismatchError, match=r"10,000 records .* 'x', .*FieldEncoder\("):
         vocabulary(source, "a", len(source))
 
 
