@@ -15,10 +15,12 @@ from penstock.cli._plan_numbers import block_bytes
 from penstock.jsonl import JsonlDir
 from penstock.loading import DataLoader
 from penstock.order import Cursor
-from tests.cli.commands import document, invoke, succeed, written
+from tests.cli.commands import document, invoke, options, succeed, written
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.servers.s3_server import S3Server
 
 
 @pytest.fixture
@@ -319,3 +321,19 @@ def test_a_state_file_that_is_not_there_is_an_input_error(lines: Path) -> None:
     done = invoke("plan", lines, "--batch-size", 2, "--state", lines / "none.json")
     assert done.exit_code == 3
     assert "none.json" in done.stderr
+
+
+def test_remote_data_is_planned_as_a_loader_reads_it(bucket: str, s3_server: S3Server) -> None:
+    path, given = f"s3://{bucket}/far", options(s3_server.storage_options)
+    with JsonlDir(path, storage_options=s3_server.storage_options).writer_sync(".jsonl.zst") as w:
+        w.write_many({"id": i} for i in range(100))
+    succeed("index", path, *given)
+    source = penstock.open(path, storage_options=s3_server.storage_options)
+    loader = DataLoader(source, batch_size=10, shuffle=True, rank=1, world_size=2)
+    shown = invoke("plan", path, "--batch-size", 10, "--world-size", 2, *given).stdout
+    assert "remote data is read by blocks" in shown
+    arguments = ("--batch-size", 10, "--world-size", 2, "--rank", 1, "--step", "0:5")
+    planned = document("plan", path, *arguments, *given)
+    ids = [batch.ids.tolist() for batch in loader]
+    rows = [[row["record"] for row in step["records"]] for step in planned["steps"]]
+    assert rows == ids
