@@ -24,6 +24,7 @@ pytest.register_assert_rewrite(
     "tests.jsonl",
     "tests.loading",
     "tests.storage",
+    "tests.work",
 )
 
 pytest_plugins = ["tests.doctests", "tests.servers.fixtures"]

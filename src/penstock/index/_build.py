@@ -15,8 +15,8 @@ from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._folder import NewFolder
 from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
 from penstock.index._names import FILES, FRAMES, META, ROWS
-from penstock.index._progress import Progress
 from penstock.index._stale import changes
+from penstock.work import viewed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.index._place import Place
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
+    from penstock.work import View
 
 _log = logging.getLogger("penstock.index")
 
@@ -36,8 +37,8 @@ Mode = Literal["new", "overwrite", "update"]
 class BuildOptions:
     """How an index is built."""
 
-    progress: bool | None = None
-    """Show a bar: by default in a terminal."""
+    progress: bool | View | None = None
+    """Show a bar: by default in a terminal. Or whoever is told of bytes instead."""
     full_hash: bool = False
     """Also hash every byte of every file."""
 
@@ -94,7 +95,10 @@ class _Builder:
             if self._is_new(found, known)
         ]
         total = sum(f.entry.size - (0 if n is None else self.files[n].size) for f, n in waiting)
-        with Progress(total, self.options.progress) as bar, (self.folder / ROWS).open("ab") as rows:
+        with (
+            viewed(self.options.progress, total, "indexing") as bar,
+            (self.folder / ROWS).open("ab") as rows,
+        ):
             for found, number in waiting:
                 self._scan(found, number, rows, bar)
         if self.with_large_frames:
@@ -111,7 +115,7 @@ class _Builder:
         number = known.get(self.listing.relative(found))
         return number is None or self.files[number].size != found.entry.size
 
-    def _scan(self, found: Found, number: int | None, rows: BinaryIO, bar: Progress) -> None:
+    def _scan(self, found: Found, number: int | None, rows: BinaryIO, bar: View) -> None:
         relative = self.listing.relative(found)
         if "\n" in relative:
             raise OptionError(f"{relative!r}: an index cannot name a file with a newline in it.")

@@ -13,10 +13,10 @@ from penstock.index._build import BuildOptions
 from penstock.index._index_store import IndexStore
 from penstock.index._listing import JSONL, Found, Listing, list_files
 from penstock.index._open_index import make_index
-from penstock.index._progress import Progress
 from penstock.index._scan import LineScan, LineScanner
 from penstock.jsonl import JsonlFile, read_pieces
 from penstock.storage import StorageOptions, locate
+from penstock.work import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

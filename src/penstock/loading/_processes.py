@@ -21,9 +21,10 @@ from penstock.errors import OptionError, UnsafeForkError, WorkerError
 from penstock.loading._engines import Stalled
 from penstock.loading._fetch import named_batch
 from penstock.loading._order_choice import lies_remote
-from penstock.loading._transfer import Failure, error_of, receive, send
+from penstock.loading._transfer import receive, send
 from penstock.loading._worker import Ask, Done, Told, run
 from penstock.storage import fork_is_safe
+from penstock.work import Failure, error_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

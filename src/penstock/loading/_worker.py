@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from penstock.errors import WorkerError
 from penstock.loading._engines import waited_for
-from penstock.loading._transfer import Failure, failure_of, receive, send
+from penstock.loading._transfer import receive, send
 from penstock.storage import Meter, metered
+from penstock.work import Failure, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

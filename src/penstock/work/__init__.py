@@ -1,0 +1,30 @@
+"""Units of work, run by processes that may die, with one view of how far they are."""
+
+from typing import TYPE_CHECKING
+
+from penstock._lazy import facade
+
+if TYPE_CHECKING:
+    from penstock.work._failures import Failure as Failure
+    from penstock.work._failures import error_of as error_of
+    from penstock.work._failures import failure_of as failure_of
+    from penstock.work._local import run_units as run_units
+    from penstock.work._progress import Progress as Progress
+    from penstock.work._progress import View as View
+    from penstock.work._progress import viewed as viewed
+    from penstock.work._unit import Unit as Unit
+
+__all__, __getattr__, __dir__ = facade(
+    __name__,
+    {},
+    for_rooms={
+        "Failure": "_failures",
+        "Progress": "_progress",
+        "Unit": "_unit",
+        "View": "_progress",
+        "error_of": "_failures",
+        "failure_of": "_failures",
+        "run_units": "_local",
+        "viewed": "_progress",
+    },
+)

@@ -1,0 +1,71 @@
+"""Exceptions between processes: the same type and text on the other side, with its traceback."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import NamedTuple
+
+from penstock.errors import WorkerError
+
+
+class Failure(NamedTuple):
+    """An exception on its way: itself where it pickles, else its type and text."""
+
+    error: bytes | None
+    kind: bytes | None
+    text: str
+    notes: list[str]
+    trace: str
+
+
+class WorkerTraceback(Exception):  # noqa: N818 (the cause of an error, not an error)
+    """Where in a worker process an error arose."""
+
+    def __str__(self) -> str:
+        return f'\n"""\n{self.args[0]}"""'
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return an exception as what can be sent."""
+    trace = "".join(traceback.format_exception(error))
+    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    text = f"{type(error).__qualname__}: {error}"
+    return Failure(_pickled(error), _pickled(type(error)), text, notes, trace)
+
+
+def _pickled(value: object) -> bytes | None:
+    try:
+        data = pickle.dumps(value)
+        pickle.loads(data)  # noqa: S301 (what does not come back must not be sent)
+    except Exception:  # noqa: BLE001 (any class may refuse in any way)
+        return None
+    return data
+
+
+def error_of(failure: Failure) -> BaseException:
+    """Return the exception that was sent, of the same type, with the worker's traceback."""
+    error = _unpickled(failure)
+    if error is None:
+        error = WorkerError(failure.text)
+    known = getattr(error, "__notes__", ())
+    for note in failure.notes:
+        if note not in known:
+            error.add_note(note)
+    error.__cause__ = WorkerTraceback(failure.trace)
+    return error
+
+
+def _unpickled(failure: Failure) -> BaseException | None:
+    try:
+        if failure.error is not None:
+            return pickle.loads(failure.error)  # type: ignore[no-any-return]  # noqa: S301 (our own worker's)
+        if failure.kind is not None:
+            # Its constructor wants other arguments than those it keeps; type and text count most.
+            kind = pickle.loads(failure.kind)  # noqa: S301
+            error: BaseException = kind.__new__(kind)
+            error.args = (failure.text.partition(": ")[2],)
+            return error
+    except Exception:  # noqa: BLE001 (a class may be what it is only over there)
+        return None
+    return None

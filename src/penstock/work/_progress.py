@@ -1,0 +1,53 @@
+"""One view of long work: how much is done, how fast, how long it will take."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.storage import rank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+
+class View(Protocol):
+    """Whoever is told how far work is."""
+
+    def add(self, count: int) -> object:
+        """Count what was done; less than nothing where some is done again."""
+        ...
+
+
+class Progress:
+    """A bar; shown in a terminal, by rank 0 alone, unless told otherwise."""
+
+    def __init__(self, total: int, shown: bool | None, what: str, unit: str = "B") -> None:  # noqa: FBT001 (three-valued, as users give it)
+        from tqdm import tqdm  # noqa: PLC0415 (only where work is long)
+
+        shown = sys.stderr.isatty() and rank() == 0 if shown is None else shown
+        self._bar = tqdm(
+            total=total, unit=unit, unit_scale=True, desc=what, disable=not shown, leave=False
+        )
+
+    def add(self, count: int) -> None:
+        """Count what was done."""
+        self._bar.update(count)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+
+@contextmanager
+def viewed(shown: bool | View | None, total: int, what: str, unit: str = "B") -> Iterator[View]:  # noqa: FBT001 (as users give it)
+    """Yield the view that `progress=` asks for: a bar, none, or one of the caller's own."""
+    if shown is None or isinstance(shown, bool):
+        with Progress(total, shown, what, unit) as bar:
+            yield bar
+    else:
+        yield shown
