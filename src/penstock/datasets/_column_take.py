@@ -1,0 +1,235 @@
+"""Values out of the files of a column: mapped, and taken by their numbers."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets._column_write import (
+    CODES,
+    OFFSETS,
+    VALID,
+    VALUES,
+    WORD_OFFSETS,
+    WORDS,
+    code_type,
+    has_width,
+    is_text,
+    width_of,
+)
+from penstock.errors import CorruptIndexError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._column_write import Place
+
+    Ids = NDArray[np.int64]
+
+is_ = pa.types
+_MOST_ITEMS = 2**31 - 1
+
+
+class Values(Protocol):
+    """The values of a column; read by any number of threads, also after a fork."""
+
+    def take(self, ids: Ids) -> pa.Array:
+        """Return the values of these numbers, in their order; they are nobody else's memory."""
+        ...
+
+
+def map_column(place: Place, type_: pa.DataType, length: int, lists: Sequence[Path] = ()) -> Values:
+    """Map the files of a column of so many values; files of another size raise.
+
+    `lists` are the folders of the levels of lists at the top.
+    """
+    if is_.is_list(type_) or is_.is_large_list(type_):
+        own = place.of_lists
+        if place.level is not None and lists:
+            own = own.at(lists[place.level])
+        offsets = _mapped(own.file(OFFSETS), "<i8", length + 1)
+        items = map_column(place.of_items, type_.value_type, int(offsets[-1]), lists)
+        return _Lists(type_, offsets, _Valid(own, length), items)
+    valid = _Valid(place, length)
+    if is_.is_null(type_):
+        return _Nothing()
+    if is_.is_boolean(type_):
+        return _Bools(_mapped(place.file(VALUES), np.uint8, length), valid)
+    if has_width(type_):
+        values = _mapped(place.file(VALUES), np.dtype((np.void, width_of(type_))), length)
+        return _Fixed(type_, values, valid)
+    if is_text(type_):
+        return _texts(place, type_, length, valid)
+    if is_.is_fixed_size_list(type_):
+        items = map_column(place.inside("item"), type_.value_type, length * type_.list_size)
+        return _Vectors(type_, valid, items)
+    children = [
+        map_column(place.inside(str(number)), field.type, length)
+        for number, field in enumerate(type_)
+    ]
+    return _Objects(type_, valid, children)
+
+
+def _mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
+    wanted = np.dtype(dtype).itemsize * length
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size != wanted:
+                raise CorruptIndexError(
+                    f"{path} is damaged: it has {size:,} bytes, and {wanted:,} are told of.",
+                    path=str(path),
+                )
+            # Not np.memmap: each of its slices and takes costs microseconds more.
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+    except FileNotFoundError:
+        raise CorruptIndexError(f"{path} is missing.", path=str(path)) from None
+    return np.frombuffer(memory, dtype)
+
+
+class _Valid:
+    """Which values are there, and not null."""
+
+    def __init__(self, place: Place, length: int) -> None:
+        path = place.file(VALID)
+        self._valid = _mapped(path, np.bool_, length) if path.exists() else None
+
+    def bitmap(self, ids: Ids) -> pa.Buffer | None:
+        """Return Arrow's bits for some values; None where all of them are there."""
+        if self._valid is None:
+            return None
+        flags = self._valid.take(ids)
+        if flags.all():
+            return None
+        return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+class _Nothing:
+    def take(self, ids: Ids) -> pa.Array:
+        return pa.nulls(len(ids))
+
+
+class _Bools:
+    def __init__(self, values: NDArray[np.uint8], valid: _Valid) -> None:
+        self._values, self._valid = values, valid
+
+    def take(self, ids: Ids) -> pa.Array:
+        bits = pa.py_buffer(np.packbits(self._values.take(ids), bitorder="little"))
+        return pa.Array.from_buffers(pa.bool_(), len(ids), [self._valid.bitmap(ids), bits])
+
+
+_DTYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
+
+
+class _Fixed:
+    def __init__(self, type_: pa.DataType, values: NDArray[Any], valid: _Valid) -> None:
+        self._type, self._valid = type_, valid
+        width = values.dtype.itemsize
+        # Numbers are taken several times as fast as bytes.
+        self._values = values.view(_DTYPES[width]) if width in _DTYPES else values
+
+    def take(self, ids: Ids) -> pa.Array:
+        memory = pa.py_buffer(self._values.take(ids))
+        return pa.Array.from_buffers(self._type, len(ids), [self._valid.bitmap(ids), memory])
+
+
+class _Lists:
+    def __init__(
+        self, type_: pa.DataType, offsets: NDArray[np.int64], valid: _Valid, items: Values
+    ) -> None:
+        self._type, self._offsets, self._valid, self._items = type_, offsets, valid, items
+        self._dtype = np.int64 if is_.is_large_list(type_) else np.int32
+
+    def take(self, ids: Ids) -> pa.Array:
+        starts = self._offsets.take(ids)
+        lengths = self._offsets.take(ids + 1)
+        lengths -= starts
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        total = int(offsets[-1])
+        if total > _MOST_ITEMS and self._dtype is np.int32:
+            raise OptionError(f"lists of {total:,} items do not fit one batch: ask for fewer.")
+        # From each list's first item on, one after the other.
+        starts -= offsets[:-1]
+        numbers = np.repeat(starts, lengths)
+        numbers += np.arange(total)
+        memory = pa.py_buffer(offsets.astype(self._dtype, copy=False))
+        return pa.Array.from_buffers(
+            self._type,
+            len(ids),
+            [self._valid.bitmap(ids), memory],
+            children=[self._items.take(numbers)],
+        )
+
+
+class _Vectors:
+    def __init__(self, type_: pa.DataType, valid: _Valid, items: Values) -> None:
+        self._type, self._valid, self._items = type_, valid, items
+
+    def take(self, ids: Ids) -> pa.Array:
+        size = self._type.list_size
+        numbers = (ids[:, None] * size + np.arange(size)).ravel()
+        items = self._items.take(numbers)
+        return pa.Array.from_buffers(
+            self._type, len(ids), [self._valid.bitmap(ids)], children=[items]
+        )
+
+
+class _Objects:
+    def __init__(self, type_: pa.DataType, valid: _Valid, children: Sequence[Values]) -> None:
+        self._type, self._valid, self._children = type_, valid, children
+
+    def take(self, ids: Ids) -> pa.Array:
+        children = [child.take(ids) for child in self._children]
+        return pa.Array.from_buffers(
+            self._type, len(ids), [self._valid.bitmap(ids)], children=children
+        )
+
+
+def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
+    if not place.file(CODES).exists():
+        return _Texts(type_, _many_texts(place, VALUES, OFFSETS, length), valid, lambda ids: ids)
+    words = place.file(WORD_OFFSETS)
+    try:
+        count = words.stat().st_size // 8 - 1
+    except FileNotFoundError:
+        raise CorruptIndexError(f"{words} is missing.", path=str(words)) from None
+    codes = _mapped(place.file(CODES), code_type(count), length)
+    return _Texts(type_, _many_texts(place, WORDS, WORD_OFFSETS, count), valid, codes.take)
+
+
+def _many_texts(place: Place, values: str, offsets: str, length: int) -> pa.Array:
+    borders = _mapped(place.file(offsets), "<i8", length + 1)
+    data = _mapped(place.file(values), np.uint8, int(borders[-1]))
+    buffers = [None, pa.py_buffer(borders), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_binary(), length, buffers)
+
+
+class _Texts:
+    def __init__(
+        self,
+        type_: pa.DataType,
+        texts: pa.Array,
+        valid: _Valid,
+        places: Callable[[Ids], NDArray[Any]],
+    ) -> None:
+        self._type, self._texts, self._valid, self._places = type_, texts, valid, places
+        self._is_large = is_.is_large_string(type_) or is_.is_large_binary(type_)
+
+    def take(self, ids: Ids) -> pa.Array:
+        _, offsets, data = self._texts.take(pa.array(self._places(ids))).buffers()
+        if not self._is_large:
+            borders = np.frombuffer(offsets, np.int64, len(ids) + 1)
+            if int(borders[-1]) > _MOST_ITEMS:
+                raise OptionError(
+                    f"texts of {int(borders[-1]):,} bytes do not fit one batch: ask for fewer."
+                )
+            offsets = pa.py_buffer(borders.astype(np.int32))
+        return pa.Array.from_buffers(self._type, len(ids), [self._valid.bitmap(ids), offsets, data])
