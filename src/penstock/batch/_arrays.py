@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.batch._field_types import (
+from penstock.datasets import (
     Category,
     Dense,
     FieldType,

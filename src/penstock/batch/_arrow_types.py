@@ -6,9 +6,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.batch._field_types import Category, Dense, FieldType, ListOf, Number, Text
-from penstock.batch._grammar import GRAMMAR, parsed
-from penstock.datasets import paths_in, type_at
+from penstock.datasets import (
+    GRAMMAR,
+    Category,
+    Dense,
+    FieldType,
+    ListOf,
+    Number,
+    Text,
+    parsed,
+    paths_in,
+    type_at,
+)
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock._lazy import require
 from penstock.batch._arrays import Place, encoded
 from penstock.batch._arrow_types import field_type
-from penstock.batch._field_types import Category
+from penstock.datasets import Category
 from penstock.decode import fit_batch
 from penstock.errors import OptionError
 

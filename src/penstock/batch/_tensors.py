@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from penstock.batch._field_types import Category, Dense, ListOf, Number, Optional, UpTo
 from penstock.batch._jagged import Jagged
 from penstock.batch._parts import Categories, Masked, Padded
+from penstock.datasets import Category, Dense, ListOf, Number, Optional, UpTo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.batch._field_types import FieldType
+    from penstock.datasets import FieldType
 
 
 def tensor(array: NDArray[Any]) -> torch.Tensor:

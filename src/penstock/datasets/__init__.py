@@ -9,16 +9,29 @@ if TYPE_CHECKING:
     from penstock.datasets._dataset import Dataset as Dataset
     from penstock.datasets._field_paths import paths_in as paths_in
     from penstock.datasets._field_paths import type_at as type_at
+    from penstock.datasets._field_types import type_text as type_text
     from penstock.datasets._jsonl import JsonlDataset as JsonlDataset
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._missing_fields import Missing as Missing
     from penstock.datasets._missing_fields import missing_fields as missing_fields
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
     from penstock.datasets._parquet import ParquetRows as ParquetRows
+    from penstock.datasets._projection import typed_schema as typed_schema
     from penstock.datasets._reading import read_fields as read_fields
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
+    from penstock.datasets._tensor_grammar import GRAMMAR as GRAMMAR
+    from penstock.datasets._tensor_grammar import parsed as parsed
+    from penstock.datasets._tensor_types import Category as Category
+    from penstock.datasets._tensor_types import Dense as Dense
+    from penstock.datasets._tensor_types import FieldType as FieldType
+    from penstock.datasets._tensor_types import ListOf as ListOf
+    from penstock.datasets._tensor_types import Number as Number
+    from penstock.datasets._tensor_types import Optional as Optional
+    from penstock.datasets._tensor_types import Text as Text
+    from penstock.datasets._tensor_types import UpTo as UpTo
+    from penstock.datasets._tensor_types import number_in as number_in
     from penstock.datasets._views import Chosen as Chosen
     from penstock.datasets._vocabulary import root_of as root_of
     from penstock.datasets._vocabulary import vocabulary as vocabulary
@@ -36,16 +49,29 @@ __all__, __getattr__, __dir__ = facade(
         "SubsampledDataset": "_subsampled",
     },
     for_rooms={
+        "Category": "_tensor_types",
         "Chosen": "_views",
+        "Dense": "_tensor_types",
+        "FieldType": "_tensor_types",
+        "GRAMMAR": "_tensor_grammar",
+        "ListOf": "_tensor_types",
         "ListSource": "_memory",
         "Missing": "_missing_fields",
+        "Number": "_tensor_types",
+        "Optional": "_tensor_types",
+        "Text": "_tensor_types",
         "TextCondition": "_where",
+        "UpTo": "_tensor_types",
         "missing_fields": "_missing_fields",
+        "number_in": "_tensor_types",
         "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.
+        "parsed": "_tensor_grammar",
         "paths_in": "_field_paths",
         "read_fields": "_reading",
         "root_of": "_vocabulary",
         "type_at": "_field_paths",
+        "type_text": "_field_types",
+        "typed_schema": "_projection",
         "vocabulary": "_vocabulary",
     },
 )

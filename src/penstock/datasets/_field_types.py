@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from penstock.datasets._tensor_grammar import parsed
 from penstock.errors import OptionError
 
 _NAMES = {
@@ -45,8 +46,8 @@ def arrow_type(type_: str | pa.DataType) -> pa.DataType:
 
     >>> arrow_type("list<list<float32>>")
     ListType(list<item: list<item: float>>)
-    >>> arrow_type("timestamp[us, UTC]")
-    TimestampType(timestamp[us, tz=UTC])
+    >>> arrow_type("timestamp[us, UTC]"), arrow_type("int64[:50] = -1")
+    (TimestampType(timestamp[us, tz=UTC]), ListType(list<item: int64>))
     """
     if isinstance(type_, pa.DataType):
         return type_
@@ -72,15 +73,16 @@ def type_text(type_: pa.DataType) -> str:
 
 @lru_cache(1024)
 def _parsed(text: str) -> pa.DataType:
-    name = text.strip()
+    # What else the loader takes has values that lie in Arrow like those of a plainer type.
+    return _plain(text.strip()) or parsed(text).arrow
+
+
+def _plain(name: str) -> pa.DataType | None:
     if name in _NAMES:
         return _NAMES[name]
     if zoned := _ZONED.fullmatch(name):
         return pa.timestamp(zoned[1], zoned[2])
     if lists := _LIST.fullmatch(name):
-        make = pa.list_ if lists[1] == "list" else pa.large_list
-        return make(_parsed(lists[2]))
-    raise OptionError(
-        f"no type is called {text!r}: expected int8 … uint64, float16 … float64, bool, string, "
-        f"binary, date32, timestamp[us], or list<…> of one. Give a pyarrow.DataType for others"
-    )
+        item = _plain(lists[2].strip())
+        return item and (pa.list_ if lists[1] == "list" else pa.large_list)(item)
+    return None

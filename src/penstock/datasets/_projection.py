@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Fields, Source
 
 
-__all__ = ["arrow_type", "has_types", "project", "projected", "typed_fields"]
+__all__ = ["arrow_type", "has_types", "project", "projected", "typed_fields", "typed_schema"]
 
 
 def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.RecordBatch:
@@ -67,18 +67,28 @@ def typed_fields(source: Source, fields: Fields, more: Callable[[], pa.Schema]) 
     Names without a type have the one of the source's schema, or else of the schema that `more`
     finds.
     """
-    if isinstance(fields, pa.Schema):
-        schema = fields
-    elif isinstance(fields, Mapping):
-        schema = pa.schema([(_name(name), arrow_type(type_)) for name, type_ in fields.items()])
-    elif isinstance(fields, str):
+    if isinstance(fields, str):
         raise OptionError(f"fields={fields!r}: expected several names; for one write [{fields!r}]")
-    else:
+    schema = typed_schema(fields)
+    if schema is None:
         schema = _named(source, [_name(name) for name in fields], more)
     doubled = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if doubled:
         raise OptionError(f"fields name {', '.join(map(repr, doubled))} more than once")
     return schema
+
+
+def typed_schema(fields: Fields | None) -> pa.Schema | None:
+    """Return fields that were named with their types as a schema; None where types are to find.
+
+    >>> typed_schema({"a": "int8"}), typed_schema(["a"])
+    (a: int8, None)
+    """
+    if isinstance(fields, pa.Schema):
+        return fields
+    if not isinstance(fields, Mapping):
+        return None
+    return pa.schema([(_name(name), arrow_type(type_)) for name, type_ in fields.items()])
 
 
 def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:

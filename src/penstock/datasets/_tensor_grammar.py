@@ -12,7 +12,7 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
-from penstock.batch._field_types import (
+from penstock.datasets._tensor_types import (
     Category,
     Dense,
     FieldType,

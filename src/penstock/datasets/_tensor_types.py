@@ -1,4 +1,4 @@
-"""What a field can be turned into, as values: the meaning of the texts that `_grammar` reads."""
+"""What a field can be turned into, as values: the meaning of what `_tensor_grammar` reads."""
 
 from __future__ import annotations
 
