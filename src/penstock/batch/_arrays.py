@@ -54,7 +54,15 @@ class Place:
     def within(self, row_of: Callable[[int], int]) -> Place:
         """Return the place of the values of lists, given the list that holds each."""
         outer = self.row_of
-        return replace(self, row_of=lambda value: outer(row_of(value)), inside=True)
+        # Spelt out, because `replace` costs as much as the values of a short batch.
+        return Place(
+            self.field,
+            self.type,
+            self.ids,
+            self.codes,
+            lambda value: outer(row_of(value)),
+            inside=True,
+        )
 
 
 def encoded(type_: FieldType, array: pa.Array, place: Place) -> Any:
@@ -183,8 +191,12 @@ def _items(array: pa.Array) -> tuple[pa.Array, Rows]:
     """Return the items of lists one after the other, and where each list begins, int64[B + 1]."""
     if not array.null_count and len(array):
         offsets = array.offsets.to_numpy().astype(np.int64)
-        items = array.values.slice(offsets[0], offsets[-1] - offsets[0])
-        return items, offsets - offsets[0] if offsets[0] else offsets
+        first, last = int(offsets[0]), int(offsets[-1])
+        items = array.values
+        if first or last != len(items):
+            items = items.slice(first, last - first)
+            offsets -= first
+        return items, offsets
     # A null list may have items, which `flatten` leaves out.
     offsets = np.zeros(len(array) + 1, np.int64)
     lengths = pc.list_value_length(array).fill_null(0)

@@ -14,7 +14,7 @@ from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.loading._order_choice import lies_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from numpy.typing import NDArray
 
@@ -91,6 +91,29 @@ class Fetch:
             self._has_looked = True
             self._look_at(read)
         return Gathered(read, bad, time.perf_counter() - began)
+
+    def gather_together(self, tasks: Collection[Task]) -> list[tuple[Task, Gathered | None]]:
+        """Read the records of several tasks at once; None for those that are read by themselves.
+
+        Whatever is wrong with a record is told by its own batch, when its turn comes.
+        """
+        alone: list[tuple[Task, Gathered | None]] = [(task, None) for task in tasks]
+        if len(tasks) < 2 or any(task.unread is not None for task in tasks):  # noqa: PLR2004 (one is alone)
+            return alone
+        began = time.perf_counter()
+        ids = np.concatenate([task.where.ids for task in tasks])
+        try:
+            read = self.recipe.read(self.source, ids)
+        except Exception:  # noqa: BLE001 (told with the batch that it belongs to)
+            return alone
+        seconds = (time.perf_counter() - began) / len(tasks)
+        gathered: list[tuple[Task, Gathered | None]] = []
+        start = 0
+        for task in tasks:
+            rows = len(task.where.ids)
+            gathered.append((task, Gathered(read.slice(start, rows), [], seconds)))
+            start += rows
+        return gathered
 
     def finish(self, task: Task, gathered: Gathered) -> Fetched:
         """Make of gathered records what is handed to the user's process."""

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from penstock.datasets import Source
 from penstock.datasets import open as open_source
 from penstock.errors import OptionError
+from penstock.loading._column_choice import choose_columns, refuse_without_fields
 from penstock.loading._delivery import Delivery, Placed
 from penstock.loading._device import moved_ahead
 from penstock.loading._encoder_choice import encoder_for
 from penstock.loading._explain import Decisions, StepRecords, step_records
 from penstock.loading._fetch import Fetch
-from penstock.loading._order_choice import chosen_order, lies_remote
+from penstock.loading._order_choice import chosen_order, lies_remote, refuse_shuffled_gzip
 from penstock.loading._ranks import Ranks, find_ranks
 from penstock.loading._recipes import recipe_for
 from penstock.loading._resume import resumed
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from penstock.loading._column_choice import Columns
     from penstock.loading._fetch import OnError
     from penstock.loading._run import Start
     from penstock.loading._skip_list import Skipped
+    from penstock.loading._workers import Workers
     from penstock.order import Kind
 
 
@@ -72,7 +75,7 @@ class DataLoader:
         epochs: int | None = 1,
         drop_last: bool = False,
         num_workers: int | Literal["auto"] = "auto",
-        materialize: Literal["auto", False] = "auto",
+        materialize: Literal["auto"] | bool = "auto",
         on_error: OnError = "raise",
         max_bad: int = 100,
         skip: Skipped = None,
@@ -88,7 +91,7 @@ class DataLoader:
     ) -> None:
         _check_choice("on_error", on_error, ("raise", "mask"))
         _check_choice("on_changed", on_changed, ("raise", "continue"))
-        _check_choice("materialize", materialize, ("auto", False))
+        _check_choice("materialize", materialize, ("auto", True, False))
         if batch_size is None and global_batch_size is None:
             raise OptionError("give batch_size (of each rank), or global_batch_size (of all).")
         self.source: Source = source if isinstance(source, Source) else open_source(source)
@@ -102,10 +105,13 @@ class DataLoader:
         self._prefetch_to = prefetch_to
         self._stall_timeout = _seconds("stall_timeout", stall_timeout)
         self._ranks_told = (rank, world_size, mesh)
-        self._shuffle = chosen_order(self.source, shuffle)
         self._recipe = recipe_for(encode, output, self._encoder)
+        refuse_without_fields(materialize, self._recipe.schema)
+        self._materialize = materialize
+        self._shuffle = chosen_order(self.source, shuffle, through_columns=self._may_gather)
         self._on_error = on_error
-        self._workers = choose_workers(num_workers, multiprocessing_context, self.source)
+        self._workers_told = (num_workers, multiprocessing_context)
+        choose_workers(*self._workers_told, self.source)  # What cannot be is told at once.
         self._skip = read_skips(skip, len(self.source))
         cursor = Cursor(
             fingerprint=self.source.fingerprint,
@@ -135,7 +141,10 @@ class DataLoader:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the very next record after the last batch of a saved state."""
-        self._run.go_to(resumed(state, self.source, self._skip, self._on_changed))
+        cursor = resumed(state, self.source, self._skip, self._on_changed)
+        if cursor.kind != "sequential" and not self._may_gather:
+            refuse_shuffled_gzip(self.source)
+        self._run.go_to(cursor)
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be over this epoch; without it, each pass is over the next one.
@@ -175,6 +184,7 @@ class DataLoader:
             # Lightning makes an iterator, then sets the epoch, then asks for the first batch.
             start = self._run.start()
         number = self._run.begin(start)
+        self._columns = self._columns.built()
         delivery = Delivery(
             Fetch(self._read_from(start.cursor.kind), self._recipe, self._on_error),
             self._stats,
@@ -183,7 +193,7 @@ class DataLoader:
             self._max_bad,
             self._pin_memory,
         )
-        engine = self._workers.engine(delivery.fetch)
+        engine = self._workers().engine(delivery.fetch)
         try:
             batches = delivery.batches(engine, self._tasks(*start))
             if self._prefetch_to is not None:
@@ -199,8 +209,31 @@ class DataLoader:
             engine.close()
             self._stats.pass_ended()
 
+    @property
+    def _may_gather(self) -> bool:
+        """Whether batches can come out of columns."""
+        return self._materialize is not False and self._recipe.schema is not None
+
+    @cached_property
+    def _columns(self) -> Columns:
+        is_shuffled = self._shuffle[0] != "sequential"
+        return choose_columns(
+            self.source, self._recipe.schema, self._materialize, shuffled=is_shuffled
+        )
+
+    def _workers(self) -> Workers:
+        from_columns = self._columns.are_used or self._columns.to_build is not None
+        return choose_workers(
+            *self._workers_told,
+            self.source,
+            from_columns=from_columns,
+            batch_size=self._sharing().batch_size,
+        )
+
     def _read_from(self, kind: Kind) -> Source:
         """Return the source as it is read best in a kind of order."""
+        if self._columns.are_used:
+            return self._columns.source
         if kind == "full" or (kind == "sequential" and not lies_remote(self.source)):
             return self.source
         # A block is brought once, for all its records, to all processes of this host.
@@ -245,18 +278,18 @@ class DataLoader:
         kind, why = self._shuffle
         if cursor.kind != kind:
             why = "as the state says"
-        is_kept = self._read_from(cursor.kind) is not self.source
+        is_kept = self._read_from(cursor.kind) not in (self.source, self._columns.source)
         return Decisions(
             source=f"{cursor.length:,} records, fingerprint {cursor.fingerprint}",
             order=f"{cursor.kind}, seed {cursor.seed}: {why}",
             batch=self._recipe.describe(),
             sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {sharing.batch_size} "
             f"records a batch, {sharing.global_batch_size} a step over all ranks",
-            workers=self._workers.describe(),
+            workers=self._workers().describe(),
             blocks="remote and large ones are kept on this host's disk, for all its processes"
             if is_kept
             else "read as they are needed",
-            columns="decoded anew for each batch",
+            columns=self._columns.why,
             state=f"epoch {cursor.epoch}, position {cursor.position:,}",
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-from penstock.datasets import Chosen, Dataset, ParquetRows
+from penstock.datasets import Dataset, Materialized, ParquetRows, origins_of
 from penstock.errors import OptionError
 from penstock.jsonl import compression_of
 from penstock.storage import is_remote
@@ -17,14 +17,27 @@ if TYPE_CHECKING:
     from penstock.order._order import Kind
 
 
-def chosen_order(source: Source, shuffle: bool | Literal["full", "block"]) -> tuple[Kind, str]:  # noqa: FBT001 (the loader's own argument)
-    """Return the kind of order that `shuffle` asks for, and why."""
+def chosen_order(
+    source: Source,
+    shuffle: bool | Literal["full", "block"],  # noqa: FBT001 (the loader's own argument)
+    *,
+    through_columns: bool = False,
+) -> tuple[Kind, str]:
+    """Return the kind of order that `shuffle` asks for, and why.
+
+    What can only be read in order is shuffled where its fields may be gathered from columns.
+    """
     if shuffle is False:
         return "sequential", "shuffle=False"
     if shuffle is not True and shuffle not in ("full", "block"):
         raise OptionError(f"shuffle={shuffle!r}: expected True, False, 'full' or 'block'.")
-    refuse_shuffled_gzip(source)
-    return natural_shuffle(source) if shuffle is True else (shuffle, f"shuffle={shuffle!r}")
+    if not through_columns:
+        refuse_shuffled_gzip(source)
+    if shuffle is not True:
+        return shuffle, f"shuffle={shuffle!r}"
+    if first_gzip(source) is not None:
+        return "full", "gzip is decoded once, into columns"
+    return natural_shuffle(source)
 
 
 def refuse_shuffled_gzip(source: Source) -> None:
@@ -33,8 +46,9 @@ def refuse_shuffled_gzip(source: Source) -> None:
     if path is not None:
         raise OptionError(
             f"{path} is compressed with gzip, which can only be read from its beginning, so its "
-            "records cannot be shuffled. Write them with small zstd frames, which is done once: "
-            f"penstock convert {path} DST. Or read them in order: shuffle=False."
+            "records cannot be shuffled as they are. Name the fields to encode, which are then "
+            "decoded once, into columns (materialize='auto' or True); or write the records with "
+            f"small zstd frames: penstock convert {path} DST; or read them in order: shuffle=False."
         )
 
 
@@ -65,8 +79,6 @@ def first_gzip(source: Source) -> str | None:
 
 
 def _origins(source: Source) -> Iterable[Source]:
-    """Return the sources that hold the records of a view."""
-    if isinstance(source, Chosen):
-        return _origins(source.source)
-    joined: Iterable[Source] | None = getattr(source, "sources", None)
-    return [source] if joined is None else chain.from_iterable(map(_origins, joined))
+    """Return the sources that hold the records of a view, whatever columns there are of them."""
+    found = origins_of(source)
+    return (one.origin if isinstance(one, Materialized) else one for one in found)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from penstock.batch import Encoder, FieldEncoder
+from penstock.datasets import typed_schema
 from penstock.errors import OptionError
 from penstock.loading._user_batches import user_batch
 
@@ -31,6 +32,8 @@ class Recipe(Protocol):
 
     is_pure: bool
     """Whether `make` may run in several threads at once, in any order."""
+    schema: pa.Schema | None
+    """The fields that are read, where all of them have types that were asked for."""
 
     def describe(self) -> str:
         """Return what a batch is, for `explain()`."""
@@ -69,6 +72,7 @@ class DictRecipe:
     """Records as they are."""
 
     is_pure = True
+    schema = None
 
     def describe(self) -> str:
         return "a list of records, for no encode was given"
@@ -96,6 +100,7 @@ class _Columnar:
 
     def __init__(self, fields: Any = None) -> None:  # noqa: ANN401 (what `Source.read` takes)
         self.fields = fields
+        self.schema = typed_schema(fields)
 
     def read(self, source: Source, ids: Ids) -> pa.RecordBatch:
         return source.arrow(ids) if self.fields is None else source.read(ids, self.fields)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.errors import ChangedSourceError
-from penstock.loading._order_choice import refuse_shuffled_gzip
 from penstock.order import Cursor, Skips
 
 if TYPE_CHECKING:
@@ -24,8 +23,6 @@ def resumed(
 ) -> Cursor:
     """Return where a state document stands in a source; records to skip may have been added."""
     cursor = Cursor.from_dict(state)
-    if cursor.kind != "sequential":
-        refuse_shuffled_gzip(source)
     length = len(source)
     if not source.was(cursor.fingerprint, cursor.length):
         if on_changed == "raise":

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _REMOTE_THREADS = 4
 """Each waits for a network most of the time, and reads many blocks at once when it does not."""
+_TOGETHER = 16_384
+"""Records that are gathered from columns at once."""
 _AHEAD = 2
 """Batches that each thread or process has in hand: one in work, one that waits to be taken."""
 
@@ -38,7 +40,7 @@ class Workers:
     def engine(self, fetch: Fetch) -> Engine:
         """Start what makes batches."""
         if self.kind == "caller":
-            return InCaller(fetch)
+            return InCaller(fetch, self.ahead)
         if self.kind == "threads":
             return InThreads(fetch, self.count, self.ahead)
         from penstock.loading._processes import InProcesses  # noqa: PLC0415 (multiprocessing)
@@ -58,11 +60,19 @@ class Workers:
 
 
 def choose_workers(
-    num_workers: int | Literal["auto"], context: str | BaseContext | None, source: Source
+    num_workers: int | Literal["auto"],
+    context: str | BaseContext | None,
+    source: Source,
+    *,
+    from_columns: bool = False,
+    batch_size: int = 1,
 ) -> Workers:
     """Return who makes batches: as told, or by rule."""
-    is_remote = lies_remote(source)
+    is_remote = lies_remote(source) and not from_columns
     if num_workers == "auto":
+        if from_columns:
+            why = "to gather columns takes less time than to hand a batch over"
+            return Workers("caller", 0, why, ahead=_together(batch_size))
         if is_remote and first_gzip(source) is None:
             return Workers("threads", _REMOTE_THREADS, "remote reads wait for the network")
         return Workers("threads", 1, "the next batches are made while one is used")
@@ -74,8 +84,14 @@ def choose_workers(
             # Somebody must be able to say that nothing comes.
             why = "num_workers=0, and stall_timeout needs somebody who waits"
             return Workers("threads", 1, why, ahead=1)
-        return Workers("caller", 0, "num_workers=0")
+        ahead = _together(batch_size) if from_columns else 1
+        return Workers("caller", 0, "num_workers=0", ahead=ahead)
     from penstock.loading._processes import start_method  # noqa: PLC0415 (multiprocessing)
 
     method, why = start_method(context, source)
     return Workers("processes", count, f"num_workers={count}; {method}: {why}", method)
+
+
+def _together(batch_size: int) -> int:
+    """Return how many batches are gathered at once."""
+    return max(1, _TOGETHER // batch_size)
