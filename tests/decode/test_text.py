@@ -77,6 +77,26 @@ def test_ordinary_digits_are_no_endless_number() -> None:
     assert not may_hold_endless_number(b'{"a":12345678901234567890,"b":"x"}\n' * 5000)
 
 
+@pytest.mark.parametrize("number", [b"0.8444218515250481", b"123456789012345678", b"7" * 300])
+def test_a_text_of_hardly_anything_but_digits_holds_no_endless_number(number: bytes) -> None:
+    text = b"[" + (number + b",") * (200_000 // len(number)) + b"1]"
+    assert not may_hold_endless_number(text)
+    # Unless there is one among them.
+    for place in (0, 1, 5000, 50_001, len(text) - 1):
+        assert may_hold_endless_number(text[:place] + b"," + b"1" * 4301 + b"," + text[place:])
+        assert not may_hold_endless_number(text[:place] + b"," + b"1" * 3500 + b"," + text[place:])
+
+
+@given(st.lists(st.integers(1, 6000), max_size=8), st.integers(0, 300))
+def test_a_run_of_digits_counts_by_its_length(lengths: list[int], offset: int) -> None:
+    text = b" " * offset + b",".join(b"1" * length for length in lengths)
+    longest = max(lengths, default=0)
+    if longest > 4300:
+        assert may_hold_endless_number(text)
+    elif longest < 3840:
+        assert not may_hold_endless_number(text)
+
+
 @given(st.lists(st.sampled_from(["Infinity", "Inf", "-", "NaN", ",", "inity"])).map("".join))
 def test_numbers_that_python_does_not_read_are_never_overlooked(text: str) -> None:
     foreign = re.search(r"Inf(?!inity)", text) or "-NaN" in text

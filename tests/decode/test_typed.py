@@ -84,6 +84,61 @@ def test_a_number_too_large_for_a_narrow_float_is_found_among_others() -> None:
     assert len(heard) == 1
 
 
+X = pa.struct({"x": pa.float32()})
+SEVERAL = pa.struct({"x": pa.float32(), "y": pa.string(), "z": pa.list_(pa.int8(), 2)})
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        (pa.list_(pa.float32()), ["[1, 0.1, null]", "[]", "null"]),
+        (pa.list_(pa.float16()), ["[1, 0.1, null]", "[]", "null"]),
+        (pa.large_list(pa.list_(pa.float32())), ["[[1], [], null, [null]]", "null"]),
+        (pa.list_(pa.float32(), 2), ["[1, 0.1]", "null", "[null, 1e38]"]),
+        (pa.list_(pa.list_(pa.float64(), 1), 2), ["[[1], null]", "null"]),
+        (pa.list_(pa.float32(), 0), ["[]", "null"]),
+        (pa.list_(pa.field("item", pa.float32(), nullable=False), 2), ["[1, 2]", "null"]),
+        (X, ['{"x": 1}', '{"y": {}}', "null"]),
+        (pa.list_(X), ['[{"x": 1}, null, {"x": null, "y": [1]}]', "[]", "null"]),
+        (pa.list_(X, 1), ['[{"y": 1, "x": 2}]', "null"]),
+        (pa.list_(SEVERAL), ['[{"z": [1, 2], "y": "a"}, {"x": 0.1}]', "null"]),
+        (pa.struct({"a": pa.list_(X)}), ['{"a": [{"x": 1}]}', "{}", "null"]),
+        (pa.map_(pa.string(), pa.float32()), ['{"b": 0.1, "a": null}', "{}", "null"]),
+        (pa.list_(pa.dictionary(pa.int8(), pa.string())), ['["a", null, "a"]', "null"]),
+        (pa.list_(pa.timestamp("s")), ['["2020-01-01", 5, null]', "null"]),
+    ],
+    ids=str,
+)
+def test_nested_values_that_fit_are_decoded_the_fast_way(
+    type_: pa.DataType, values: list[str]
+) -> None:
+    schema = pa.schema({"f": type_})
+    text = "".join(f'{{"f": {value}}}\n' for value in values).encode()
+    assert TypedDecoder(schema).attempt(text) is not None
+    assert len(decoded(text, schema)) == len(values)
+
+
+def test_of_a_key_written_twice_in_a_part_the_last_value_counts() -> None:
+    text = b'{"f":[{"x":1,"x":2},{"x":3,"x":null},{"x":"no","x":4}]}\n'
+    assert decoded(text, pa.schema({"f": pa.list_(X)})) == [
+        {"f": [{"x": 2}, {"x": None}, {"x": 4}]}
+    ]
+
+
+def test_zeros_keep_the_sign_that_floats_have_and_integers_have_not() -> None:
+    for type_ in (pa.list_(pa.float32()), pa.list_(pa.float64(), 3), pa.list_(pa.float16())):
+        (row,) = decoded(b'{"f":[-0,-0.0,0]}', pa.schema({"f": type_}))
+        assert repr(row["f"]) == "[0.0, -0.0, 0.0]"
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "é"])
+def test_any_name_can_be_that_of_a_part(name: str) -> None:
+    text = json.dumps({"f": [{name: 5, "other": 1}, {}, None]}).encode()
+    schema = pa.schema({"f": pa.list_(pa.struct({name: pa.float32()}))})
+    assert decoded(text, schema) == [{"f": [{name: 5}, {name: None}, None]}]
+    assert TypedDecoder(schema).attempt(text) is not None
+
+
 def test_columns_stand_in_the_order_of_the_schema_whatever_that_of_the_text() -> None:
     assert list(decoded(b'{"b":1,"a":2}', pa.schema({"a": pa.int8(), "b": pa.int8()}))[0]) == [
         "a",
@@ -196,6 +251,19 @@ def test_a_row_with_two_misfits_is_one_bad_line() -> None:
         ("[1, 2.5]", pa.list_(pa.int64())),
         ("[[1], 2]", pa.list_(pa.list_(pa.int64()))),
         ("[1, 2, 3]", pa.list_(pa.int64(), 2)),
+        ("[1]", pa.list_(pa.float32(), 2)),
+        ("[]", pa.list_(X, 2)),
+        ("[0, 1e39]", pa.list_(pa.float32())),
+        ("[0, -1e39]", pa.list_(pa.float32(), 2)),
+        ("[0, 65520]", pa.list_(pa.float16())),
+        ("[[0, 1e39], null]", pa.list_(pa.list_(pa.float32()))),
+        ("[0, true]", pa.list_(pa.float32())),
+        ('[0, "1"]', pa.list_(pa.float32())),
+        ('[{"x": 1}, {"x": 1e39}]', pa.list_(X)),
+        ('[{"x": 1}, 2]', pa.list_(X)),
+        ('[{"x": 1}, [2]]', pa.list_(X)),
+        ('{"x": 1}', pa.list_(X)),
+        ('{"a": 1e39}', pa.map_(pa.string(), pa.float32())),
         ("[]", pa.struct({"x": pa.int64()})),
         ('{"x": "1"}', pa.struct({"x": pa.int64()})),
         ('{"x": "1"}', pa.map_(pa.string(), pa.int64())),
@@ -270,8 +338,21 @@ def test_null_or_missing_is_an_error_where_the_schema_says_not_null() -> None:
 def test_null_is_an_error_inside_parts_that_may_not_be_null() -> None:
     items = pa.list_(pa.field("item", pa.int64(), nullable=False))
     assert "may not be null" in refusal("[1,null]", items)
+    for inner in (pa.float32(), pa.timestamp("s"), pa.struct({"y": pa.int8()})):
+        for items in (
+            pa.list_(pa.field("item", inner, nullable=False)),
+            pa.list_(pa.field("item", inner, nullable=False), 1),
+            pa.map_(pa.string(), pa.field("value", inner, nullable=False)),
+        ):
+            value = '{"a":null}' if pa.types.is_map(items) else "[null]"
+            assert "may not be null" in refusal(value, items)
+            rows = decoded(b'{"f":null}\n{}', pa.schema({"f": items}))
+            assert rows == [{"f": None}, {"f": None}]
+        part = pa.struct([pa.field("x", inner, nullable=False)])
+        for value in ('{"y":1}', '{"x":null}'):
+            assert "'f.x' holds None" in refusal(value, part)
+            assert "'f[].x' holds None" in refusal(f"[null,{value}]", pa.list_(part))
     part = pa.struct([pa.field("x", pa.int64(), nullable=False)])
-    assert "'f.x'" in refusal('{"y":1}', part)
     assert decoded(b'{"f":null}\n{"f":{"x":1}}', pa.schema({"f": part})) == [
         {"f": None},
         {"f": {"x": 1}},
@@ -373,6 +454,7 @@ RANGES = {t: (np.iinfo(str(t)).min, np.iinfo(str(t)).max) for t in INTEGERS}
 
 def fitted(value: object, type_: pa.DataType) -> object:
     """Return what a column of a type holds for a JSON value, by the rules of the docs."""
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
     if value is None:
         return None
     if type_ in RANGES and isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -384,13 +466,30 @@ def fitted(value: object, type_: pa.DataType) -> object:
         return fitted_float(value, type_)
     elif type(value) is {pa.bool_(): bool, pa.string(): str}.get(type_):
         return value
-    elif pa.types.is_list(type_) and isinstance(value, list):
-        return [fitted(item, type_.value_type) for item in value]
+    elif is_list(type_) and isinstance(value, list):
+        return fitted_list(value, type_)
     elif pa.types.is_struct(type_) and isinstance(value, dict):
-        return {part.name: fitted(value.get(part.name), part.type) for part in type_}
+        return {part.name: fitted_part(value.get(part.name), part) for part in type_}
     elif pa.types.is_map(type_) and isinstance(value, dict):
         return [(key, fitted(item, type_.item_type)) for key, item in value.items()]
     raise Unfit
+
+
+def fitted_list(values: list[object], type_: pa.DataType) -> list[object]:
+    if pa.types.is_fixed_size_list(type_) and len(values) != type_.list_size:
+        raise Unfit
+    return [fitted_part(value, type_.value_field) for value in values]
+
+
+def fitted_part(value: object, part: pa.Field) -> object:
+    if value is None and not part.nullable:
+        raise Unfit
+    return fitted(value, part.type)
+
+
+def is_list(type_: pa.DataType) -> bool:
+    kinds = pa.types
+    return kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_fixed_size_list(type_)
 
 
 def fitted_float(value: float, type_: pa.DataType) -> float:
@@ -401,35 +500,56 @@ def fitted_float(value: float, type_: pa.DataType) -> float:
     if pa.types.is_float64(type_):
         return wide
     with np.errstate(over="ignore"):
-        narrow = float(np.float32(wide))
+        narrow = float(np.float16(wide) if pa.types.is_float16(type_) else np.float32(wide))
     if math.isinf(narrow) and not math.isinf(wide):
         raise Unfit
     return narrow
 
 
-LEAVES = [*INTEGERS, pa.float32(), pa.float64(), pa.bool_(), pa.string()]
-TYPES = st.recursive(
-    st.sampled_from(LEAVES),
-    lambda inner: (
-        inner.map(pa.list_)
+LEAVES = [
+    *INTEGERS,
+    pa.float16(),
+    pa.float32(),
+    pa.float64(),
+    pa.bool_(),
+    pa.string(),
+    pa.dictionary(pa.int32(), pa.string()),
+]
+
+
+def nest(inner: SearchStrategy[pa.DataType]) -> SearchStrategy[pa.DataType]:
+    """Types made of others."""
+    items = st.builds(pa.field, st.just("item"), inner, st.sampled_from([True, True, False]))
+    parts = st.lists(
+        st.builds(pa.field, st.sampled_from("abc"), inner, st.sampled_from([True, True, False])),
+        max_size=2,
+        unique_by=lambda part: part.name,
+    )
+    return (
+        items.map(pa.list_)
+        | items.map(pa.large_list)
+        | st.builds(pa.list_, items, st.integers(0, 2))
         | inner.map(lambda type_: pa.map_(pa.string(), type_))
-        | st.dictionaries(st.sampled_from("abc"), inner, max_size=2).map(
-            lambda parts: pa.struct(list(parts.items()))
-        )
-    ),
-    max_leaves=3,
-)
+        | parts.map(pa.struct)
+    )
+
+
+TYPES = st.recursive(st.sampled_from(LEAVES), nest, max_leaves=3)
 
 
 def mostly(type_: pa.DataType) -> SearchStrategy[object]:
     """Values of which most fit a type."""
-    if pa.types.is_list(type_):
-        some: SearchStrategy[object] = st.lists(mostly(type_.value_type), max_size=3)
+    some: SearchStrategy[object]
+    if pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        some = st.lists(mostly(type_.value_type), min_size=size, max_size=size)
+    elif is_list(type_):
+        some = st.lists(mostly(type_.value_type), max_size=3)
     elif pa.types.is_struct(type_):
         some = st.fixed_dictionaries({}, optional={part.name: mostly(part.type) for part in type_})
     elif pa.types.is_map(type_):
         some = st.dictionaries(strings, mostly(type_.item_type), max_size=3)
-    elif pa.types.is_string(type_):
+    elif pa.types.is_string(type_) or pa.types.is_dictionary(type_):
         some = strings
     elif pa.types.is_boolean(type_):
         some = st.booleans()
@@ -459,3 +579,43 @@ def test_the_decoder_is_decode_line_and_a_choice_of_fitting_fields(data: st.Data
     heard = Heard()
     assert repr(decoded(text, pa.schema(list(fields.items())), heard)) == repr(expected)
     assert heard.indices == unfit
+
+
+def fitting(part: pa.Field) -> SearchStrategy[object]:
+    """Values that all fit, as plain JSON has them."""
+    type_, some = part.type, None
+    if pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        some = st.lists(fitting(type_.value_field), min_size=size, max_size=size)
+    elif is_list(type_):
+        some = st.lists(fitting(type_.value_field), max_size=3)
+    elif pa.types.is_struct(type_):
+        required = {inner.name: fitting(inner) for inner in type_ if not inner.nullable}
+        others = {inner.name: fitting(inner) for inner in type_ if inner.nullable}
+        some = st.fixed_dictionaries(required, optional=others)
+    elif pa.types.is_map(type_):
+        some = st.dictionaries(strings, fitting(type_.item_field), max_size=3)
+    elif pa.types.is_floating(type_):
+        width = type_.bit_width
+        some = st.floats(width=width, allow_nan=False, allow_infinity=False) | st.integers(-9, 9)
+    elif type_ in RANGES:
+        some = st.integers(*RANGES[type_])
+    else:
+        some = st.booleans() if pa.types.is_boolean(type_) else strings
+    return st.none() | some if part.nullable else some
+
+
+@settings(max_examples=rounds(50, 3000))
+@given(st.data())
+def test_records_that_fit_are_decoded_the_fast_way(data: st.DataObject) -> None:
+    schema = pa.schema(
+        data.draw(st.dictionaries(st.sampled_from("abcd"), TYPES, max_size=3)).items()
+    )
+    rows = st.fixed_dictionaries({}, optional={part.name: fitting(part) for part in schema})
+    text = data.draw(texts(data.draw(st.lists(rows, max_size=6))))
+    assert TypedDecoder(schema).attempt(text) is not None
+    expected = [
+        {part.name: fitted(row.get(part.name), part.type) for part in schema}
+        for row in map(decode_line, filter(bytes.strip, text.split(b"\n")))
+    ]
+    assert repr(decoded(text, schema)) == repr(expected)

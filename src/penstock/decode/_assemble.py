@@ -41,6 +41,9 @@ def list_array(
     """
     mask = null_mask(nulls)
     if pa.types.is_fixed_size_list(type_):
+        if not type_.list_size:
+            # Arrow would divide by the size to know the number of rows, and end the process.
+            return pa.array([None if null else [] for null in nulls.tolist()], type_)
         return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=mask)
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

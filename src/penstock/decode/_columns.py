@@ -41,17 +41,38 @@ def json_types(values: Sequence[object]) -> set[type]:
 class Column(ABC):
     """How values of one Arrow type are made from what JSON gives.
 
-    `annotation` is the type that msgspec decodes such values with; when `trusted`, every value
-    it lets through is one that `pyarrow.array` converts without loss or refuses.
+    There are two ways: `build` takes what any JSON text holds and names the value that does not
+    fit; `decoded` takes only what msgspec decoded as `annotation`, and is fast.
     """
 
     accepts: frozenset[type]
-    annotation: Any = Any
     trusted: bool = False
+    """Whether each value that the annotation lets through is one that `pyarrow.array` converts or
+    refuses; what it then holds that the value was not, `verify` finds."""
 
     def __init__(self, type_: pa.DataType, path: str) -> None:
         self.type = type_
         self.path = path
+
+    @property
+    def annotation(self) -> Any:  # noqa: ANN401 (a type, perhaps one made at run time)
+        """The type that msgspec decodes such values with."""
+        return Any
+
+    def decoded(self, values: Sequence[object]) -> pa.Array:
+        """Return what msgspec decoded as `annotation`, or None, as an array.
+
+        Raise `Misfit` or one of `REFUSALS` if a value does not fit; which one it is, and why, only
+        `build` can say.
+        """
+        if not self.trusted:
+            return self.build(values)
+        array = pa.array(values, self.type)
+        self.verify(array)
+        return array
+
+    def verify(self, array: pa.Array) -> None:  # noqa: B027 (most have nothing to look for)
+        """Raise `Misfit` if an array does not hold the values it was made from by Arrow."""
 
     def build(self, values: Sequence[object]) -> pa.Array:
         """Return the values (None is null) as an array; raise `Misfit` if one does not fit."""
@@ -128,20 +149,22 @@ class IntegerColumn(Column):
 class FloatColumn(Column):
     """Floats and integers, rounded to the type's precision but never to infinity."""
 
+    trusted = True
     annotation = float
     accepts = frozenset({int, float})
 
-    def __init__(self, type_: pa.DataType, path: str) -> None:
-        super().__init__(type_, path)
-        # Every number that JSON text can hold is a double, but not every one is a float32.
-        self.trusted = pa.types.is_float64(type_)
+    def verify(self, array: pa.Array) -> None:
+        """Find numbers that the type is too narrow for."""
+        # Finite doubles all, for that is what was decoded: an infinity is one that was too large.
+        if not pa.types.is_float64(self.type) and pc.is_inf(array).true_count:
+            raise self.misfit(None, "one of them is beyond the range of the type")
 
     def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the nearest numbers of the type."""
         if int in json_types(values):
             values = [float(v) if isinstance(v, int) else v for v in values]
         wide = pa.array(values, pa.float64())
-        if self.trusted:
+        if pa.types.is_float64(self.type):
             return wide
         narrow = wide.cast(self.type, safe=False)
         if pc.sum(pc.is_inf(narrow)) != pc.sum(pc.is_inf(wide)):

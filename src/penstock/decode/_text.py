@@ -13,7 +13,8 @@ _NEWLINE, _RETURN, _OPEN, _CLOSE, _ZERO = b"\n\r{}0"
 # Python refuses to read an integer of more than 4,300 digits. Of a run that long every 256th byte
 # is a digit, at least 16 times in a row.
 _STRIDE = 256
-_DIGITS_TO_ZERO = bytes(_ZERO if byte in b"0123456789" else 0 for byte in range(256))
+_DIGITS = b"0123456789"
+_DIGITS_TO_ZERO = bytes(_ZERO if byte in _DIGITS else 0 for byte in range(256))
 _SAMPLED_RUN = b"0" * 16
 
 _DIGITS_OF_INT64 = 19
@@ -41,7 +42,16 @@ def may_hold_endless_number(text: bytes) -> bool:
     >>> may_hold_endless_number(b"[" + b"9" * 4301 + b"]"), may_hold_endless_number(b"[9]")
     (True, False)
     """
-    return _SAMPLED_RUN in text[::_STRIDE].translate(_DIGITS_TO_ZERO)
+    sampled = text[::_STRIDE].translate(_DIGITS_TO_ZERO)
+    found = sampled.find(_SAMPLED_RUN)
+    while found >= 0:
+        # Of lists of long numbers, such as embeddings, nearly every byte is a digit, too.
+        run = text[found * _STRIDE : (found + len(_SAMPLED_RUN) - 1) * _STRIDE]
+        last_other = len(run.rstrip(_DIGITS))
+        if not last_other:
+            return True
+        found = sampled.find(_SAMPLED_RUN, found + -(-last_other // _STRIDE))
+    return False
 
 
 def count_object_lines(text: bytes) -> int | None:
@@ -86,7 +96,7 @@ def may_hold_wide_integer(text: bytes) -> bool:
     >>> may_hold_wide_integer(b"[0.1234567890123456789]")
     False
     """
-    digits = np.frombuffer(text, np.uint8) - _ZERO < len(b"0123456789")
+    digits = np.frombuffer(text, np.uint8) - _ZERO < len(_DIGITS)
     run = 1
     while run < _DIGITS_OF_INT64:
         step = min(run, _DIGITS_OF_INT64 - run)

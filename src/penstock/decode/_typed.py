@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import TYPE_CHECKING
-
-import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.decode._assemble import record_batch
 from penstock.decode._columns import REFUSALS, Column, Misfit
-from penstock.decode._nested_columns import optional
 from penstock.decode._records import OnBad, Records, read_records
 from penstock.decode._schema_columns import column_for
+from penstock.decode._struct_class import StructClass
 from penstock.decode._text import count_object_lines, is_utf8, may_hold_endless_number
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    import msgspec
+    import pyarrow as pa
 
 _LONGEST_VALUE = 80
 
@@ -44,18 +42,17 @@ class TypedDecoder:
             raise OptionError(f"the schema names {names} more than once; a field has one column")
         self.schema = schema
         self._columns = [column_for(field.type, field.name) for field in schema]
-        self._decoder = _decoder(schema, self._columns)
-        self._getters = [attrgetter(f"f{number}") for number in range(len(schema))]
+        self._row = StructClass.of(list(zip(schema, self._columns, strict=True)))
 
     def attempt(self, text: bytes) -> pa.RecordBatch | None:
         """Return the batch of a text in which every line fits, or None.
 
         Pure: it may run ahead of time in any thread.
         """
-        if self._decoder is None or not is_utf8(text) or may_hold_endless_number(text):
+        if self._row is None or not is_utf8(text) or may_hold_endless_number(text):
             return None
         try:
-            return self._built(_decode_rows(self._decoder, text))
+            return self._built(self._row, _decode_rows(self._row.decoder, text))
         except (Misfit, RecursionError, *REFUSALS):
             return None
 
@@ -70,20 +67,16 @@ class TypedDecoder:
         n: [1,null]
         """
         text = b"".join(lines)
-        if self._decoder is None or not is_utf8(text) or may_hold_endless_number(text):
+        if self._row is None or not is_utf8(text) or may_hold_endless_number(text):
             return None
         try:
             # Nobody has to find the ends of lines again, a twelfth of the time.
-            return self._built(list(map(self._decoder.decode, lines)))
+            return self._built(self._row, list(map(self._row.decoder.decode, lines)))
         except (Misfit, RecursionError, *REFUSALS):
             return None
 
-    def _built(self, rows: Sequence[object]) -> pa.RecordBatch:
-        arrays = [
-            _build_decoded(field, column, list(map(getter, rows)))
-            for field, column, getter in zip(self.schema, self._columns, self._getters, strict=True)
-        ]
-        return record_batch(arrays, len(rows), self.schema)
+    def _built(self, row: StructClass, rows: Sequence[object]) -> pa.RecordBatch:
+        return record_batch(row.arrays(rows), len(rows), self.schema)
 
     def settle(
         self, text: bytes, attempted: pa.RecordBatch | None, on_bad: OnBad
@@ -135,33 +128,6 @@ def _decode_rows(decoder: msgspec.json.Decoder[object], text: bytes) -> list[obj
     if len(rows) != lines:
         raise ValueError("a line holds more than one value")
     return rows
-
-
-def _decoder(schema: pa.Schema, columns: Sequence[Column]) -> msgspec.json.Decoder[object] | None:
-    fields = [
-        (f"f{number}", optional(column, nullable=True), None)
-        if field.nullable
-        else (f"f{number}", column.annotation)
-        for number, (field, column) in enumerate(zip(schema, columns, strict=True))
-    ]
-    names = {f"f{number}": field.name for number, field in enumerate(schema)}
-    try:
-        row = msgspec.defstruct("Row", fields, rename=names, kw_only=True, gc=False)
-    except ValueError:
-        # msgspec takes no names with quotes, backslashes or control characters.
-        return None
-    return msgspec.json.Decoder(row)
-
-
-def _build_decoded(field: pa.Field, column: Column, values: Sequence[object]) -> pa.Array:
-    if column.trusted:
-        return pa.array(values, column.type)
-    if pa.types.is_float32(column.type):
-        # Finite doubles all, for that is what was decoded: an infinity is one that was too large.
-        narrow = pa.array(values, column.type)
-        if not pc.is_inf(narrow).true_count:
-            return narrow
-    return _build(field, column, values)
 
 
 def _build(field: pa.Field, column: Column, values: Sequence[object]) -> pa.Array:

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from penstock.work._progress import Progress as Progress
     from penstock.work._progress import View as View
     from penstock.work._progress import viewed as viewed
+    from penstock.work._shares import shares as shares
     from penstock.work._unit import Unit as Unit
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
-    {},
-    for_rooms={
+    {
         "Failure": "_failures",
         "Progress": "_progress",
         "Unit": "_unit",
@@ -25,6 +25,7 @@ __all__, __getattr__, __dir__ = facade(
         "error_of": "_failures",
         "failure_of": "_failures",
         "run_units": "_local",
+        "shares": "_shares",
         "viewed": "_progress",
     },
 )

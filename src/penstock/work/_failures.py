@@ -30,8 +30,15 @@ def failure_of(error: BaseException) -> Failure:
     """Return an exception as what can be sent."""
     trace = "".join(traceback.format_exception(error))
     notes = [str(note) for note in getattr(error, "__notes__", ())]
-    text = f"{type(error).__qualname__}: {error}"
+    text = f"{type(error).__qualname__}: {_text(error)}"
     return Failure(_pickled(error), _pickled(type(error)), text, notes, trace)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 (of whatever class it is)
+        return "(it cannot say what went wrong)"
 
 
 def _pickled(value: object) -> bytes | None:
@@ -64,8 +71,10 @@ def _unpickled(failure: Failure) -> BaseException | None:
             # Its constructor wants other arguments than those it keeps; type and text count most.
             kind = pickle.loads(failure.kind)  # noqa: S301
             error: BaseException = kind.__new__(kind)
-            error.args = (failure.text.partition(": ")[2],)
-            return error
+            text = failure.text.partition(": ")[2]
+            error.args = (text,)
+            # Unless it makes its text from what only its constructor sets.
+            return error if text in str(error) else None
     except Exception:  # noqa: BLE001 (a class may be what it is only over there)
         return None
     return None

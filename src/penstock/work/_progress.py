@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from penstock.errors import OptionError
 from penstock.storage import rank
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+@runtime_checkable
 class View(Protocol):
     """Whoever is told how far work is."""
 
@@ -27,7 +29,11 @@ class Progress:
     def __init__(self, total: int, shown: bool | None, what: str, unit: str = "B") -> None:  # noqa: FBT001 (three-valued, as users give it)
         from tqdm import tqdm  # noqa: PLC0415 (only where work is long)
 
-        shown = sys.stderr.isatty() and rank() == 0 if shown is None else shown
+        if sys.stderr is None or sys.stderr.closed:
+            # So it is in a service; to work matters more than to show it.
+            shown = False
+        elif shown is None:
+            shown = sys.stderr.isatty() and rank() == 0
         self._bar = tqdm(
             total=total, unit=unit, unit_scale=True, desc=what, disable=not shown, leave=False
         )
@@ -45,9 +51,18 @@ class Progress:
 
 @contextmanager
 def viewed(shown: bool | View | None, total: int, what: str, unit: str = "B") -> Iterator[View]:  # noqa: FBT001 (as users give it)
-    """Yield the view that `progress=` asks for: a bar, none, or one of the caller's own."""
+    """Yield the view that `progress=` asks for: a bar, none, or one of the caller's own.
+
+    >>> with viewed(False, 10, "counting", unit="records") as view:
+    ...     view.add(10)
+    """
     if shown is None or isinstance(shown, bool):
         with Progress(total, shown, what, unit) as bar:
             yield bar
-    else:
+    elif isinstance(shown, View):
         yield shown
+    else:
+        raise OptionError(
+            f"progress={shown!r}: expected True, False, None (a bar in a terminal), or an object "
+            "whose add(count) is told what was done."
+        )

@@ -27,5 +27,9 @@ class Unit(Protocol):
         ...
 
     def run(self, advance: Callable[[int], object]) -> None:
-        """Do the work and publish what it made; `advance` is told how much more is done."""
+        """Do the work and publish what it made.
+
+        `advance` may be told, in the thread that runs this and as often as one likes, how much
+        more is done; what it was not told of `size` counts when this returns.
+        """
         ...

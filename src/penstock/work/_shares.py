@@ -1,0 +1,32 @@
+"""How much of a whole each unit has."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def shares(
+    total: int, borders: Sequence[int] | NDArray[np.int64], least: int
+) -> list[tuple[int, int]]:
+    """Cut `[0, total)` at some of the ascending borders into ranges of at least `least` each.
+
+    Each is as short as that allows; only the last may be shorter. Borders at or beyond the ends
+    do no harm.
+
+    >>> shares(10, [0, 1, 4, 5, 9, 10], 4)
+    [(0, 4), (4, 9), (9, 10)]
+    """
+    ranges, start = [], 0
+    while start < total:
+        at = bisect_left(borders, start + max(1, least))
+        stop = min(total, int(borders[at])) if at < len(borders) else total
+        ranges.append((start, stop))
+        start = stop
+    return ranges
