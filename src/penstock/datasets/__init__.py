@@ -5,12 +5,22 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.datasets._column_folder import ColumnMeta as ColumnMeta
     from penstock.datasets._csv import CsvRows as CsvRows
     from penstock.datasets._dataset import Dataset as Dataset
     from penstock.datasets._field_paths import paths_in as paths_in
     from penstock.datasets._field_paths import type_at as type_at
     from penstock.datasets._field_types import type_text as type_text
     from penstock.datasets._jsonl import JsonlDataset as JsonlDataset
+    from penstock.datasets._materialize import ListedColumn as ListedColumn
+    from penstock.datasets._materialize import columns_of as columns_of
+    from penstock.datasets._materialize import drop_columns_of as drop_columns_of
+    from penstock.datasets._materialize import estimate_columns as estimate_columns
+    from penstock.datasets._materialize import list_columns_of as list_columns_of
+    from penstock.datasets._materialize_estimate import ColumnsEstimate as ColumnsEstimate
+    from penstock.datasets._materialized import Materialized as Materialized
+    from penstock.datasets._materialized import has_columns as has_columns
+    from penstock.datasets._materialized import origins_of as origins_of
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._missing_fields import Missing as Missing
     from penstock.datasets._missing_fields import missing_fields as missing_fields
@@ -51,20 +61,30 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "Category": "_tensor_types",
         "Chosen": "_views",
+        "ColumnMeta": "_column_folder",
+        "ColumnsEstimate": "_materialize_estimate",
         "Dense": "_tensor_types",
         "FieldType": "_tensor_types",
         "GRAMMAR": "_tensor_grammar",
         "ListOf": "_tensor_types",
         "ListSource": "_memory",
+        "ListedColumn": "_materialize",
+        "Materialized": "_materialized",
         "Missing": "_missing_fields",
         "Number": "_tensor_types",
         "Optional": "_tensor_types",
         "Text": "_tensor_types",
         "TextCondition": "_where",
         "UpTo": "_tensor_types",
+        "columns_of": "_materialize",
+        "drop_columns_of": "_materialize",
+        "estimate_columns": "_materialize",
+        "has_columns": "_materialized",
+        "list_columns_of": "_materialize",
         "missing_fields": "_missing_fields",
         "number_in": "_tensor_types",
         "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.
+        "origins_of": "_materialized",
         "parsed": "_tensor_grammar",
         "paths_in": "_field_paths",
         "read_fields": "_reading",

@@ -19,7 +19,7 @@ from penstock.datasets._source import Location, Source
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Self
 
     import pyarrow as pa
@@ -105,7 +105,10 @@ class Chosen(Source):
 
     def by_blocks(self) -> Self:
         """Return the same records, of a source that is read by blocks."""
-        source = self.source.by_blocks()
+        return self._over(lambda origin: origin.by_blocks())
+
+    def _over(self, change: Callable[[Source], Source]) -> Self:
+        source = self.source._over(change)
         if source is self.source:
             return self
         view = copy(self)
@@ -224,7 +227,10 @@ class Concatenated(Source):
 
     def by_blocks(self) -> Concatenated:
         """Return the same records, of sources that are read by blocks."""
-        sources = [one.by_blocks() for one in self.sources]
+        return self._over(lambda origin: origin.by_blocks())
+
+    def _over(self, change: Callable[[Source], Source]) -> Concatenated:
+        sources = [one._over(change) for one in self.sources]
         if all(new is old for new, old in zip(sources, self.sources, strict=True)):
             return self
         view = copy(self)
@@ -289,6 +295,12 @@ class Concatenated(Source):
             return self.sources[0]._columns(ids, schema)
         shares, back = self._shares(ids)
         return joined([self.sources[number]._columns(own, schema) for number, own in shares], back)
+
+    def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
+        from penstock.datasets._materialized import gathered_apart  # noqa: PLC0415 (built on views)
+
+        batch = gathered_apart(self, ids, fields)
+        return super()._projected(ids, fields) if batch is None else batch
 
     def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
         if not len(ids):

@@ -1,0 +1,197 @@
+"""Where the columns of a source lie, and whether they are of its present records."""
+
+# ruff: noqa: SLF001 (what a source is made from decides where its columns lie)
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.datasets._dataset import Dataset
+from penstock.datasets._memory import MapStyleSource
+from penstock.datasets._parquet import ParquetRows
+from penstock.datasets._views import fingerprint_of
+from penstock.errors import OptionError, StorageError
+from penstock.index import digest
+from penstock.storage import StorageOptions, cache_directory, is_pattern, is_remote, join, locate
+
+if TYPE_CHECKING:
+    from penstock.datasets._column_folder import ColumnMeta
+    from penstock.datasets._source import Source
+
+COLUMNS = "columns"
+_BESIDE = f"index/{COLUMNS}"
+_MARKS = {
+    ".gitignore": "*\n",
+    "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# Fields that Penstock decoded once; they are decoded again when they are gone.\n",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlace:
+    """The folders of a source's columns."""
+
+    root: Path
+    """Where new ones go."""
+    others: tuple[Path, ...] = ()
+    """Where some may be as well, and nothing is written."""
+    beside: str | None = None
+    """A remote folder from which they are fetched."""
+    options: StorageOptions = StorageOptions()  # noqa: RUF009 (a value that never changes)
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        """All local folders to look in."""
+        return (self.root, *self.others)
+
+
+def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> ColumnPlace:
+    """Return where the columns of a source that is no view lie, or would lie.
+
+    In the folder of the index, if that is on this machine and may be written to; else in the
+    cache directory, under a name that stays the same when data is appended. `path` is another
+    folder; a remote one is what they are published to and fetched from.
+    """
+    if isinstance(origin, MapStyleSource):
+        raise OptionError(
+            f"{type(origin._dataset).__qualname__} is a map-style dataset: nobody knows when its "
+            "records change, so what was decoded from them cannot be kept. Give the files, a table "
+            "or a list of dicts that it reads."
+        )
+    options = _options(origin)
+    if path is not None and not is_remote(path):
+        return ColumnPlace(Path(locate(path)[1]), options=options)
+    base = _remote_base(origin)
+    beside = None if base is None else join(base, _BESIDE)
+    if path is not None:
+        beside = os.fspath(path).rstrip("/")
+    cached = cache_directory() / COLUMNS / _key(origin)
+    own = _index_folder(origin)
+    if own is None:
+        return ColumnPlace(cached, beside=beside, options=options)
+    if os.access(own, os.W_OK | os.X_OK):
+        return ColumnPlace(own / COLUMNS, beside=beside, options=options)
+    return ColumnPlace(cached, (own / COLUMNS,), beside, options)
+
+
+def make_root(root: Path) -> None:
+    """Make and mark a folder for columns."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for name, text in _MARKS.items():
+            # Backup programs and git leave it alone.
+            with suppress(FileExistsError), open(root / name, "x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as why:
+        raise StorageError(
+            f"cannot write columns in {root}: {why.strerror or why}. Give them another folder: "
+            "path=, or the variable PENSTOCK_CACHE for the cache.",
+            path=str(root),
+            errno=why.errno,
+        ) from None
+
+
+def _options(origin: Source) -> StorageOptions:
+    if isinstance(origin, ParquetRows):
+        return origin._options
+    if isinstance(origin, Dataset) and origin._sample_index.origin is not None:
+        return origin._sample_index.origin.options
+    return StorageOptions()
+
+
+def _is_own_reading(origin: Source) -> bool:
+    """Whether fields are decoded in another way than the files and the index say."""
+    kinds = ("penstock.datasets._jsonl", "penstock.datasets._csv", "penstock.datasets._parquet")
+    return type(origin).__module__ not in kinds or getattr(origin, "_encoding", "utf-8") != "utf-8"
+
+
+def _index_folder(origin: Source) -> Path | None:
+    """Return the folder of the index, unless it is a copy of one that lies elsewhere."""
+    if not isinstance(origin, Dataset) or _is_own_reading(origin):
+        return None
+    place = origin._sample_index.origin
+    if place is None or Path(place.folder).parent == cache_directory() / "fetched-indexes":
+        return None
+    return Path(place.folder)
+
+
+def _key(origin: Source) -> str:
+    """Return a name for a source: by where it lies, so that appended data finds its columns."""
+    kind = f"{type(origin).__module__}.{type(origin).__qualname__}"
+    if isinstance(origin, ParquetRows):
+        origin._opened()  # After that the paths are absolute.
+        return digest([kind, origin._paths, origin._names])
+    if not isinstance(origin, Dataset):
+        return digest([kind, origin.fingerprint])
+    place = origin._sample_index.origin
+    encoding = getattr(origin, "_encoding", "utf-8")
+    if place is None:
+        return digest([kind, encoding, origin.files])
+    is_copy = Path(place.folder).parent == cache_directory() / "fetched-indexes"
+    return digest([kind, encoding, place.base if is_copy else place.folder])
+
+
+def _remote_base(origin: Source) -> str | None:
+    """Return the remote folder in which a source lies as a whole."""
+    files = origin.files
+    if not files or not is_remote(files[0]) or _is_own_reading(origin):
+        return None
+    if isinstance(origin, Dataset):
+        place = origin._sample_index.origin
+        return None if place is None else place.base
+    if isinstance(origin, ParquetRows) and len(origin._paths) == 1:
+        (path,) = origin._paths
+        return None if is_pattern(path) or path in files else path
+    return None
+
+
+class Freshness:
+    """Says of columns whether they are of the records that a source has."""
+
+    def __init__(self, origin: Source) -> None:
+        self._origin = origin
+        self._known: dict[tuple[str, int], bool] = {}
+        self._touched: float | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """What a column of the present records is told to be of."""
+        fingerprint = self._origin.fingerprint
+        if not isinstance(self._origin, Dataset) or self._origin._sample_index.meta is not None:
+            return fingerprint
+        # The index of another tool says nothing of the contents of files.
+        facts = [os.stat(path) for path in self._origin.files if not is_remote(path)]
+        return fingerprint_of(COLUMNS, fingerprint, *(f"{f.st_size} {f.st_mtime}" for f in facts))
+
+    def holds(self, meta: ColumnMeta) -> bool:
+        """Whether a column holds the first `meta.length` records as they are now."""
+        key = (meta.fingerprint, meta.length)
+        known = self._known.get(key)
+        if known is None:
+            origin = self._origin
+            known = self._known[key] = origin.was(*key) or (
+                meta.length == len(origin) and meta.fingerprint == self.fingerprint
+            )
+        return known and meta.created >= self.last_touched()
+
+    def last_touched(self) -> float:
+        """Return when a file was last overwritten since it was indexed; long ago where none was.
+
+        The index compares heads, tails and sizes, so that it holds although something in between
+        changed; a column that was made before that does not. A file that grew was appended to.
+        """
+        if self._touched is None:
+            self._touched = 0.0
+            origin = self._origin
+            meta = origin._sample_index.meta if isinstance(origin, Dataset) else None
+            if meta is not None and not any(map(is_remote, origin.files[:1])):
+                for path, file in zip(origin.files, meta.files, strict=True):
+                    with suppress(OSError):
+                        now = os.stat(path)
+                        if now.st_size == file.size and now.st_mtime != file.modified:
+                            self._touched = max(self._touched, now.st_mtime)
+        return self._touched

@@ -1,0 +1,166 @@
+"""Fields decoded once: columns that are there, those that are missing, and what they would cost."""
+
+# ruff: noqa: SLF001 (a view is asked for what it is made of)
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.datasets._arrow import whole_schema
+from penstock.datasets._column_folder import drop_columns, list_columns
+from penstock.datasets._column_place import Freshness, column_place
+from penstock.datasets._column_write import check_type
+from penstock.datasets._materialize_build import Building, only_builder
+from penstock.datasets._materialize_columns import SourceColumns
+from penstock.datasets._materialize_estimate import ColumnsEstimate
+from penstock.datasets._materialized import Materialized, origins_of
+from penstock.datasets._projection import typed_fields
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import pyarrow as pa
+
+    from penstock.datasets._column_folder import ColumnMeta
+    from penstock.datasets._materialize_bad import OnError
+    from penstock.datasets._source import Fields, Source
+    from penstock.work import View
+
+_POLICIES = ("raise", "null", "mask")
+
+
+def materialize(  # noqa: PLR0913 (as users give them)
+    source: Source,
+    fields: Fields,
+    path: str | os.PathLike[str] | None = None,
+    progress: bool | View | None = True,  # noqa: FBT001, FBT002
+    *,
+    on_error: OnError = "raise",
+    workers: int | None = None,
+) -> Source:
+    """Return the same records with columns of these fields; see `Source.materialize`.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> source = ListSource([{"price": 2, "tags": ["a"]}, {"price": 3}])
+    >>> source.materialize({"price": "float32"}).read([1, 0, 1], {"price": "float32"}).to_pydict()
+    {'price': [3.0, 2.0, 3.0]}
+    """
+    if on_error not in _POLICIES:
+        raise OptionError(f"on_error={on_error!r}: expected one of {', '.join(_POLICIES)}.")
+    schema = typed_fields(source, fields, lambda: whole_schema(source))
+    for field in schema:
+        check_type(field.name, field.type)
+    origins = _origins(source)
+    if path is not None and len({origin.fingerprint for origin in origins}) > 1:
+        raise OptionError(
+            f"path={os.fspath(path)!r}: a folder holds the columns of one source, and these "
+            f"records come from {len(origins)}. Materialise each of them before they are put "
+            "together."
+        )
+    # A bar belongs in a terminal; who wants one elsewhere has a view of their own.
+    how = Building(on_error, workers, None if progress is True else progress)
+    return source._over(lambda origin: _materialized(origin, schema, path, how))
+
+
+def _materialized(
+    source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None, how: Building
+) -> Materialized:
+    origin = _bare(source)
+    known = source.specs if isinstance(source, Materialized) else ()
+    specs = SourceColumns(origin, path, how.on_error).ensured(schema, how) if len(origin) else []
+    renewed = {(spec.path, spec.type) for spec in specs}
+    return Materialized(origin, [*(s for s in known if (s.path, s.type) not in renewed), *specs])
+
+
+def _bare(source: Source) -> Source:
+    return source.origin if isinstance(source, Materialized) else source
+
+
+def _origins(source: Source) -> list[Source]:
+    """Return the sources that the records of one lie in, without their columns."""
+    return [*map(_bare, origins_of(source))]
+
+
+def columns_of(
+    source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None = None
+) -> Source | None:
+    """Return the same records with columns of all these fields; None where one of them is missing.
+
+    Nothing is built; columns that are published beside remote data are fetched. Only columns in
+    which nothing was made null are used.
+
+    >>> import pyarrow as pa
+    >>> from penstock.datasets._memory import ListSource
+    >>> source, schema = ListSource([{"a": 1}]), pa.schema({"a": pa.int8()})
+    >>> _ = source.materialize(schema)
+    >>> columns_of(source, schema).read([0], schema).to_pydict()
+    {'a': [1]}
+    """
+    has_all = True
+
+    def change(origin: Source) -> Source:
+        nonlocal has_all
+        bare = _bare(origin)
+        specs = SourceColumns(bare, path).existing(schema) if has_all and len(bare) else []
+        if specs is None:
+            has_all = False
+            return origin
+        return Materialized(bare, specs)
+
+    changed = source._over(change)
+    return changed if has_all else None
+
+
+def estimate_columns(
+    source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None = None
+) -> ColumnsEstimate:
+    """Return what it would take to build the columns of these fields that are missing."""
+    costs = [SourceColumns(origin, path).cost(schema) for origin in _origins(source)]
+    return ColumnsEstimate(
+        sum(cost.seconds for cost in costs),
+        sum(cost.bytes for cost in costs),
+        sum(cost.records for cost in costs),
+        costs[0].folder,
+    )
+
+
+class ListedColumn(NamedTuple):
+    """A column that is there."""
+
+    meta: ColumnMeta
+    stale: bool
+    """Whether it is of other records, so that it is built anew when it is asked for."""
+    folder: str
+    """Where it lies."""
+
+
+def list_columns_of(
+    source: Source, path: str | os.PathLike[str] | None = None
+) -> list[ListedColumn]:
+    """Return all columns on this machine of the sources that some records lie in."""
+    found: dict[str, list[ListedColumn]] = {}
+    for origin in _origins(source):
+        freshness = Freshness(origin)
+        for root in column_place(origin, path).roots:
+            found[str(root)] = [
+                ListedColumn(meta, not freshness.holds(meta), str(root))
+                for meta in list_columns(root)
+            ]
+    return [column for some in found.values() for column in some]
+
+
+def drop_columns_of(
+    source: Source,
+    names: Collection[str] | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> list[ColumnMeta]:
+    """Remove the columns of these fields, or all of them; whoever uses one keeps it."""
+    dropped = []
+    for origin in _origins(source):
+        root = column_place(origin, path).root
+        if root.is_dir():
+            with only_builder(root):
+                dropped += drop_columns(root, names)
+    return dropped

@@ -1,0 +1,166 @@
+"""Values that cannot be read as the type asked for: told, made null, or set aside."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets._dataset import Dataset
+from penstock.datasets._joining import joined
+from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
+from penstock.jsonl import decompressed
+from penstock.storage import is_remote, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Source
+
+OnError: TypeAlias = Literal["raise", "null", "mask"]
+"""Of a value that does not fit: an error, null, or an error only for who reads it."""
+OF_A_RECORD = (MalformedLineError, SchemaMismatchError)
+_BLOCK = 1 << 20
+_MOST_FETCHED = 64 << 20
+"""Bytes of a remote file that are read to tell the number of a line."""
+_FEW, _MANY = 100, 10_000
+
+
+class Decoded(NamedTuple):
+    """The columns of some records, null where a value could not be read."""
+
+    columns: pa.RecordBatch
+    bad: dict[str, list[int]]
+    """For each field with such values the numbers of their records."""
+
+
+def most_bad(length: int) -> int:
+    """Return how many of so many records may be set aside: 1 %, but 100 at least.
+
+    >>> most_bad(1000), most_bad(100_000), most_bad(10**9)
+    (100, 1000, 10000)
+    """
+    return min(_MANY, max(_FEW, length // 100))
+
+
+def decoded(
+    source: Source, ids: NDArray[np.int64], schema: pa.Schema, on_error: OnError, most: int
+) -> Decoded:
+    """Return the fields of some records; `most` records may be set aside by "mask".
+
+    A value that cannot be read makes nothing else null, except on a line that is not JSON.
+    """
+    try:
+        return Decoded(_read(source, ids, schema), {})
+    except OF_A_RECORD as why:
+        if on_error == "raise":
+            raise told(source, why, ids, schema) from None
+    rows: list[int] = []
+    for row in _bad_rows(source, ids, schema, 0):
+        rows.append(row)
+        if on_error == "mask" and len(rows) > most:
+            raise too_many(len(rows), most)
+    is_bad = np.zeros(len(ids), np.bool_)
+    is_bad[rows] = True
+    bad: dict[str, list[int]] = {}
+    parts = [_readable(source, ids[row : row + 1], schema, bad) for row in rows]
+    parts.insert(0, _read(source, ids[~is_bad], schema))
+    back = np.empty(len(ids), np.int64)
+    back[np.concatenate([np.flatnonzero(~is_bad), rows])] = np.arange(len(ids))
+    return Decoded(joined(parts, back), bad)
+
+
+def too_many(count: int, most: int) -> BadRecordsError:
+    """Return the error that more records are bad than can be set aside."""
+    return BadRecordsError(
+        f"{count:,} records or more cannot be read as the types asked for, and at most {most:,} "
+        "are set aside. Give the fields types that hold their values, or on_error='null' to have "
+        "null in their place; penstock check PATH names bad lines."
+    )
+
+
+def _read(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+    return source._projected(ids, schema)  # noqa: SLF001 (what a source is asked for)
+
+
+def _bad_rows(
+    source: Source, ids: NDArray[np.int64], schema: pa.Schema, first: int
+) -> Iterator[int]:
+    """Yield the rows in which something is bad, where it is known that there are some."""
+    if len(ids) == 1:
+        yield first
+        return
+    half = len(ids) // 2
+    for start, part in ((first, ids[:half]), (first + half, ids[half:])):
+        try:
+            _read(source, part, schema)
+        except OF_A_RECORD:
+            yield from _bad_rows(source, part, schema, start)
+
+
+def _readable(
+    source: Source, one: NDArray[np.int64], schema: pa.Schema, bad: dict[str, list[int]]
+) -> pa.RecordBatch:
+    """Return the fields of a bad record, null where they cannot be read; note those in `bad`."""
+    arrays = []
+    for field in schema:
+        try:
+            array = _read(source, one, pa.schema([field])).column(0)
+        except OF_A_RECORD:
+            bad.setdefault(field.name, []).append(int(one[0]))
+            array = pa.nulls(1, field.type)
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def told(
+    source: Source, why: Exception, ids: NDArray[np.int64], schema: pa.Schema
+) -> MalformedLineError | SchemaMismatchError:
+    """Return the error about a bad record with the line that it stands on, and what can be done."""
+    details: dict[str, Any] = {
+        name: value for name, value in vars(why).items() if not name.startswith("_")
+    }
+    record = details.get("record")
+    if record is None:
+        record = int(ids[next(_bad_rows(source, ids, schema, 0))])
+    details["record"] = record
+    text = str(why).rstrip(". ")
+    if source.files:
+        details["path"], details["offset"], _ = source.location(record)
+        line = _line_number(source, record)
+        if line is not None:
+            details["line_number"] = line
+            text += f". It is line {line:,} of {details['path']}"
+        elif details["path"] not in text:
+            text += f". It lies in {details['path']} at {details['offset']:,}"
+    text += ". With on_error='null' such values become null, and are counted."
+    kind = MalformedLineError if isinstance(why, MalformedLineError) else SchemaMismatchError
+    return kind(text, **details)
+
+
+def _line_number(source: Source, record: int) -> int | None:
+    """Return the number of a record's line in its file; None where records are no lines."""
+    if not isinstance(source, Dataset):
+        return None
+    path, offset, _ = source.location(record)
+    if is_remote(path) and offset > _MOST_FETCHED:
+        return None
+    origin = source._sample_index.origin  # noqa: SLF001 (where its files are read)
+    store, name = locate(path, None if origin is None else origin.options)
+    line, left = 1, int(offset)
+    with closing(store.open(name)) as file:
+        for block in decompressed(file, _BLOCK):
+            line += block[:left].count(b"\n")
+            left -= len(block)
+            if left <= 0:
+                break
+    return line
+
+
+def numbers_of(bad: Sequence[int]) -> NDArray[np.int64]:
+    """Return record numbers as an ascending array."""
+    return np.unique(np.array(bad, np.int64))

@@ -1,0 +1,206 @@
+"""The profile of any source: the one that is there, or one made by going over its records."""
+
+# ruff: noqa: SLF001 (what a source is made from decides where its profile lies)
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets._column_place import Freshness
+from penstock.datasets._column_units import SharedSource, cut, stretches
+from penstock.datasets._dataset import Dataset
+from penstock.datasets._jsonl import JsonlDataset
+from penstock.datasets._kept import keep_file
+from penstock.datasets._materialized import Materialized, origins_of
+from penstock.errors import MalformedLineError, SchemaMismatchError
+from penstock.index import UNREADABLE, Profile, digest, profile_text, read_profile
+from penstock.storage import LocalStore, cache_directory
+from penstock.work import run_units, viewed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Source
+    from penstock.work import View
+
+_FEW = 100_000
+"""Records that are read before worker processes would have started."""
+
+
+class KnownProfile(NamedTuple):
+    """A profile of the records that a source has now."""
+
+    document: dict[str, Any]
+    """What `profile.json` holds."""
+    created: float
+    """When it was made: seconds since the epoch."""
+
+
+def known_profile(source: Source) -> KnownProfile | None:
+    """Return the profile of the source that records lie in; None where there is none of them.
+
+    It is the one of the index (`penstock index --profile`), or one that `keep_profile` has kept.
+    Raises `CorruptIndexError` where it is damaged.
+    """
+    origins = [_bare(origin) for origin in origins_of(source)]
+    if len({origin.fingerprint for origin in origins}) != 1:
+        return None
+    origin = origins[0]
+    found = _in_index(origin) or _kept(origin)
+    if found is None or found.document["records"] != len(origin):
+        return None
+    return found if found.created >= Freshness(origin).last_touched() else None
+
+
+def keep_profile(source: Source, document: dict[str, Any]) -> str:
+    """Keep a profile in the cache directory, where `known_profile` finds it; return the path."""
+    path = _path(_bare(source))
+    keep_file(path, profile_text(document).encode())
+    return str(path)
+
+
+def _bare(source: Source) -> Source:
+    return source.origin if isinstance(source, Materialized) else source
+
+
+def _in_index(origin: Source) -> KnownProfile | None:
+    if not isinstance(origin, Dataset):
+        return None
+    place, meta = origin._sample_index.origin, origin._sample_index.meta
+    if place is None or meta is None or not meta.profiled:
+        return None
+    document = read_profile(place.folder)
+    return None if document is None else KnownProfile(document, meta.created)
+
+
+def _kept(origin: Source) -> KnownProfile | None:
+    path = _path(origin)
+    with suppress(FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        created = os.stat(path).st_mtime
+        document = json.loads(path.read_bytes())
+        if isinstance(document, dict) and isinstance(document.get("records"), int):
+            return KnownProfile(document, created)
+    return None
+
+
+def _path(origin: Source) -> Path:
+    kind = f"{type(origin).__module__}.{type(origin).__qualname__}"
+    key = digest([kind, origin.files, Freshness(origin).fingerprint])
+    return cache_directory() / "profiles" / f"{key}.json"
+
+
+def profile_of(
+    source: Source, *, workers: int | None = None, progress: bool | View | None = None
+) -> Profile:
+    """Return the profile of all records, made by going over them in processes.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> profile = profile_of(ListSource([{"a": 1}, {"a": 2, "b": "x"}]))
+    >>> [(field["path"], field["missing"]) for field in profile.document()["fields"]]
+    [('a', 0), ('b', 1)]
+    """
+    if workers is None and len(source) < _FEW:
+        workers = 0
+    whole = Profile()
+    with TemporaryDirectory(prefix="penstock-profile-") as folder:
+        shared = SharedSource(source)
+        ranges = cut(source, 0) if len(source) else []
+        units = [ProfileUnit(shared, folder, *ends) for ends in ranges]
+        with viewed(progress, len(source), "profiling", unit="records") as view:
+            run_units(units, workers=workers, advance=view.add)
+        for unit in units:
+            whole.merge(Profile.from_bytes(Path(unit.path).read_bytes()))
+    return whole
+
+
+@dataclass(frozen=True)
+class ProfileUnit:
+    """Some records of a source, and the file that their profile goes to; see `work.Unit`."""
+
+    shared: SharedSource
+    folder: str
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        return f"records {self.start:,} to {self.stop - 1:,}"
+
+    @property
+    def size(self) -> int:
+        """Records."""
+        return self.stop - self.start
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.folder}/{self.start}.unit"
+
+    def is_done(self) -> bool:
+        """Whether the file is there."""
+        return os.path.exists(self.path)
+
+    def run(self, advance: Callable[[int], object]) -> None:
+        """Look at the records, a stretch at a time."""
+        source, profile = self.shared.source, Profile()
+        for start, stop in stretches(source, self.start, self.stop):
+            _add(profile, source, np.arange(start, stop, dtype=np.int64))
+            advance(stop - start)
+        draft = LocalStore().draft(self.folder, os.path.basename(self.path))
+        try:
+            draft.write(profile.to_bytes())
+            draft.publish(self.path, exclusive=False)
+        finally:
+            draft.discard()
+
+
+def _add(profile: Profile, source: Source, ids: NDArray[np.int64]) -> None:
+    try:
+        if isinstance(source, JsonlDataset) or not source.files:
+            # Each record for itself: columns would have one type for all of them.
+            profile.add(source._records(ids), int(ids[0]))
+        else:
+            profile.add_columns(dict(_columns(source, ids)), ids)
+    except (MalformedLineError, SchemaMismatchError):
+        if len(ids) == 1:
+            profile.add([UNREADABLE], int(ids[0]))
+            return
+        half = len(ids) // 2
+        _add(profile, source, ids[:half])
+        _add(profile, source, ids[half:])
+
+
+def _columns(source: Source, ids: NDArray[np.int64]) -> Iterator[tuple[str, list[object]]]:
+    batch = source._columns(ids, source.schema)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        type_ = _as_python_has(column.type)
+        values = column if type_ == column.type else column.cast(type_, safe=False)
+        yield name, values.to_pylist()
+
+
+def _as_python_has(type_: pa.DataType) -> pa.DataType:
+    """Return a type whose values Python has: it knows no nanoseconds."""
+    is_ = pa.types
+    if is_.is_timestamp(type_) and type_.unit == "ns":
+        return pa.timestamp("us", type_.tz)
+    if is_.is_duration(type_) and type_.unit == "ns":
+        return pa.duration("us")
+    if type_ == pa.time64("ns"):
+        return pa.time64("us")
+    if is_.is_struct(type_):
+        return pa.struct([field.with_type(_as_python_has(field.type)) for field in type_])
+    if is_.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_as_python_has(type_.value_type)))
+    if is_.is_large_list(type_):
+        return pa.large_list(type_.value_field.with_type(_as_python_has(type_.value_type)))
+    return type_
