@@ -14,4 +14,6 @@ if TYPE_CHECKING:
 def _docstrings_run_in_an_empty_directory(request: pytest.FixtureRequest) -> None:
     if isinstance(request.node, pytest.DoctestItem):
         place: Path = request.getfixturevalue("tmp_path")
-        request.getfixturevalue("monkeypatch").chdir(place)
+        patch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
+        patch.chdir(place)
+        patch.setenv("PENSTOCK_CACHE", str(place / "cache"))

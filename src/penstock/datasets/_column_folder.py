@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._column_take import map_column
+from penstock.datasets._column_take import map_column, mapped
 from penstock.datasets._column_write import Place, check_type, write_column
 from penstock.datasets._field_paths import LIST, is_listlike, steps_of
 from penstock.datasets._field_types import type_text
@@ -88,7 +88,7 @@ class Column:
         self.bad: NDArray[np.int64] = np.empty(0, np.int64)
         """Records that cannot be read as this type, ascending; null stands in their place."""
         if meta.bad:
-            self.bad = np.fromfile(folder / BAD, "<i8")
+            self.bad = mapped(folder / BAD, "<i8", meta.bad)
 
     def take(self, ids: NDArray[np.int64]) -> pa.Array:
         """Return the values of these records, of exactly the type, in the order asked."""

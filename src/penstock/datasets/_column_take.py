@@ -54,16 +54,16 @@ def map_column(place: Place, type_: pa.DataType, length: int, lists: Sequence[Pa
         own = place.of_lists
         if place.level is not None and lists:
             own = own.at(lists[place.level])
-        offsets = _mapped(own.file(OFFSETS), "<i8", length + 1)
+        offsets = mapped(own.file(OFFSETS), "<i8", length + 1)
         items = map_column(place.of_items, type_.value_type, int(offsets[-1]), lists)
         return _Lists(type_, offsets, _Valid(own, length), items)
     valid = _Valid(place, length)
     if is_.is_null(type_):
         return _Nothing()
     if is_.is_boolean(type_):
-        return _Bools(_mapped(place.file(VALUES), np.uint8, length), valid)
+        return _Bools(mapped(place.file(VALUES), np.uint8, length), valid)
     if has_width(type_):
-        values = _mapped(place.file(VALUES), np.dtype((np.void, width_of(type_))), length)
+        values = mapped(place.file(VALUES), np.dtype((np.void, width_of(type_))), length)
         return _Fixed(type_, values, valid)
     if is_text(type_):
         return _texts(place, type_, length, valid)
@@ -77,7 +77,8 @@ def map_column(place: Place, type_: pa.DataType, length: int, lists: Sequence[Pa
     return _Objects(type_, valid, children)
 
 
-def _mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
+def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
+    """Map a file of so many numbers; one of another size raises."""
     wanted = np.dtype(dtype).itemsize * length
     try:
         with path.open("rb") as file:
@@ -99,7 +100,7 @@ class _Valid:
 
     def __init__(self, place: Place, length: int) -> None:
         path = place.file(VALID)
-        self._valid = _mapped(path, np.bool_, length) if path.exists() else None
+        self._valid = mapped(path, np.bool_, length) if path.exists() else None
 
     def bitmap(self, ids: Ids) -> pa.Buffer | None:
         """Return Arrow's bits for some values; None where all of them are there."""
@@ -201,13 +202,13 @@ def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Valu
         count = words.stat().st_size // 8 - 1
     except FileNotFoundError:
         raise CorruptIndexError(f"{words} is missing.", path=str(words)) from None
-    codes = _mapped(place.file(CODES), code_type(count), length)
+    codes = mapped(place.file(CODES), code_type(count), length)
     return _Texts(type_, _many_texts(place, WORDS, WORD_OFFSETS, count), valid, codes.take)
 
 
 def _many_texts(place: Place, values: str, offsets: str, length: int) -> pa.Array:
-    borders = _mapped(place.file(offsets), "<i8", length + 1)
-    data = _mapped(place.file(values), np.uint8, int(borders[-1]))
+    borders = mapped(place.file(offsets), "<i8", length + 1)
+    data = mapped(place.file(values), np.uint8, int(borders[-1]))
     buffers = [None, pa.py_buffer(borders), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.large_binary(), length, buffers)
 

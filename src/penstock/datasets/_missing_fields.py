@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.datasets._dataset import Dataset
 from penstock.datasets._field_paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
+from penstock.datasets._materialized import Materialized
 from penstock.datasets._memory import ListSource
 from penstock.datasets._views import Chosen, Concatenated
 from penstock.errors import MalformedLineError
@@ -65,6 +66,8 @@ class _Look:
         """Whether a source has a field; None where only reading everything would tell."""
         if isinstance(source, Chosen):
             return self.has(source.source, path)
+        if isinstance(source, Materialized):
+            return self.has(source.origin, path)
         if isinstance(source, Concatenated):
             found = {self.has(one, path) for one in source.sources}
             return True if True in found else None if None in found else False
