@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.datasets._column_write import (
     CODES,
+    NARROW,
     OFFSETS,
     VALID,
     VALUES,
@@ -19,6 +20,7 @@ from penstock.datasets._column_write import (
     code_type,
     has_width,
     is_text,
+    narrow_name,
     width_of,
 )
 from penstock.errors import CorruptIndexError, OptionError
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
     Ids = NDArray[np.int64]
 
 is_ = pa.types
-_MOST_ITEMS = 2**31 - 1
+_INT32 = np.dtype("<i4")
+_MOST_ITEMS = np.iinfo(np.int32).max
+_WIDTHS = (1, 2, 4, 8)
 
 
 class Values(Protocol):
@@ -54,7 +58,7 @@ def map_column(place: Place, type_: pa.DataType, length: int, lists: Sequence[Pa
         own = place.of_lists
         if place.level is not None and lists:
             own = own.at(lists[place.level])
-        offsets = mapped(own.file(OFFSETS), "<i8", length + 1)
+        offsets = _offsets(own, OFFSETS, length)
         items = map_column(place.of_items, type_.value_type, int(offsets[-1]), lists)
         return _Lists(type_, offsets, _Valid(own, length), items)
     valid = _Valid(place, length)
@@ -62,6 +66,8 @@ def map_column(place: Place, type_: pa.DataType, length: int, lists: Sequence[Pa
         return _Nothing()
     if is_.is_boolean(type_):
         return _Bools(mapped(place.file(VALUES), np.uint8, length), valid)
+    if is_.is_integer(type_):
+        return _integers(place, type_, length, valid)
     if has_width(type_):
         values = mapped(place.file(VALUES), np.dtype((np.void, width_of(type_))), length)
         return _Fixed(type_, values, valid)
@@ -95,6 +101,22 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
     return np.frombuffer(memory, dtype)
 
 
+def _offsets(place: Place, name: str, length: int) -> NDArray[Any]:
+    narrow = place.file(narrow_name(name, _INT32))
+    if narrow.exists():
+        return mapped(narrow, _INT32, length + 1)
+    return mapped(place.file(name), "<i8", length + 1)
+
+
+def _integers(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
+    own = np.dtype(type_.to_pandas_dtype())
+    for dtype in NARROW:
+        path = place.file(narrow_name(VALUES, dtype))
+        if dtype.itemsize < own.itemsize and path.exists():
+            return _Fixed(type_, mapped(path, dtype, length), valid, own)
+    return _Fixed(type_, mapped(place.file(VALUES), own, length), valid)
+
+
 class _Valid:
     """Which values are there, and not null."""
 
@@ -126,24 +148,32 @@ class _Bools:
         return pa.Array.from_buffers(pa.bool_(), len(ids), [self._valid.bitmap(ids), bits])
 
 
-_DTYPES = {1: "<u1", 2: "<u2", 4: "<u4", 8: "<u8"}
-
-
 class _Fixed:
-    def __init__(self, type_: pa.DataType, values: NDArray[Any], valid: _Valid) -> None:
-        self._type, self._valid = type_, valid
+    def __init__(
+        self,
+        type_: pa.DataType,
+        values: NDArray[Any],
+        valid: _Valid,
+        wide: np.dtype[Any] | None = None,
+    ) -> None:
+        """Take values as they are, or kept in fewer bytes than the `wide` ones they are."""
+        self._type, self._valid, self._wide = type_, valid, wide
         width = values.dtype.itemsize
         # Numbers are taken several times as fast as bytes.
-        self._values = values.view(_DTYPES[width]) if width in _DTYPES else values
+        is_bytes = values.dtype.kind == "V" and width in _WIDTHS
+        self._values = values.view(f"<u{width}") if is_bytes else values
 
     def take(self, ids: Ids) -> pa.Array:
-        memory = pa.py_buffer(self._values.take(ids))
+        values = self._values.take(ids)
+        if self._wide is not None:
+            values = values.astype(self._wide)
+        memory = pa.py_buffer(values)
         return pa.Array.from_buffers(self._type, len(ids), [self._valid.bitmap(ids), memory])
 
 
 class _Lists:
     def __init__(
-        self, type_: pa.DataType, offsets: NDArray[np.int64], valid: _Valid, items: Values
+        self, type_: pa.DataType, offsets: NDArray[Any], valid: _Valid, items: Values
     ) -> None:
         self._type, self._offsets, self._valid, self._items = type_, offsets, valid, items
         self._dtype = np.int64 if is_.is_large_list(type_) else np.int32
@@ -152,20 +182,18 @@ class _Lists:
         starts = self._offsets.take(ids)
         lengths = self._offsets.take(ids + 1)
         lengths -= starts
-        offsets = np.zeros(len(ids) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
-        total = int(offsets[-1])
+        total = int(lengths.sum(dtype=np.int64))
         if total > _MOST_ITEMS and self._dtype is np.int32:
             raise OptionError(f"lists of {total:,} items do not fit one batch: ask for fewer.")
+        offsets = np.zeros(len(ids) + 1, self._dtype)
+        np.cumsum(lengths, out=offsets[1:])
         # From each list's first item on, one after the other.
-        starts -= offsets[:-1]
-        numbers = np.repeat(starts, lengths)
-        numbers += np.arange(total)
-        memory = pa.py_buffer(offsets.astype(self._dtype, copy=False))
+        numbers = np.repeat(starts - offsets[:-1], lengths)
+        numbers += np.arange(total, dtype=numbers.dtype)
         return pa.Array.from_buffers(
             self._type,
             len(ids),
-            [self._valid.bitmap(ids), memory],
+            [self._valid.bitmap(ids), pa.py_buffer(offsets)],
             children=[self._items.take(numbers)],
         )
 
@@ -176,7 +204,7 @@ class _Vectors:
 
     def take(self, ids: Ids) -> pa.Array:
         size = self._type.list_size
-        numbers = (ids[:, None] * size + np.arange(size)).ravel()
+        numbers = (ids[:, None].astype(np.int64) * size + np.arange(size)).ravel()
         items = self._items.take(numbers)
         return pa.Array.from_buffers(
             self._type, len(ids), [self._valid.bitmap(ids)], children=[items]
@@ -197,20 +225,26 @@ class _Objects:
 def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
     if not place.file(CODES).exists():
         return _Texts(type_, _many_texts(place, VALUES, OFFSETS, length), valid, lambda ids: ids)
-    words = place.file(WORD_OFFSETS)
-    try:
-        count = words.stat().st_size // 8 - 1
-    except FileNotFoundError:
-        raise CorruptIndexError(f"{words} is missing.", path=str(words)) from None
+    count = _words(place)
     codes = mapped(place.file(CODES), code_type(count), length)
     return _Texts(type_, _many_texts(place, WORDS, WORD_OFFSETS, count), valid, codes.take)
 
 
+def _words(place: Place) -> int:
+    """Return how many words a dictionary has."""
+    for name, width in ((narrow_name(WORD_OFFSETS, _INT32), 4), (WORD_OFFSETS, 8)):
+        path = place.file(name)
+        if path.exists():
+            return path.stat().st_size // width - 1
+    raise CorruptIndexError(f"{path} is missing.", path=str(path))
+
+
 def _many_texts(place: Place, values: str, offsets: str, length: int) -> pa.Array:
-    borders = mapped(place.file(offsets), "<i8", length + 1)
+    borders = _offsets(place, offsets, length)
     data = mapped(place.file(values), np.uint8, int(borders[-1]))
     buffers = [None, pa.py_buffer(borders), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), length, buffers)
+    type_ = pa.binary() if borders.dtype == _INT32 else pa.large_binary()
+    return pa.Array.from_buffers(type_, length, buffers)
 
 
 class _Texts:
@@ -225,12 +259,14 @@ class _Texts:
         self._is_large = is_.is_large_string(type_) or is_.is_large_binary(type_)
 
     def take(self, ids: Ids) -> pa.Array:
-        _, offsets, data = self._texts.take(pa.array(self._places(ids))).buffers()
-        if not self._is_large:
-            borders = np.frombuffer(offsets, np.int64, len(ids) + 1)
-            if int(borders[-1]) > _MOST_ITEMS:
+        taken = self._texts.take(pa.array(self._places(ids)))
+        _, offsets, data = taken.buffers()
+        if is_.is_large_binary(taken.type) != self._is_large:
+            own, wanted = (np.int32, np.int64) if self._is_large else (np.int64, np.int32)
+            borders = np.frombuffer(offsets, own, len(ids) + 1)
+            if int(borders[-1]) > np.iinfo(wanted).max:
                 raise OptionError(
                     f"texts of {int(borders[-1]):,} bytes do not fit one batch: ask for fewer."
                 )
-            offsets = pa.py_buffer(borders.astype(np.int32))
+            offsets = pa.py_buffer(borders.astype(wanted))
         return pa.Array.from_buffers(self._type, len(ids), [self._valid.bitmap(ids), offsets, data])

@@ -1,19 +1,22 @@
 """A column's values as plain files, from which any of them can be mapped and taken.
 
-A value of a fixed width is a place in `values.bin`. Texts and lists have `offsets.bin` (int64,
-one more than there are values); texts that repeat are numbers (`codes.bin`) into a dictionary.
-Where there are nulls, `valid.bin` has a byte, 1 or 0, for each value. Each level of lists at the
-top has a folder of its own, so that columns whose lists are equally long can share it.
+A value of a fixed width is a place in `values.bin`. Texts and lists have `offsets.bin`, one more
+than there are values; texts that repeat are numbers (`codes.bin`) into a dictionary. Integers are
+kept as narrow as they fit, because what lies close together is gathered faster: `values-u2.bin`
+has two bytes for each. Where there are nulls, `valid.bin` has a byte, 1 or 0, for each value. Each
+level of lists at the top has a folder of its own, so that columns whose lists are equally long can
+share it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.datasets._field_paths import is_listlike
 from penstock.errors import OptionError
@@ -23,12 +26,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    Lengths: TypeAlias = NDArray[np.int64]
+
 Arrays: TypeAlias = Callable[[], Iterator[pa.Array]]
 """The values of a column, one array after the other, as often as they are asked for."""
 
 VALUES, VALID, OFFSETS, CODES, WORDS, WORD_OFFSETS = (
     f"{name}.bin" for name in ("values", "valid", "offsets", "codes", "words", "word_offsets")
 )
+NARROW = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<i1", "<i2", "<i4")))
+"""What integers are kept as, where all of them fit; the narrowest first."""
 MOST_WORDS = 1 << 18
 """Distinct texts that a dictionary may have; more are seldom worth it."""
 _ONES = bytes([1]) * 65_536
@@ -112,6 +119,15 @@ def is_text(type_: pa.DataType) -> bool:
     )
 
 
+def narrow_name(name: str, dtype: np.dtype[Any]) -> str:
+    """Return the name of a file whose numbers are narrower than their type.
+
+    >>> narrow_name(VALUES, np.dtype("<u2"))
+    'values-u2.bin'
+    """
+    return name.replace(".bin", f"-{dtype.kind}{dtype.itemsize}.bin")
+
+
 def write_column(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
     """Write the files of a column, or of what stands inside of its values."""
     if is_.is_list(type_) or is_.is_large_list(type_):
@@ -120,6 +136,8 @@ def write_column(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
     _write_valid(place, arrays)
     if is_.is_boolean(type_):
         _append(place.file(VALUES), map(_bool_bytes, arrays()))
+    elif is_.is_integer(type_):
+        _write_integers(place, type_, arrays)
     elif has_width(type_):
         width = width_of(type_)
         _append(place.file(VALUES), (_fixed_bytes(array, width) for array in arrays()))
@@ -136,7 +154,7 @@ def _write_lists(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
     own = place.of_lists
     own.folder.mkdir(exist_ok=True)
     _write_valid(own, arrays)
-    _write_offsets(own.file(OFFSETS), map(_list_lengths, arrays()))
+    _write_offsets(own, OFFSETS, lambda: map(_list_lengths, arrays()))
     write_column(place.of_items, type_.value_type, lambda: (one.flatten() for one in arrays()))
 
 
@@ -168,6 +186,25 @@ def _fixed_bytes(array: pa.Array, width: int) -> memoryview | bytes:
     return np.ascontiguousarray(values).view(np.uint8).data
 
 
+def _write_integers(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
+    bounds = [pc.min_max(array).as_py() for array in arrays() if array.null_count < len(array)]
+    low = min((one["min"] for one in bounds), default=0)
+    high = max((one["max"] for one in bounds), default=0)
+    own = np.dtype(type_.to_pandas_dtype())
+    dtype = next((one for one in NARROW if _holds(one, low, high)), own)
+    if dtype.itemsize >= own.itemsize:
+        _append(place.file(VALUES), (_fixed_bytes(array, own.itemsize) for array in arrays()))
+        return
+    wide = (_fixed_bytes(array, own.itemsize) for array in arrays())
+    narrow = (np.frombuffer(part, own).astype(dtype).data for part in wide)
+    _append(place.file(narrow_name(VALUES, dtype)), narrow)
+
+
+def _holds(dtype: np.dtype[Any], low: int, high: int) -> bool:
+    bounds = np.iinfo(dtype)
+    return bool(bounds.min <= min(low, 0) and high <= bounds.max)
+
+
 def _fixed_items(array: pa.FixedSizeListArray) -> pa.Array:
     """Return the items of lists of one size, also those under a null, so that each has a place."""
     size = array.type.list_size
@@ -178,21 +215,26 @@ def _children(arrays: Arrays, number: int) -> Arrays:
     return lambda: (array.flatten()[number] for array in arrays())
 
 
-def _list_lengths(array: pa.Array) -> NDArray[np.int64]:
+def _list_lengths(array: pa.Array) -> Lengths:
     lengths = array.value_lengths()
     if array.null_count:
         lengths = lengths.fill_null(0)
-    found: NDArray[np.int64] = lengths.to_numpy().astype(np.int64)
+    found: Lengths = lengths.to_numpy().astype(np.int64)
     return found
 
 
-def _write_offsets(path: Path, lengths: Iterator[NDArray[np.int64]]) -> None:
+def _write_offsets(place: Place, name: str, lengths: Callable[[], Iterator[Lengths]]) -> None:
+    total = sum(int(some.sum()) for some in lengths())
+    dtype: np.dtype[Any] = np.dtype("<i8")
+    if total <= np.iinfo(np.int32).max:
+        dtype = np.dtype("<i4")
+        name = narrow_name(name, dtype)
     end = 0
-    with path.open("wb") as file:
-        file.write(np.zeros(1, "<i8").data)
-        for some in lengths:
+    with place.file(name).open("wb") as file:
+        file.write(np.zeros(1, dtype).data)
+        for some in lengths():
             ends = np.cumsum(some) + end
-            file.write(ends.astype("<i8").data)
+            file.write(ends.astype(dtype).data)
             end = int(ends[-1]) if len(ends) else end
 
 
@@ -206,7 +248,7 @@ def _write_texts(place: Place, arrays: Arrays) -> None:
     words = _dictionary(arrays)
     if words is None:
         _append(place.file(VALUES), (_text_parts(array)[0] for array in arrays()))
-        _write_offsets(place.file(OFFSETS), (_text_parts(array)[1] for array in arrays()))
+        _write_offsets(place, OFFSETS, lambda: (_text_parts(array)[1] for array in arrays()))
         return
     dtype = code_type(len(words))
     find = {word: code for code, word in enumerate(words)}.__getitem__
@@ -221,7 +263,7 @@ def _write_texts(place: Place, arrays: Arrays) -> None:
     _append(place.file(CODES), map(codes, arrays()))
     _append(place.file(WORDS), iter(words))
     lengths = np.array([len(word) for word in words], np.int64)
-    _write_offsets(place.file(WORD_OFFSETS), iter([lengths]))
+    _write_offsets(place, WORD_OFFSETS, lambda: iter([lengths]))
 
 
 def code_type(words: int) -> np.dtype[np.unsignedinteger]:
@@ -262,7 +304,7 @@ def _words_of(coded: pa.DictionaryArray) -> list[bytes]:
     return found
 
 
-def _text_parts(array: pa.Array) -> tuple[memoryview | bytes, NDArray[np.int64]]:
+def _text_parts(array: pa.Array) -> tuple[memoryview | bytes, Lengths]:
     """Return the bytes of texts one after the other, and the length of each."""
     if array.null_count:
         empty = "" if is_.is_string(array.type) or is_.is_large_string(array.type) else b""
