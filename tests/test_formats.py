@@ -14,6 +14,16 @@ import numpy as np
 import pytest
 
 import penstock
+from penstock.index import (
+    BuildOptions,
+    CsvScanner,
+    LineScanner,
+    Profile,
+    list_files,
+    make_index,
+    read_bad_lines,
+    read_profile,
+)
 from penstock.jsonl import JsonlDir, JsonlFile
 from penstock.jsonl._zstd import read_seek_table, seek_table
 from penstock.order import Cursor
@@ -151,6 +161,59 @@ def _timeless(index: Path) -> object:
         del file["modified"]
     del meta["created"]
     return meta
+
+
+CHECKED = Path(__file__).parent / "golden" / "index-checked-1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "records", "lines"), [("jsonl", 60, [11, 22, 24]), ("csv", 3, [4, 6])]
+)
+def test_checked_indexes_of_the_first_release_are_opened(
+    kind: str, records: int, lines: list[int]
+) -> None:
+    assert len(penstock.open(CHECKED / kind)) == records
+    assert [bad.line for bad in read_bad_lines(CHECKED / kind / "index")] == lines
+    profile = read_profile(CHECKED / kind / "index")
+    assert profile is not None
+    assert profile["records"] == records
+    state = (CHECKED / kind / "index" / "profile.state").read_bytes()
+    assert Profile.from_bytes(state).document() == profile
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_checked_indexes_are_written_byte_for_byte_as_before(kind: str, tmp_path: Path) -> None:
+    for path in (CHECKED / kind).iterdir():
+        if path.is_file():
+            shutil.copy(path, tmp_path)
+    _index_checked(tmp_path, kind)
+    before, now = CHECKED / kind / "index", tmp_path / "index"
+    for path in before.iterdir():
+        if path.name != "meta.json":
+            assert (now / path.name).read_bytes() == path.read_bytes()
+    assert _timeless(now) == _timeless(before)
+
+
+def _index_checked(folder: Path, kind: str) -> None:
+    scanner = LineScanner() if kind == "jsonl" else CsvScanner()
+    build = BuildOptions(progress=False, validate=True, profile=True, max_line_bytes=1000)
+    make_index(list_files(folder), scanner, "new", build=build)
+
+
+def write_checked_golden(directory: Path = CHECKED) -> None:
+    """Write the golden indexes that were validated and profiled; once a format version."""
+    for kind in ("jsonl", "csv"):
+        (directory / kind).mkdir(parents=True)
+    lines = [json.dumps(record, ensure_ascii=False) for record in RECORDS[:60]]
+    lines[10:10] = ["{oops"]
+    lines[20:20] = ["", "[1, 2]", " ", json.dumps({"long": "x" * 1000})]
+    (directory / "jsonl" / "a.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    rows = ["id,text,price", '1,"two', 'lines",0.5', "2,x", "3,y,", "4,a,b,c", "5,,1e3", ""]
+    (directory / "csv" / "a.csv").write_text("\n".join(rows), encoding="utf-8")
+    for kind in ("jsonl", "csv"):
+        _index_checked(directory / kind, kind)
+        for name in (".gitignore", "CACHEDIR.TAG"):
+            (directory / kind / "index" / name).unlink()
 
 
 STATES = json.loads((GOLDEN.parent / "state-1.json").read_text(encoding="utf-8"))

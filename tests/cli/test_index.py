@@ -288,3 +288,62 @@ def test_the_index_of_a_remote_folder_goes_beside_it(
     assert document("info", url, *given)["index"]["new"] == [f"{url}/part-00009.jsonl"]
     assert document("index", url, "--update", *given)["new_records"] == 1
     assert document("show", url, "-1", *given) == [{"id": 10}]
+
+
+def test_bad_lines_are_counted_and_end_it_with_a_finding(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    written(folder / "a.jsonl", '{"id": 0}', "{oops", "", "[1]", '{"id": 1}')
+    done = invoke("index", folder, "--validate", "--profile")
+    assert done.exit_code == 1
+    first, *rest = done.stdout.splitlines()
+    assert first.startswith(f"{folder}: 2 records in 1 file, ")
+    assert rest == [
+        f"2 bad lines set aside and not in the index: {folder}/index/bad_lines.ndjson",
+        f"profile in {folder}/index/profile.json",
+    ]
+    assert done.stderr == ""
+    assert len(penstock.open(folder)) == 2
+
+
+def test_a_program_learns_of_bad_lines_and_an_update_counts_new_ones(tmp_path: Path) -> None:
+    first = written(tmp_path / "d" / "a.jsonl", '{"id": 0}', "{oops")
+    seen = document("index", tmp_path / "d", "--validate", code=1)
+    assert (seen["validated"], seen["profiled"]) == (True, False)
+    assert (seen["bad_lines"], seen["new_bad_lines"], seen["records"]) == (1, 1, 1)
+    with first.open("ab") as file:
+        file.write(b'{"id": 1}\n')
+    text = succeed("index", tmp_path / "d", "--update")
+    assert text.splitlines()[1] == "no new bad lines; 1 line set aside before"
+    with first.open("ab") as file:
+        file.write(b'{"id": 2}\n?\n')
+    seen = document("index", tmp_path / "d", "--update", code=1)
+    assert (seen["bad_lines"], seen["new_bad_lines"], seen["new_records"]) == (2, 1, 1)
+    assert document("index", tmp_path / "d", "--overwrite")["bad_lines"] == 0
+
+
+def test_without_bad_lines_nothing_is_found(logs: Path) -> None:
+    assert succeed("index", logs, "--validate").endswith("\nno bad lines\n")
+    seen = document("index", logs, "--overwrite", "--profile", "--workers", "0")
+    assert (seen["validated"], seen["profiled"]) == (False, True)
+
+
+def test_long_lines_are_set_aside_when_asked(tmp_path: Path) -> None:
+    written(tmp_path / "a.jsonl", '{"id": "%s"}' % ("x" * 2000), "{}")
+    told("index", tmp_path, "--max-line-bytes", "1kB", code=2)
+    seen = document("index", tmp_path, "--validate", "--max-line-bytes", "1kB", code=1)
+    assert (seen["bad_lines"], seen["records"]) == (1, 1)
+    error = told("index", tmp_path, "--update", "--validate", "--max-line-bytes", "2kB", code=2)
+    assert "--overwrite" in error
+
+
+def test_what_an_index_was_not_built_with_an_update_cannot_add(logs: Path) -> None:
+    succeed("index", logs)
+    assert "--overwrite --validate" in told("index", logs, "--update", "--validate", code=2)
+    assert "--overwrite --profile" in told("index", logs, "--update", "--profile", code=2)
+
+
+def test_csv_is_validated_and_parquet_needs_another_verb(tmp_path: Path) -> None:
+    written(tmp_path / "t" / "a.csv", "id,text", "1,x", "2")
+    assert document("index", tmp_path / "t", "--validate", "--profile", code=1)["bad_lines"] == 1
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "p.parquet")
+    assert "penstock profile" in told("index", tmp_path / "p.parquet", "--profile", code=2)

@@ -15,7 +15,6 @@ import pytest
 from penstock.cli._reading import texts_of
 from penstock.cli._terminal import Progress, table
 from penstock.cli._units import bytes_text
-from penstock.cli._watched import watched
 from penstock.index import BuildOptions, LineScanner, list_files, make_index
 from penstock.jsonl import JsonlFile
 
@@ -146,11 +145,9 @@ def test_building_an_index_moves_the_progress(
     with JsonlFile(tmp_path / name).writer_sync() as writer:
         writer.write_many({"id": i, "hash": hash(str(i))} for i in range(50_000))
     listing = list_files(tmp_path / name)
-    build = BuildOptions(progress=False)
     with Progress(listing.bytes, every=0) as progress:
-        files, scanner = watched(listing, LineScanner(), progress)
-        make_index(files, scanner, "new", index=tmp_path / "index", build=build)
-        progress.show()
+        build = BuildOptions(progress=progress)
+        make_index(listing, LineScanner(), "new", index=tmp_path / "index", build=build)
     size = bytes_text(listing.bytes)
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(f"penstock: {size} of {size} read")

@@ -20,7 +20,6 @@ from penstock.cli._paths import as_typed
 from penstock.cli._selection import sampled_numbers
 from penstock.cli._terminal import Progress
 from penstock.cli._units import counted
-from penstock.cli._watched import watched
 from penstock.errors import (
     CorruptIndexError,
     MalformedLineError,
@@ -80,14 +79,7 @@ def open_by_number(
     """
     indexed = usable_index(path, options, chosen)
     if indexed is not None:
-        made_with = indexed.meta.options if indexed.meta is not None else None
-        opened = open_or_build(
-            indexed.listing,
-            scanner_of(indexed.kind, made_with),
-            options=options,
-            index=indexed.place.folder,
-        )
-        yield ByNumber(path, _dataset(indexed.kind, opened))
+        yield ByNumber(path, source_of(indexed, options))
         return
     kind = kind_of(path, options)
     if kind == "jsonl":
@@ -117,10 +109,18 @@ def open_numbered(
         yield opened
 
 
+def source_of(indexed: Indexed, options: StorageOptions) -> Source:
+    """Return the records of files whose index is there and right."""
+    made_with = indexed.meta.options if indexed.meta is not None else None
+    scanner = scanner_of(indexed.kind, made_with)
+    opened = open_or_build(indexed.listing, scanner, options=options, index=indexed.place.folder)
+    return _dataset(indexed.kind, opened)
+
+
 def _csv(path: str, options: StorageOptions, folder: Path, head: int | None) -> ByNumber:
     """Open CSV files without an index: of their head, or of all, but never in the data's folder."""
     kind, listing = list_of_one_kind(path, options)
-    scanner = scanner_of(kind)
+    scanner = scanner_of(kind, names=[found.path for found in listing.files])
     apart = str(folder / "index")
     short = head_of(listing, scanner, head, folder) if head else None
     if short is not None:
@@ -129,20 +129,27 @@ def _csv(path: str, options: StorageOptions, folder: Path, head: int | None) -> 
     place = place_of(listing, scanner, options)
     with Progress(listing.bytes) as progress:
         opened = open_or_build(
-            *watched(listing, scanner, progress),
+            listing,
+            scanner,
             options=options,
             index=apart if place.beside else place.folder,
-            progress=False,
+            progress=progress,
         )
     return ByNumber(path, _dataset(kind, opened))
 
 
-def usable_index(path: str, options: StorageOptions, chosen: str | None = None) -> Indexed | None:
-    """Return the index of a PATH if it has one that is right; warn of one that is not."""
+def usable_index(
+    path: str, options: StorageOptions, chosen: str | None = None, *, is_needed: bool = False
+) -> Indexed | None:
+    """Return the index of a PATH if it has one that is right; warn of one that is not.
+
+    Where it is needed, or was chosen, one that is not right is an error.
+    """
+    is_needed = is_needed or chosen is not None
     try:
         indexed = index_of(path, options, chosen)
     except CorruptIndexError as failure:
-        if chosen is not None:
+        if is_needed:
             raise
         _log.warning("%s Read without it", failure)
         return None
@@ -160,7 +167,7 @@ def usable_index(path: str, options: StorageOptions, chosen: str | None = None) 
             f"since, first {names[0]}; penstock index {shlex.quote(path)} {indexed.remedy} repairs "
             "it"
         )
-        if chosen is not None:
+        if is_needed:
             raise StaleIndexError(what, path=names[0])
         _log.warning("%s. Read without it", what)
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,7 @@ from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._indexed import meta_of
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import Progress, echo, echo_json
-from penstock.cli._units import age_text, bytes_text, counted
+from penstock.cli._units import age_text, bytes_text, counted, parse_size
 from penstock.cli._verb import (
     FINDINGS,
     FINE,
@@ -22,11 +23,12 @@ from penstock.cli._verb import (
     json_option,
     storage_option,
 )
-from penstock.cli._watched import watched
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
 from penstock.index import BuildOptions, changes, exists, make_index, place_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.cli._formats import Kind
     from penstock.index import Listing, Meta, Mode, Place
     from penstock.storage import StorageOptions
@@ -40,7 +42,7 @@ class _Task:
     kind: Kind
     listing: Listing
     mode: Mode
-    full_hash: bool
+    build: BuildOptions
     folder: str | None
     options: StorageOptions
 
@@ -51,8 +53,11 @@ class _Built:
 
     place: Place
     before: Meta | None
+    """What an update began with, or what was there and is replaced."""
     meta: Meta
     seconds: float
+    new_records: int
+    new_bad_lines: int
 
     @property
     def is_unchanged(self) -> bool:
@@ -64,6 +69,7 @@ class _Built:
     epilog=examples(
         "penstock index logs",
         "penstock index logs --update",
+        "penstock index logs --validate --profile --max-line-bytes 10MB",
         "penstock index 'tables/*.csv' --overwrite --full-hash",
         "penstock index s3://bucket/logs -o region=eu-west-1",
     ),
@@ -74,6 +80,28 @@ class _Built:
 @click.option(
     "--full-hash", is_flag=True, help="Also hash every byte, not only both ends; reads twice."
 )
+@click.option(
+    "--validate",
+    is_flag=True,
+    help="Read every record; set aside, in bad_lines.ndjson, what is not JSON or no object.",
+)
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Note in profile.json what every field holds, and what changes on the way.",
+)
+@click.option(
+    "--max-line-bytes",
+    type=parse_size,
+    metavar="SIZE",
+    help="With --validate: also set aside lines that are longer (10MB, 1GiB).",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Processes that read for --validate and --profile; by default one a processor.",
+)
 @index_option
 @storage_option
 @json_option
@@ -83,6 +111,10 @@ def index(  # noqa: PLR0913 (one argument an option)
     update: bool,
     overwrite: bool,
     full_hash: bool,
+    validate: bool,
+    profile: bool,
+    max_line_bytes: int | None,
+    workers: int | None,
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
@@ -92,15 +124,24 @@ def index(  # noqa: PLR0913 (one argument an option)
     The index of a folder and of all below it is FOLDER/index; of a file, a pattern, or a folder
     that may not be written to, it lies in the cache directory. Of a folder in object storage it
     lies beside the data, for everybody. It appears as a whole or not at all.
+
+    Exit code 1 means that lines were set aside: the index is there, and they are not in it.
     """
     if update and overwrite:
         raise click.UsageError("give either --update or --overwrite, not both.")
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
+    build = BuildOptions(None, full_hash, validate, profile, max_line_bytes, workers)
+    build.check()
     kind, listing = list_of_one_kind(path, storage_options)
     if kind == "parquet":
+        if build.checks:
+            raise OptionError(
+                f"{path} is Parquet, which needs no index: there is none to keep bad lines or a "
+                f"profile in. penstock profile {shlex.quote(path)} shows what it holds."
+            )
         _tell_of_parquet(path, listing, as_json=as_json)
         return FINE
-    task = _Task(path, kind, listing, mode, full_hash, folder, storage_options)
+    task = _Task(path, kind, listing, mode, build, folder, storage_options)
     try:
         built = _build(task)
     except IndexExistsError as failure:
@@ -112,7 +153,7 @@ def index(  # noqa: PLR0913 (one argument an option)
         echo_json(_document(task, built))
     else:
         echo(_summary(task, built))
-    return FINE
+    return FINDINGS if built.new_bad_lines else FINE
 
 
 def _build(task: _Task) -> _Built:
@@ -124,16 +165,22 @@ def _build(task: _Task) -> _Built:
     made_with = before.options if before is not None and task.mode == "update" else None
     start = time.monotonic()
     with Progress(_bytes_to_read(task, before)) as progress:
-        listing, scanner = watched(task.listing, scanner_of(task.kind, made_with), progress)
-        build = BuildOptions(progress=False, full_hash=task.full_hash)
         place = make_index(
-            listing, scanner, task.mode, options=task.options, index=task.folder, build=build
+            task.listing,
+            scanner_of(task.kind, made_with),
+            task.mode,
+            options=task.options,
+            index=task.folder,
+            build=replace(task.build, progress=progress),
         )
     seconds = time.monotonic() - start
     meta = meta_of(place)
     if meta is None:  # Replaced by another tool in this very moment.
         raise CorruptIndexError(f"{place.folder} has no meta.json.", path=place.folder)
-    return _Built(place, before, meta, seconds)
+    known = before if task.mode == "update" else None
+    records = meta.records - (known.records if known else 0)
+    bad_lines = meta.bad_lines - (known.bad_lines if known else 0)
+    return _Built(place, before, meta, seconds, records, bad_lines)
 
 
 def _meta_before(task: _Task, place: Place) -> Meta | None:
@@ -177,7 +224,6 @@ def _tell_of_parquet(path: str, listing: Listing, *, as_json: bool) -> None:
 
 
 def _document(task: _Task, built: _Built) -> dict[str, object]:
-    before = built.before if task.mode == "update" else None
     return {
         "path": task.path,
         "format": task.kind,
@@ -185,11 +231,15 @@ def _document(task: _Task, built: _Built) -> dict[str, object]:
         "files": len(built.meta.files),
         "empty_files": len(built.meta.empty),
         "records": built.meta.records,
-        "new_records": built.meta.records - (before.records if before else 0),
+        "new_records": built.new_records,
         "bytes": sum(file.size for file in [*built.meta.files, *built.meta.empty]),
         "record_bytes": built.meta.bytes,
         "fingerprint": built.meta.fingerprint,
         "created": built.meta.created,
+        "validated": built.meta.validated,
+        "bad_lines": built.meta.bad_lines,
+        "new_bad_lines": built.new_bad_lines,
+        "profiled": built.meta.profiled,
         "unchanged": built.is_unchanged,
         "seconds": round(built.seconds, 3),
     }
@@ -208,8 +258,25 @@ def _summary(task: _Task, built: _Built) -> str:
             f"{age_text(time.time() - meta.created)} ago: {holds}"
         )
     if built.before is not None and task.mode == "update":
-        holds = f"{counted(meta.records - built.before.records, 'record')} more, {holds}"
-    return (
+        holds = f"{counted(built.new_records, 'record')} more, {holds}"
+    text = (
         f"{task.path}: {holds}, {bytes_text(stored)} stored, {bytes_text(meta.bytes)} of records; "
         f"index in {where}, {built.seconds:.2f} s"
     )
+    return "\n".join([text, *_findings(built, where)])
+
+
+def _findings(built: _Built, where: str) -> Iterator[str]:
+    """Yield what validation found, and where it is told at length."""
+    meta = built.meta
+    if built.new_bad_lines:
+        yield (
+            f"{counted(built.new_bad_lines, 'bad line')} set aside and not in the index: "
+            f"{where}/bad_lines.ndjson"
+        )
+    elif meta.bad_lines:
+        yield f"no new bad lines; {counted(meta.bad_lines, 'line')} set aside before"
+    elif meta.validated:
+        yield "no bad lines"
+    if meta.profiled:
+        yield f"profile in {where}/profile.json"

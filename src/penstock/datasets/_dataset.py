@@ -35,6 +35,8 @@ _ROW = struct.Struct("<QQQ")
 _MOST_OPEN = 128
 """Files that are open or mapped at the same time; each is a descriptor."""
 _SAMPLED = 1000
+_LEAST_RUN = 64
+"""Records that are worth a look whether they lie one after the other."""
 _MOST_REQUESTS = 16
 _opening = threading.RLock()
 _opened: deque[tuple[weakref.ref[Dataset], int]] = deque()
@@ -212,6 +214,25 @@ class Dataset(Source):
                 False: iter(self._bytes_by_ranges(ids[~has])),
             }
             return [next(parts[is_blocked]) for is_blocked in has.tolist()]
+
+    def _text_of_run(self, ids: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]] | None:
+        """Return the text of records that lie one after the other, and where each of them ends.
+
+        None for others: they are read one by one.
+        """
+        if len(ids) < _LEAST_RUN or self._by_ranges is not None:
+            return None
+        first, last = int(ids[0]), int(ids[-1])
+        if last - first != len(ids) - 1 or (np.diff(ids) != 1).any():
+            return None
+        rows = self._rows[first : last + 1]
+        ends = (rows[:, 1] + rows[:, 2]).astype(np.int64)
+        start = int(rows[0, 1])
+        if rows[0, 0] != rows[-1, 0] or (ends[:-1] != rows[1:, 1]).any():
+            return None
+        with reading():
+            text = self._text(int(rows[0, 0])).read(start, int(ends[-1]) - start)
+        return text, ends - start
 
     def _bytes_by_ranges(self, ids: NDArray[np.int64]) -> list[bytes]:
         rows = self._rows[ids]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
+import numpy as np
 
 from penstock.datasets._dataset import Dataset
 from penstock.decode import decode_as_json, decode_fast
@@ -15,7 +16,6 @@ from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -136,11 +136,29 @@ class JsonlDataset(Dataset):
         decoder = self._decoders.get(schema)
         if decoder is None:
             decoder = self._decoders[schema] = TypedDecoder(schema)
+        batch = self._columns_of_run(ids, decoder)
+        if batch is not None:
+            return batch
         lines = self._lines(ids)
         batch = decoder.attempt_lines(lines)
         if batch is not None:
             return batch
         return decoder.settle(_joined(lines), None, self._on_bad(ids))
+
+    def _columns_of_run(
+        self, ids: NDArray[np.int64], decoder: TypedDecoder
+    ) -> pa.RecordBatch | None:
+        """Return the columns of records that lie one after the other, decoded as one text."""
+        run = self._text_of_run(ids) if self._encoding == "utf-8" else None
+        if run is None:
+            return None
+        text, stops = run
+        ends = stops - text.endswith(b"\n")
+        ends[:-1] = stops[:-1] - 1
+        if (np.frombuffer(text, np.uint8)[ends[:-1]] != ord("\n")).any():
+            return None  # The index of another tool, which may have other rows than lines.
+        batch = decoder.attempt(text, ends)
+        return batch if batch is not None and batch.num_rows == len(ids) else None
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         return self._whole_batch(_joined(self._lines(ids)), self._on_bad(ids))

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _PIECE = 1 << 18
 _NEWLINE, _RETURN, _OPEN, _CLOSE, _ZERO = b"\n\r{}0"
@@ -54,8 +58,10 @@ def may_hold_endless_number(text: bytes) -> bool:
     return False
 
 
-def count_object_lines(text: bytes) -> int | None:
+def count_object_lines(text: bytes, ends: NDArray[np.int64] | None = None) -> int | None:
     """Return how many lines are not blank, or None unless each of them is `{` … `}`.
+
+    Whoever knows where the newlines are says so, and saves half of the time.
 
     With a decoder that takes JSON values one after the other wherever they stand, as many values
     as lines then means one value a line: a value across lines would hold `}`, a newline and `{`
@@ -64,14 +70,15 @@ def count_object_lines(text: bytes) -> int | None:
     if not text:
         return 0
     bytes_ = np.frombuffer(text, np.uint8)
-    # In pieces that leave the text in the processor's cache for the decoder that follows.
-    pieces = [
-        np.flatnonzero(bytes_[start : start + _PIECE] == _NEWLINE) + start
-        for start in range(0, len(text), _PIECE)
-    ]
-    ends = np.concatenate(pieces)
-    if not text.endswith(b"\n"):
-        ends = np.append(ends, len(text))
+    if ends is None:
+        # In pieces that leave the text in the processor's cache for the decoder that follows.
+        pieces = [
+            np.flatnonzero(bytes_[start : start + _PIECE] == _NEWLINE) + start
+            for start in range(0, len(text), _PIECE)
+        ]
+        ends = np.concatenate(pieces)
+        if not text.endswith(b"\n"):
+            ends = np.append(ends, len(text))
     starts = np.empty_like(ends)
     starts[0], starts[1:] = 0, ends[:-1] + 1
     if text.startswith(b"{"):

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import msgspec
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 _LONGEST_VALUE = 80
 
@@ -44,15 +46,16 @@ class TypedDecoder:
         self._columns = [column_for(field.type, field.name) for field in schema]
         self._row = StructClass.of(list(zip(schema, self._columns, strict=True)))
 
-    def attempt(self, text: bytes) -> pa.RecordBatch | None:
+    def attempt(self, text: bytes, ends: NDArray[np.int64] | None = None) -> pa.RecordBatch | None:
         """Return the batch of a text in which every line fits, or None.
 
-        Pure: it may run ahead of time in any thread.
+        `ends` are the places of all newlines, if somebody knows them, and of the text's own end
+        where there is none. Pure: it may run ahead of time in any thread.
         """
         if self._row is None or not is_utf8(text) or may_hold_endless_number(text):
             return None
         try:
-            return self._built(self._row, _decode_rows(self._row.decoder, text))
+            return self._built(self._row, _decode_rows(self._row.decoder, text, ends))
         except (Misfit, RecursionError, *REFUSALS):
             return None
 
@@ -119,8 +122,10 @@ class TypedDecoder:
         return misfits
 
 
-def _decode_rows(decoder: msgspec.json.Decoder[object], text: bytes) -> list[object]:
-    lines = count_object_lines(text)
+def _decode_rows(
+    decoder: msgspec.json.Decoder[object], text: bytes, ends: NDArray[np.int64] | None
+) -> list[object]:
+    lines = count_object_lines(text, ends)
     if lines is None:
         return list(map(decoder.decode, filter(bytes.strip, text.split(b"\n"))))
     # Much faster than line by line, but it takes several values on a line and values across lines.

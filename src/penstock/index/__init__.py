@@ -5,9 +5,14 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.index._bad_lines import BadLine as BadLine
+    from penstock.index._bad_lines import read_bad_lines as read_bad_lines
     from penstock.index._blocks import LARGEST_FRAME as LARGEST_FRAME
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
+    from penstock.index._checks import Aside as Aside
+    from penstock.index._checks import Checks as Checks
+    from penstock.index._checks import Look as Look
     from penstock.index._csv_scan import CsvScanner as CsvScanner
     from penstock.index._csv_types import Dialect as Dialect
     from penstock.index._csv_types import convert_options as convert_options
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.index._indexer import SampleData as SampleData
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
+    from penstock.index._line_pieces import LinePieces as LinePieces
+    from penstock.index._line_pieces import Piece as Piece
     from penstock.index._listing import CSV as CSV
     from penstock.index._listing import JSONL as JSONL
     from penstock.index._listing import PARQUET as PARQUET
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
     from penstock.index._meta import decode_meta as decode_meta
     from penstock.index._open_index import exists as exists
     from penstock.index._open_index import load_beside as load_beside
+    from penstock.index._open_index import local_folder as local_folder
     from penstock.index._open_index import make_index as make_index
     from penstock.index._open_index import open_or_build as open_or_build
     from penstock.index._parquet_scan import UnifiedSchema as UnifiedSchema
@@ -42,18 +50,26 @@ if TYPE_CHECKING:
     from penstock.index._parquet_scan import read_footers as read_footers
     from penstock.index._place import Place as Place
     from penstock.index._place import place_of as place_of
+    from penstock.index._profile import Profile as Profile
+    from penstock.index._profile import profile_records as profile_records
+    from penstock.index._profile_files import profile_text as profile_text
+    from penstock.index._profile_files import read_profile as read_profile
+    from penstock.index._row_check import scan_rows as scan_rows
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
     from penstock.index._sample_index import rows_before as rows_before
     from penstock.index._scan import FileScan as FileScan
     from penstock.index._scan import LineScanner as LineScanner
     from penstock.index._scan import Scanner as Scanner
+    from penstock.index._seen_kinds import UNREADABLE as UNREADABLE
     from penstock.index._stale import Changes as Changes
     from penstock.index._stale import changes as changes
+    from penstock.index._units import Part as Part
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
+        "BadLine": "_bad_lines",
         "FileTextLinesIndexer": "_indexer",
         "IndexStore": "_index_store",
         "IndexStoreInterface": "_index_store",
@@ -62,11 +78,15 @@ __all__, __getattr__, __dir__ = facade(
         "SampleIndex": "_sample_index",
         "SampleLocation": "_sample_index",
         "create_default_jsonl_indexer": "_indexer",
+        "read_bad_lines": "_bad_lines",
+        "read_profile": "_profile_files",
     },
     for_rooms={
+        "Aside": "_checks",
         "BuildOptions": "_build",
         "CSV": "_listing",
         "Changes": "_stale",
+        "Checks": "_checks",
         "CsvScanner": "_csv_scan",
         "Dialect": "_csv_types",
         "FileMeta": "_meta",
@@ -74,13 +94,19 @@ __all__, __getattr__, __dir__ = facade(
         "Found": "_listing",
         "JSONL": "_listing",
         "LARGEST_FRAME": "_blocks",
+        "LinePieces": "_line_pieces",
         "LineScanner": "_scan",
         "Listing": "_listing",
+        "Look": "_checks",
         "Meta": "_meta",
         "Mode": "_build",
         "PARQUET": "_listing",
+        "Part": "_units",
+        "Piece": "_line_pieces",
         "Place": "_place",
+        "Profile": "_profile",
         "Scanner": "_scan",
+        "UNREADABLE": "_seen_kinds",
         "UnifiedSchema": "_parquet_scan",
         "changes": "_stale",
         "convert_options": "_csv_types",
@@ -90,14 +116,18 @@ __all__, __getattr__, __dir__ = facade(
         "file_fingerprint": "_fingerprint",
         "list_files": "_listing",
         "load_beside": "_open_index",
+        "local_folder": "_open_index",
         "make_index": "_open_index",
         "open_or_build": "_open_index",
         "place_of": "_place",
+        "profile_records": "_profile",
+        "profile_text": "_profile_files",
         "read_footer": "_parquet_scan",
         "read_footers": "_parquet_scan",
         "read_meta": "_load",
         "read_options": "_csv_types",
         "rows_before": "_sample_index",
+        "scan_rows": "_row_check",
         "type_of": "_csv_types",
         "wider_type": "_csv_types",
         "with_line_end": "_csv_types",

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock._cpus import usable_cpus
@@ -53,27 +54,69 @@ def scan_file(
     on_read: Callable[[int], object],
     frames: Frames,
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield offset and bytes of a file's records, many at a time, from byte `start` on."""
+    """Yield offset and bytes of a file's records, many at a time, from byte `start` on.
+
+    `on_read` is told in this thread how many bytes more were read from storage.
+    """
+    with opened(found) as file:
+        is_plain = compression_of(found.entry.name) is None
+        if is_plain and isinstance(scan, LineScan) and isinstance(found.store, LocalStore):
+            for ends in _line_ends(file, start):
+                on_read(ends.size)
+                yield scan.add_found(ends)
+        else:
+            for block in text_blocks(file, start, on_read, frames):
+                yield scan.add(block)
+        yield scan.finish()
+
+
+@contextmanager
+def opened(found: Found) -> Iterator[OpenFile]:
+    """Give a file as a listing knows it: what is appended meanwhile is for the next update."""
     file = found.store.open(found.entry.name, found.entry)
     try:
         if file.size < found.entry.size:
             raise StaleIndexError(
                 f"{found.path} shrank while it was being indexed.", path=found.path
             )
-        file.size = found.entry.size  # What is appended meanwhile is for the next update.
-        if compression_of(found.entry.name) is not None:
-            yield from _scan_compressed(MeteredFile(file, on_read), scan, frames)
-        elif isinstance(scan, LineScan) and isinstance(found.store, LocalStore):
-            for ends in _line_ends(file, start):
-                on_read(ends.size)
-                yield scan.add_found(ends)
-        else:
-            for block in _blocks(file, start):
-                on_read(len(block))
-                yield scan.add(block)
-        yield scan.finish()
+        file.size = found.entry.size
+        yield file
     finally:
         file.close()
+
+
+def text_blocks(
+    file: OpenFile, start: int, on_read: Callable[[int], object], frames: Frames
+) -> Iterator[bytes]:
+    """Yield a file's text from a byte on, read ahead; the first block is at least a mark long."""
+    counted = _Counted()
+    if compression_of(file.path) is None:
+        fetched = _fetched(MeteredFile(file, counted.add), start)
+    else:
+        fetched = decompressed(MeteredFile(file, counted.add), _BLOCK_BYTES, frames.add)
+    ahead = ReadAhead(fetched, limit=_AHEAD_BYTES, weigh=len, name="scan")
+    try:
+        for block in _with_long_first(ahead):
+            on_read(counted.take())
+            yield block
+        on_read(counted.take())
+    finally:
+        ahead.close()
+
+
+class _Counted:
+    """Bytes that one thread reads and another one tells of."""
+
+    def __init__(self) -> None:
+        self._read = self._told = 0
+
+    def add(self, count: int) -> None:
+        self._read += count
+
+    def take(self) -> int:
+        count = self._read - self._told
+        self._told += count
+        return count
 
 
 def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
@@ -109,27 +152,9 @@ def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
                 future.cancel()
 
 
-def _blocks(file: OpenFile, start: int) -> Iterator[bytes]:
-    """Yield blocks that are fetched while those before them are scanned."""
-
-    def fetched() -> Iterator[bytes]:
-        for at in range(start, file.size, _REMOTE_BLOCK_BYTES):
-            yield file.read_at(at, min(_REMOTE_BLOCK_BYTES, file.size - at))
-
-    ahead = ReadAhead(fetched(), limit=_AHEAD_BYTES, weigh=len, name="scan")
-    try:
-        yield from ahead
-    finally:
-        ahead.close()
-
-
-def _scan_compressed(file: OpenFile, scan: FileScan, frames: Frames) -> Iterator[NDArray[np.int64]]:
-    blocks = decompressed(file, _BLOCK_BYTES, frames.add)
-    ahead = ReadAhead(blocks, limit=_AHEAD_BYTES, weigh=len, name="scan")
-    try:
-        yield from map(scan.add, _with_long_first(ahead))
-    finally:
-        ahead.close()
+def _fetched(file: OpenFile, start: int) -> Iterator[bytes]:
+    for at in range(start, file.size, _REMOTE_BLOCK_BYTES):
+        yield file.read_at(at, min(_REMOTE_BLOCK_BYTES, file.size - at))
 
 
 def _with_long_first(blocks: Iterator[bytes]) -> Iterator[bytes]:

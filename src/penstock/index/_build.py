@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from penstock.errors import IndexExistsError, OptionError, StaleIndexError
-from penstock.index._blocks import LARGEST_FRAME, Frames, scan_file
-from penstock.index._fingerprint import file_fingerprint, whole_hash
+from penstock.errors import (
+    CorruptIndexError,
+    IndexExistsError,
+    ObjectNotFoundError,
+    StaleIndexError,
+)
+from penstock.index._blocks import Frames, scan_file
+from penstock.index._builder import Builder, Scanned
+from penstock.index._checks import Checks
 from penstock.index._folder import NewFolder
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
-from penstock.index._names import FILES, FRAMES, META, ROWS
+from penstock.index._load import read_meta
 from penstock.index._stale import changes
+from penstock.order import whole_number
 from penstock.work import viewed
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import BinaryIO
 
-    from penstock.index._listing import Found, Listing
+    from penstock.index._listing import Listing
+    from penstock.index._meta import Meta
     from penstock.index._place import Place
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
     from penstock.work import View
-
-_log = logging.getLogger("penstock.index")
 
 Mode = Literal["new", "overwrite", "update"]
 
@@ -41,6 +42,37 @@ class BuildOptions:
     """Show a bar: by default in a terminal. Or whoever is told of bytes instead."""
     full_hash: bool = False
     """Also hash every byte of every file."""
+    validate: bool = False
+    """Read every record, and set aside what cannot be read."""
+    profile: bool = False
+    """Note what the records hold."""
+    max_line_bytes: int | None = None
+    """Set aside what is longer, too."""
+    num_workers: int | None = None
+    """Processes that do this; by default one a processor, and none for little."""
+    unit_bytes: int = 32 << 20
+    """Bytes that one of them takes at a time."""
+
+    @property
+    def checks(self) -> Checks:
+        """What is done with every record on the way."""
+        return Checks(self.validate, self.profile, self.max_line_bytes)
+
+    def check(self) -> None:
+        """Raise `OptionError` for what cannot work."""
+        self.checks.check()
+        if self.num_workers is not None:
+            whole_number("num_workers", self.num_workers, 0)
+
+    def on_top_of(self, old: Meta, folder: str) -> BuildOptions:
+        """Return how an index is updated: with the checks that it was built with."""
+        checks = self.checks.on_top_of(old, folder)
+        return replace(
+            self,
+            validate=checks.validate,
+            profile=checks.profile,
+            max_line_bytes=checks.max_line_bytes,
+        )
 
 
 def build_index(  # noqa: PLR0913 (what, how, where, and what becomes of the old one)
@@ -50,155 +82,51 @@ def build_index(  # noqa: PLR0913 (what, how, where, and what becomes of the old
     options: BuildOptions,
     old: SampleIndex | None = None,
     *,
-    replace: bool = False,
+    replacing: bool = False,
 ) -> None:
     """Scan files and publish their index; with `old` only what is new since, after what it has."""
-    with NewFolder(place) as folder:
-        builder = _Builder(listing, scanner, folder.path, options)
-        if old is not None:
-            builder.take_over(old)
-        builder.scan_all()
-        builder.write(base=None if place.beside else place.base)
-        folder.publish(replace=replace or old is not None)
+    builder = Builder(listing, scanner, old)
+    replacing = replacing or old is not None
+    with ExitStack() as stack:
+        if options.checks:
+            # Only now: much is loaded for it that a plain scan does not need.
+            from penstock.index._checked_build import CheckedBuild  # noqa: PLC0415
 
-
-@dataclass
-class _Builder:
-    listing: Listing
-    scanner: Scanner
-    folder: Path
-    options: BuildOptions
-    files: list[FileMeta] = field(default_factory=list)
-    empty: list[FileMeta] = field(default_factory=list)
-    runs: list[Run] = field(default_factory=list)
-    frames: list[tuple[int, ...]] = field(default_factory=list)
-    with_large_frames: list[str] = field(default_factory=list)
-
-    def take_over(self, old: SampleIndex) -> None:
-        """Begin with what an index has already."""
-        meta = old.meta
-        if meta is None:
-            raise IndexExistsError(
-                "an index of another tool cannot be updated, only built anew: --overwrite."
-            )
-        self.files, self.runs = list(meta.files), list(meta.runs)
-        self.frames = [tuple(row) for row in old.frames.tolist()]
-        with (self.folder / ROWS).open("wb") as rows:
-            old.sample_locations.tofile(rows)
-
-    def scan_all(self) -> None:
-        """Scan the files that are new or grew."""
-        known = {file.path: number for number, file in enumerate(self.files)}
-        waiting = [
-            (found, known.get(self.listing.relative(found)))
-            for found in self.listing.files
-            if self._is_new(found, known)
-        ]
-        total = sum(f.entry.size - (0 if n is None else self.files[n].size) for f, n in waiting)
-        with (
-            viewed(self.options.progress, total, "indexing") as bar,
-            (self.folder / ROWS).open("ab") as rows,
-        ):
-            for found, number in waiting:
-                self._scan(found, number, rows, bar)
-        if self.with_large_frames:
-            _log.warning(
-                "%d files hold zstd frames of more than %d MB of text, first %s: a record from the "
-                "middle of one costs reading what lies before it. penstock convert writes small "
-                "frames",
-                len(self.with_large_frames),
-                LARGEST_FRAME >> 20,
-                self.with_large_frames[0],
-            )
-
-    def _is_new(self, found: Found, known: dict[str, int]) -> bool:
-        number = known.get(self.listing.relative(found))
-        return number is None or self.files[number].size != found.entry.size
-
-    def _scan(self, found: Found, number: int | None, rows: BinaryIO, bar: View) -> None:
-        relative = self.listing.relative(found)
-        if "\n" in relative:
-            raise OptionError(f"{relative!r}: an index cannot name a file with a newline in it.")
-        was = self.files[number] if number is not None else None
-        start = 0 if was is None else was.size
-        scan = self.scanner.begin(found.path, was.facts if was else None, start)
-        frames = Frames()
-        file_number = len(self.files) if number is None else number
-        records = text_bytes = 0
-        room = np.empty((0, 3), "<u8")  # Used again: fresh memory costs more than filling it.
-        for places in scan_file(found, scan, start, bar.add, frames):
-            if not len(places):
-                continue
-            if len(places) > len(room):
-                room = np.empty((2 * len(places), 3), "<u8")
-                room[:, 0] = file_number
-            some = room[: len(places)]
-            np.add(places[:, 0], start, out=some[:, 1], casting="unsafe")
-            some[:, 2] = places[:, 1]
-            rows.write(some.data)
-            records += len(some)
-            text_bytes += int(places[:, 1].sum())
-        self._add(found, number, records, text_bytes, scan.facts())
-        if records:
-            self.frames += [(file_number, *row) for row in frames.rows]
-            if max((text for *_, text in frames.rows), default=0) > LARGEST_FRAME:
-                self.with_large_frames.append(found.path)
-
-    def _add(
-        self,
-        found: Found,
-        number: int | None,
-        records: int,
-        text_bytes: int,
-        facts: dict[str, object],
-    ) -> None:
-        entry = found.entry
-        file = found.store.open(entry.name, entry)
-        try:
-            fingerprint = file_fingerprint(file, entry.size)
-            hashed = whole_hash(file) if self.options.full_hash else None
-        finally:
-            file.close()
-        was = self.files[number] if number is not None else None
-        meta = FileMeta(
-            self.listing.relative(found),
-            entry.size,
-            entry.modified,
-            fingerprint,
-            records + (was.records if was else 0),
-            text_bytes + (was.bytes if was else 0),
-            entry.version,
-            facts,
-            hashed,
-        )
-        if number is not None:
-            self.files[number] = meta
-        elif records:
-            number = len(self.files)
-            self.files.append(meta)
+            checked = stack.enter_context(CheckedBuild(builder, place, options))
+            folder = stack.enter_context(NewFolder(place))
+            checked.scan_all(folder.path)
         else:
-            self.empty.append(meta)
-        if records and number is not None:
-            self.runs.append(Run(number, records, fingerprint))
+            folder = stack.enter_context(NewFolder(place))
+            _scan_all(builder, folder.path, options)
+        base = None if place.beside else place.base
+        meta = builder.write(folder.path, base, options.checks)
+        folder.publish(replace=replacing, keep_columns=replacing and _are_of(place, meta))
 
-    def write(self, base: str | None) -> None:
-        """Write what stands beside the rows."""
-        names = "".join(f"{file.path}\n" for file in self.files)
-        (self.folder / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
-        if self.frames:
-            (self.folder / FRAMES).write_bytes(np.array(self.frames, "<u8").tobytes())
-        meta = Meta(
-            self.scanner.kind,
-            self.files,
-            self.runs,
-            self.scanner.options(),
-            self.empty,
-            base,
-            FORMAT,
-            VERSION,
-            time.time(),
-        )
-        (self.folder / META).write_bytes(encode_meta(meta))
+
+def _scan_all(builder: Builder, folder: Path, options: BuildOptions) -> None:
+    with (
+        viewed(options.progress, builder.bytes, "indexing") as bar,
+        builder.begin_rows(folder) as rows,
+    ):
+        for one in builder.waiting:
+            facts = one.was.facts if one.was else None
+            scan = builder.scanner.begin(one.found.path, facts, one.start)
+            frames, scanned = Frames(), Scanned()
+            places = scan_file(one.found, scan, one.start, bar.add, frames)
+            builder.write_rows(one, places, rows, scanned, one.start)
+            scanned.frames, scanned.facts = frames.rows, scan.facts()
+            builder.add(one, scanned, full_hash=options.full_hash)
+
+
+def _are_of(place: Place, meta: Meta) -> bool:
+    """Whether records that the index in a place speaks of still have their numbers."""
+    if place.is_remote:
+        return False  # What lies beside it there stays where it is.
+    try:
+        before = read_meta(place.folder)
+    except (CorruptIndexError, ObjectNotFoundError):
+        return False
+    return before is not None and meta.fingerprint_at(before.records) == before.fingerprint
 
 
 def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:

@@ -108,7 +108,7 @@ class RowFinder:
         if self._begun == self._at:
             self._begun_with = int(seen[0])
         escaped = self._escaped(seen[:count])
-        ends = _unescaped(_line_ends(seen, count), escaped)
+        ends = _unescaped(line_ends(seen, count), escaped)
         if self._quote is not None:
             quotes = _unescaped(np.flatnonzero(seen[:count] == self._quote), escaped)
             quotes = self._counting(quotes, self._at_border(seen, quotes, escaped))
@@ -229,7 +229,7 @@ class RowFinder:
 _NO_ROWS = np.empty((0, 2), np.int64)
 
 
-def _line_ends(seen: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
+def line_ends(seen: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
     """Return the last byte of each LF, CRLF or CR among the first `count` bytes."""
     ends = np.flatnonzero(seen[:count] == _LF)
     returns = np.flatnonzero(seen[:count] == _CR)

@@ -166,13 +166,17 @@ class CsvScan:
         start, stop = int(rows[0, 0]), int(rows[-1].sum())
         with memoryview(self._text) as text:
             part = bytes(text[start - self._text_at : stop - self._text_at])
-        ragged = self._types.add(part)
-        if ragged and not self._ragged:
-            self._first_ragged = self._start + int(rows[ragged[0], 0])
-        self._ragged += len(ragged)
+        self._look_at(part, rows, self._types)
         del self._text[: stop - self._text_at]
         self._text_at = stop
         self._rows = []
+
+    def _look_at(self, part: bytes, rows: NDArray[np.int64], types: TypesSeen) -> None:
+        """Find what columns hold in some rows, and which rows have others."""
+        ragged = types.add(part)
+        if ragged and not self._ragged:
+            self._first_ragged = self._start + int(rows[min(ragged), 0])
+        self._ragged += len(ragged)
 
 
 def _check_names(names: Sequence[str], where: str) -> None:

@@ -138,10 +138,10 @@ class TypesSeen:
         self.kinds = [NULL] * len(self.names) if kinds is None else list(kinds)
         self._dialect = dialect
 
-    def add(self, text: bytes) -> list[int]:
-        """Take whole rows; return which of them (from 0) have another number of fields."""
+    def add(self, text: bytes) -> dict[int, int]:
+        """Take whole rows; return which of them (from 0) have another number of fields: which."""
         text = with_line_end(text)
-        ragged: list[int] = []
+        ragged: dict[int, int] = {}
         # Text stays text. One column is read in any case: that counts the fields of every row.
         open_ = [n for n, kind in zip(self.names, self.kinds, strict=True) if kind != TEXT]
         names = open_ or self.names[:1]
@@ -152,7 +152,7 @@ class TypesSeen:
             # Mostly nothing new comes, and then reading under the known types is all there is.
             table = self._read(text, ragged, convert_options(known, names))
         except pa.ArrowInvalid:
-            ragged = []
+            ragged = {}
             table = self._read(text, ragged, convert_options(names=names))
         types = dict(zip(table.column_names, table.schema.types, strict=True))
         found = [_KINDS.get(types.get(name), TEXT) for name in self.names]
@@ -163,9 +163,9 @@ class TypesSeen:
         self.kinds = [wider_type(pair) for pair in zip(self.kinds, found, strict=True)]
         return ragged
 
-    def _read(self, text: bytes, ragged: list[int], options: csv.ConvertOptions) -> pa.Table:
+    def _read(self, text: bytes, ragged: dict[int, int], options: csv.ConvertOptions) -> pa.Table:
         def skip(row: csv.InvalidRow) -> str:
-            ragged.append(row.number - 1)
+            ragged[row.number - 1] = row.actual_columns
             return "skip"
 
         return csv.read_csv(
@@ -180,7 +180,7 @@ class TypesSeen:
         names = [name for name, kind in zip(self.names, found, strict=True) if kind == rule.kind]
         if not names:
             return found
-        texts = self._read(text, [], convert_options(dict.fromkeys(names, pa.binary()), names))
+        texts = self._read(text, {}, convert_options(dict.fromkeys(names, pa.binary()), names))
         meant = {name for name in names if rule.holds(texts[name])}
         return [
             rule.meant if name in meant else kind

@@ -12,7 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import IndexExistsError, ObjectExistsError, ObjectNotFoundError, StorageError
-from penstock.index._names import FILES, FRAMES, META, hidden_name, is_hidden
+from penstock.index._kept_columns import link_folder, move_rest, sync
+from penstock.index._names import (
+    BAD_LINES,
+    COLUMNS,
+    FILES,
+    FRAMES,
+    META,
+    PROFILE,
+    PROFILE_STATE,
+    hidden_name,
+    is_hidden,
+)
 from penstock.storage import locate
 
 if TYPE_CHECKING:
@@ -40,36 +51,33 @@ class NewFolder:
             self.path = Path(tempfile.mkdtemp(prefix="penstock-index-"))
             return self
         final = Path(self._place.folder)
-        try:
-            final.parent.mkdir(parents=True, exist_ok=True)
-            clear_dead_folders(final)
-        except OSError as failure:
-            raise StorageError(
-                f"cannot make {final.parent} for an index: {failure.strerror}. Give it another "
-                "place: index= (--index), or the variable PENSTOCK_CACHE for the cache.",
-                path=str(final.parent),
-            ) from None
+        make_parent(final)
+        clear_dead_folders(final)
         self.path = final.with_name(hidden_name(final.name, "tmp"))
         try:
             self.path.mkdir()
             self._lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(self._lock, fcntl.LOCK_EX)  # As long as this lives, nobody removes it.
-            (self.path / ".gitignore").write_text("*\n", encoding="utf-8")
-            (self.path / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")
+            mark(self.path)
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def publish(self, *, replace: bool) -> None:
-        """Make everything visible at once; without `replace` an index that is there stays."""
+    def publish(self, *, replace: bool, keep_columns: bool = False) -> None:
+        """Make everything visible at once; without `replace` an index that is there stays.
+
+        `keep_columns` takes along the columns that lie in the one that is replaced.
+        """
         if self._place.is_remote:
             self._upload(replace=replace)
             return
         final = Path(self._place.folder)
+        if keep_columns:
+            link_folder(final / COLUMNS, self.path / COLUMNS)
         for file in self.path.iterdir():
-            _sync(file)
-        _sync(self.path)
+            sync(file)
+        sync(self.path)
         old = None
         if replace and final.exists():
             # Whoever opens the index right now finds it gone for a moment, and waits.
@@ -85,15 +93,17 @@ class NewFolder:
             raise IndexExistsError(
                 f"{final} appeared while it was being built; the one that is there stays."
             ) from None
-        _sync(final.parent)
+        sync(final.parent)
         if old is not None:
+            if keep_columns:
+                move_rest(old / COLUMNS, final / COLUMNS)
             shutil.rmtree(old, ignore_errors=True)
 
     def _upload(self, *, replace: bool) -> None:
         store, name = locate(self._place.folder, self._place.options)
         # An index counts only with its meta.json: that goes first, and comes last.
         if replace:
-            for old in (META, FRAMES):
+            for old in (META, FRAMES, BAD_LINES, PROFILE, PROFILE_STATE):
                 with suppress(ObjectNotFoundError):
                     store.delete(f"{name}/{old}")
         for file in sorted(self.path.iterdir(), key=lambda file: file.name == META):
@@ -115,6 +125,19 @@ class NewFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def make_parent(final: Path) -> None:
+    """Make the folder that an index will lie in."""
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        os.listdir(final.parent)
+    except OSError as failure:
+        raise StorageError(
+            f"cannot make {final.parent} for an index: {failure.strerror}. Give it another "
+            "place: index= (--index), or the variable PENSTOCK_CACHE for the cache.",
+            path=str(final.parent),
+        ) from None
 
 
 def bring_back(final: Path) -> None:
@@ -151,9 +174,7 @@ def _is_dead(folder: Path) -> bool:
     return True
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def mark(folder: Path) -> None:
+    """Keep a folder out of repositories and backups."""
+    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    (folder / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")

@@ -144,6 +144,10 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
     update: bool = False,
     progress: bool | None = None,
     full_hash: bool = False,
+    validate: bool = False,
+    profile: bool = False,
+    max_line_bytes: int | None = None,
+    num_workers: int | None = None,
     index: str | os.PathLike[str] | None = None,
     storage_options: dict[str, object] | None = None,
 ) -> JsonlIndexer:
@@ -151,6 +155,11 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
 
     An index that is there already is a `ValueError`, unless `overwrite` builds it anew or
     `update` adds new files and what was appended to old ones.
+
+    `validate` reads every line: what is not JSON, no object, or longer than `max_line_bytes` is no
+    sample, and `read_bad_lines` tells of it. `profile` notes what every field holds, for
+    `read_profile`. Both read the files once, with `num_workers` processes (by default one a
+    processor, and none for little); an update does what the index was built with.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -160,6 +169,8 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
     >>> sorted(path.name for path in (folder / "index").iterdir())[-3:]
     ['file_location.txt', 'meta.json', 'sample_locations.bin']
     """
+    build = BuildOptions(progress, full_hash, validate, profile, max_line_bytes, num_workers)
+    build.check()
     options = StorageOptions(storage_options)
     listing = list_files(input_base_path, JSONL, options)
     if not listing.files:
@@ -168,7 +179,7 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
             path=os.fspath(input_base_path),
         )
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"
-    return JsonlIndexer(listing, mode, BuildOptions(progress, full_hash), options, index)
+    return JsonlIndexer(listing, mode, build, options, index)
 
 
 def _listing(paths: list[str], base: str) -> Listing:

@@ -35,6 +35,10 @@ class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """What else its scan found: of CSV the columns and their types."""
     hash: str | None = None
     """Of every byte, when that was asked for."""
+    bad_lines: int = 0
+    """Lines that were set aside, in an index that was validated."""
+    newlines: int | None = None
+    """All of them, in such an index: what follows is numbered from there."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -65,6 +69,17 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 0
     created: float = 0.0
     """Seconds since the epoch."""
+    validated: bool = False
+    """Whether every record was read, and what is none set aside in `bad_lines.ndjson`."""
+    max_line_bytes: int | None = None
+    """Longer ones were set aside, too."""
+    profiled: bool = False
+    """Whether there is a `profile.json`."""
+
+    @property
+    def bad_lines(self) -> int:
+        """How many lines were set aside."""
+        return sum(file.bad_lines for file in [*self.files, *self.empty])
 
     @property
     def records(self) -> int:

@@ -9,12 +9,17 @@ from contextlib import suppress
 from typing import Literal
 
 FILES, ROWS, FRAMES, META = "file_location.txt", "sample_locations.bin", "frames.bin", "meta.json"
+BAD_LINES, PROFILE, PROFILE_STATE = "bad_lines.ndjson", "profile.json", "profile.state"
+COLUMNS = "columns"
 State = Literal["tmp", "old"]
 
 
-def hidden_name(name: str, state: State) -> str:
-    """Return a name for a folder on its way (`tmp`), or for the one that it replaces (`old`)."""
-    return f".{name}.{secrets.token_hex(8)}.penstock-index-{state}"
+def hidden_name(name: str, state: State, key: str | None = None) -> str:
+    """Return a name for a folder on its way (`tmp`), or for the one that it replaces (`old`).
+
+    `key`, 16 hexadecimal digits, makes a name that is found again.
+    """
+    return f".{name}.{key or secrets.token_hex(8)}.penstock-index-{state}"
 
 
 def is_hidden(found: str, name: str, state: State) -> bool:

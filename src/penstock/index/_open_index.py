@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.index._meta import Meta
     from penstock.index._scan import Scanner
     from penstock.storage import OpenFile
+    from penstock.work import View
 
 _log = logging.getLogger("penstock.index")
 LARGEST_UNASKED = 10_000_000_000
@@ -49,7 +50,7 @@ def open_or_build(  # noqa: PLR0913 (options, told by name)
     *,
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
+    progress: bool | View | None = None,
     timeout: float = _BUILD_SECONDS,
 ) -> SampleIndex:
     """Return the index of files, fresh; build it first where there is none.
@@ -91,6 +92,7 @@ def make_index(  # noqa: PLR0913 (options, told by name)
     options = options or StorageOptions()
     place = place_of(listing, scanner, options, index, beside_remote=True)
     build = build or BuildOptions()
+    build.check()
     if not listing.files:
         raise ObjectNotFoundError(
             f"{_shown(listing)} holds no file to index.", path=listing.named[0]
@@ -106,10 +108,13 @@ def make_index(  # noqa: PLR0913 (options, told by name)
             )
         else:
             _refuse_other_kind(place, scanner)
-            old = load_place(place) if mode == "update" else None
-            if old is None:
-                build_index(listing, scanner, place, build, replace=True)
-            elif refuse_changed(listing, old, place.folder):
+            if mode == "overwrite":
+                build_index(listing, scanner, place, build, replacing=True)
+                return place
+            old = load_place(place)
+            if old.meta is not None:
+                build = build.on_top_of(old.meta, place.folder)
+            if refuse_changed(listing, old, place.folder):
                 build_index(listing, scanner, place, build, old)
     return place
 
@@ -163,8 +168,12 @@ def _existing_place(
 
 def load_place(place: Place) -> SampleIndex:
     """Return the index in a place, fetched first where that is remote."""
-    folder = _fetched(place) if place.is_remote else place.folder
-    return load_index(Origin(folder, place.base, place.options))
+    return load_index(Origin(local_folder(place), place.base, place.options))
+
+
+def local_folder(place: Place) -> str:
+    """Return the folder of an index on this machine, fetched first where it is remote."""
+    return _fetched(place) if place.is_remote else place.folder
 
 
 def _fetched(place: Place) -> str:
@@ -229,7 +238,7 @@ def _check_kind(meta: Meta | None, scanner: Scanner, folder: str) -> None:
 def _refuse_other_kind(place: Place, scanner: Scanner) -> None:
     kind = scanner.kind
     with suppress(CorruptIndexError, ObjectNotFoundError):  # What is damaged may be replaced.
-        kind = kind_in(_fetched(place) if place.is_remote else place.folder) or kind
+        kind = kind_in(local_folder(place)) or kind
     if kind != scanner.kind:
         raise IndexExistsError(
             f"{place.folder} holds an index of {kind}, and is not overwritten by one of "

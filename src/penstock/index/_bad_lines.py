@@ -1,0 +1,62 @@
+"""Lines and rows that are set aside, and the file that tells of them."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.errors import CorruptIndexError
+from penstock.index._names import BAD_LINES
+from penstock.storage import join
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from typing import BinaryIO
+
+
+class BadLine(msgspec.Struct, frozen=True):
+    """A line of JSON Lines, or a row of CSV, that is no sample."""
+
+    file: str
+    """Its path, relative as in `file_location.txt`."""
+    line: int
+    """Counted from 1, blank lines too."""
+    offset: int
+    bytes: int
+    """Its line end counted in."""
+    reason: str
+
+
+def write_bad_lines(file: BinaryIO, lines: Iterable[BadLine]) -> None:
+    """Append lines, one JSON object each."""
+    encoder = msgspec.json.Encoder()
+    file.writelines(encoder.encode(line) + b"\n" for line in lines)
+
+
+def read_bad_lines(folder: str | os.PathLike[str]) -> Iterator[BadLine]:
+    """Yield what was set aside when the index in a local folder was built; nothing without one.
+
+    >>> list(read_bad_lines("no/such/index"))
+    []
+    """
+    path = join(os.fspath(folder), BAD_LINES)
+    decoder = msgspec.json.Decoder(BadLine)
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
+        for text in file:
+            try:
+                yield decoder.decode(text)
+            except msgspec.DecodeError as why:
+                raise CorruptIndexError(
+                    f"{path} is damaged ({why}). Build the index again: penstock index PATH "
+                    "--overwrite --validate",
+                    path=path,
+                ) from None
+
+
+def copy_bad_lines(folder: str, file: BinaryIO, without: Collection[str]) -> None:
+    """Append what an index tells, except of some files."""
+    write_bad_lines(file, (bad for bad in read_bad_lines(folder) if bad.file not in without))

@@ -1,0 +1,208 @@
+"""What becomes an index: its files, where their records are, and what is told of them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from penstock.errors import IndexExistsError, OptionError
+from penstock.index._blocks import LARGEST_FRAME
+from penstock.index._fingerprint import file_fingerprint, whole_hash
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._names import FILES, FRAMES, META, ROWS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
+
+    from penstock.index._checks import Checks
+    from penstock.index._listing import Found, Listing
+    from penstock.index._sample_index import SampleIndex
+    from penstock.index._scan import Scanner
+
+_log = logging.getLogger("penstock.index")
+
+
+class Waiting(NamedTuple):
+    """A file that is to be scanned."""
+
+    found: Found
+    relative: str
+    number: int | None
+    """Its number, if there are records of it already."""
+    was: FileMeta | None
+    """What was known of it, when there were."""
+
+    @property
+    def start(self) -> int:
+        """Where what is new begins."""
+        return 0 if self.was is None else self.was.size
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What the scan of a file found, so far."""
+
+    records: int = 0
+    text_bytes: int = 0
+    frames: list[tuple[int, int, int, int]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    bad_lines: int = 0
+    newlines: int | None = None
+
+
+class Builder:
+    """Begins with what an index has already, if there is one, and takes what is found."""
+
+    def __init__(self, listing: Listing, scanner: Scanner, old: SampleIndex | None = None) -> None:
+        self.listing = listing
+        self.scanner = scanner
+        self.old = old
+        self._files: list[FileMeta] = []
+        self._empty: list[FileMeta] = []
+        self._runs: list[Run] = []
+        self._frames: list[tuple[int, ...]] = []
+        self._with_large_frames: list[str] = []
+        if old is not None:
+            self._take_over(old)
+        self.waiting = self._waiting()
+
+    def _take_over(self, old: SampleIndex) -> None:
+        if old.meta is None:
+            raise IndexExistsError(
+                "an index of another tool cannot be updated, only built anew: --overwrite."
+            )
+        self._files, self._runs = list(old.meta.files), list(old.meta.runs)
+        self._frames = [tuple(row) for row in old.frames.tolist()]
+        sizes = {self.listing.relative(found): found.entry.size for found in self.listing.files}
+        self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
+
+    def _waiting(self) -> list[Waiting]:
+        """Return the files that are new or grew."""
+        known = {file.path: (number, file) for number, file in enumerate(self._files)}
+        unchanged = {file.path for file in self._empty}
+        waiting = []
+        for found in self.listing.files:
+            relative = self.listing.relative(found)
+            if "\n" in relative:
+                raise OptionError(
+                    f"{relative!r}: an index cannot name a file with a newline in it."
+                )
+            if any("\ud800" <= letter <= "\udfff" for letter in relative):
+                raise OptionError(
+                    f"{relative!r}: an index cannot name a file whose name is not UTF-8. Rename it."
+                )
+            number, was = known.get(relative, (None, None))
+            if relative not in unchanged and (was is None or was.size != found.entry.size):
+                waiting.append(Waiting(found, relative, number, was))
+        return waiting
+
+    @property
+    def bytes(self) -> int:
+        """Of all that is to be scanned, as it is stored."""
+        return sum(one.found.entry.size - one.start for one in self.waiting)
+
+    def begin_rows(self, folder: Path) -> BinaryIO:
+        """Return the file of rows, with those that are known already."""
+        rows = (folder / ROWS).open("wb")
+        if self.old is not None:
+            self.old.sample_locations.tofile(rows)
+        return rows
+
+    def write_rows(
+        self,
+        one: Waiting,
+        places: Iterable[NDArray[np.int64]],
+        rows: BinaryIO,
+        scanned: Scanned,
+        start: int = 0,
+    ) -> None:
+        """Write where records are: offset (from `start` on) and bytes, int64[k, 2] each."""
+        number = len(self._files) if one.number is None else one.number
+        room = np.empty((0, 3), "<u8")  # Used again: fresh memory costs more than filling it.
+        for some in places:
+            if not len(some):
+                continue
+            if len(some) > len(room):
+                room = np.empty((2 * len(some), 3), "<u8")
+                room[:, 0] = number
+            part = room[: len(some)]
+            np.add(some[:, 0], start, out=part[:, 1], casting="unsafe")
+            part[:, 2] = some[:, 1]
+            rows.write(part.data)
+            scanned.records += len(some)
+            scanned.text_bytes += int(some[:, 1].sum())
+
+    def add(self, one: Waiting, scanned: Scanned, *, full_hash: bool) -> None:
+        """Take a file whose rows are written."""
+        number, was, entry = one.number, one.was, one.found.entry
+        file = one.found.store.open(entry.name, entry)
+        try:
+            fingerprint = file_fingerprint(file, entry.size)
+            hashed = whole_hash(file) if full_hash else None
+        finally:
+            file.close()
+        meta = FileMeta(
+            one.relative,
+            entry.size,
+            entry.modified,
+            fingerprint,
+            scanned.records + (was.records if was else 0),
+            scanned.text_bytes + (was.bytes if was else 0),
+            entry.version,
+            scanned.facts,
+            hashed,
+            scanned.bad_lines + (was.bad_lines if was else 0),
+            scanned.newlines,
+        )
+        if number is not None:
+            self._files[number] = meta
+        elif scanned.records:
+            number = len(self._files)
+            self._files.append(meta)
+        else:
+            self._empty.append(meta)
+        if scanned.records and number is not None:
+            self._runs.append(Run(number, scanned.records, fingerprint))
+            self._frames += [(number, *row) for row in scanned.frames]
+            if max((text for *_, text in scanned.frames), default=0) > LARGEST_FRAME:
+                self._with_large_frames.append(one.found.path)
+
+    def write(self, folder: Path, base: str | None, checks: Checks) -> Meta:
+        """Write what stands beside the rows."""
+        if self._with_large_frames:
+            _log.warning(
+                "%d files hold zstd frames of more than %d MB of text, first %s: a record from the "
+                "middle of one costs reading what lies before it. penstock convert writes small "
+                "frames",
+                len(self._with_large_frames),
+                LARGEST_FRAME >> 20,
+                self._with_large_frames[0],
+            )
+        names = "".join(f"{file.path}\n" for file in self._files)
+        (folder / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
+        if self._frames:
+            (folder / FRAMES).write_bytes(np.array(self._frames, "<u8").tobytes())
+        meta = Meta(
+            self.scanner.kind,
+            self._files,
+            self._runs,
+            self.scanner.options(),
+            self._empty,
+            base,
+            FORMAT,
+            VERSION,
+            time.time(),
+            checks.validate,
+            checks.max_line_bytes,
+            checks.profile,
+        )
+        (folder / META).write_bytes(encode_meta(meta))
+        return meta

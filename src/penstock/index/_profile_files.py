@@ -1,0 +1,83 @@
+"""The profile of an index: what people and programs read, and what an update goes on with."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import CorruptIndexError
+from penstock.index._names import PROFILE, PROFILE_STATE
+from penstock.index._profile_document import FORMAT
+from penstock.storage import join
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.index._profile import Profile
+    from penstock.index._sample_index import SampleIndex
+
+
+def write_profile(folder: Path, profile: Profile) -> None:
+    """Write both files of a profile."""
+    (folder / PROFILE).write_text(profile_text(profile.document()), encoding="utf-8")
+    (folder / PROFILE_STATE).write_bytes(profile.to_bytes())
+
+
+def profile_text(document: dict[str, Any]) -> str:
+    """Return a profile as the text of `profile.json`: each field on a line of its own."""
+    lines = []
+    for name, value in document.items():
+        if isinstance(value, list) and value:
+            inner = ",\n  ".join(_json(item) for item in value)
+            lines.append(f" {_json(name)}: [\n  {inner}\n ]")
+        else:
+            lines.append(f" {_json(name)}: {_json(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return what `profile.json` in a local folder says; None where there is none.
+
+    >>> read_profile("no/such/index") is None
+    True
+    """
+    path = join(os.fspath(folder), PROFILE)
+    try:
+        with open(path, encoding="utf-8") as file:
+            document = json.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except ValueError as why:
+        raise _damaged(path, why) from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise _damaged(path, "it is no profile")
+    return document
+
+
+def old_profile(old: SampleIndex) -> Profile:
+    """Return the profile of an index that is updated, to go on with."""
+    from penstock.index._profile import Profile  # noqa: PLC0415 (numpy, for those who need it)
+
+    folder = "" if old.origin is None else old.origin.folder
+    path = join(folder, PROFILE_STATE)
+    try:
+        with open(path, "rb") as file:
+            profile = Profile.from_bytes(file.read())
+    except (OSError, ValueError) as why:
+        raise _damaged(path, why) from None
+    if profile.records != len(old):
+        raise _damaged(path, f"it is of {profile.records:,} records, the index has {len(old):,}")
+    return profile
+
+
+def _damaged(path: str, why: object) -> CorruptIndexError:
+    return CorruptIndexError(
+        f"{path} is damaged ({why}). Build the index again: penstock index PATH --overwrite "
+        "--profile",
+        path=path,
+    )

@@ -1,0 +1,79 @@
+"""Where finished units wait for the others: kept when a builder is killed, for the next one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.index._fingerprint import digest
+from penstock.index._folder import clear_dead_folders, make_parent, mark
+from penstock.index._names import hidden_name
+from penstock.storage import cache_directory
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from penstock.index._place import Place
+
+
+class UnitFolder:
+    """A hidden folder beside an index that is named after what is built; gone when that is there.
+
+    A builder that is killed or interrupted leaves it, and the next one that builds the same finds
+    what is done; one that builds anything else removes it, and so does one that fails.
+    """
+
+    def __init__(self, place: Place, key: str) -> None:
+        if place.is_remote:
+            self._final = cache_directory() / "indexes" / digest(place.folder)
+        else:
+            self._final = Path(place.folder)
+        self._key = key
+        self._lock = -1
+        self.path = Path()
+
+    def __enter__(self) -> Self:
+        make_parent(self._final)
+        self.path = self._final.with_name(hidden_name(self._final.name, "tmp", self._key))
+        while not self._is_taken():
+            # Held by a builder that does not know of this one, for its cache is another.
+            self.path = self._final.with_name(hidden_name(self._final.name, "tmp"))
+        try:
+            clear_dead_folders(self._final)
+            mark(self.path)
+        except BaseException:
+            self.__exit__(BaseException)
+            raise
+        return self
+
+    def _is_taken(self) -> bool:
+        """Take the folder; False where another holds it."""
+        while True:
+            self.path.mkdir(exist_ok=True)
+            try:
+                lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # Before it was locked, somebody may have removed it as a dead builder's.
+                if os.path.samestat(os.fstat(lock), os.stat(self.path)):
+                    self._lock, lock = lock, -1
+                    return True
+            except BlockingIOError:
+                return False
+            except FileNotFoundError:
+                pass
+            finally:
+                if lock >= 0:
+                    os.close(lock)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        is_kept = kind is not None and not issubclass(kind, Exception)
+        if not is_kept or not any(self.path.glob("*.unit")):
+            shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+        self._lock = -1
