@@ -11,9 +11,11 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.datasets._column_folder import find_column, list_columns, publish_column
 from penstock.index import (
     BuildOptions,
     CsvScanner,
@@ -214,6 +216,62 @@ def write_checked_golden(directory: Path = CHECKED) -> None:
         _index_checked(directory / kind, kind)
         for name in (".gitignore", "CACHEDIR.TAG"):
             (directory / kind / "index" / name).unlink()
+
+
+COLUMNS = Path(__file__).parent / "golden" / "columns-1"
+_INSTANT = dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)
+COLUMN_VALUES = {
+    "id": pa.array([7, -300, 2**40, None], pa.int64()),
+    "small": pa.array([0, 200, 255, 1], pa.int64()),
+    "price": pa.array([0.5, None, -1.25, 1e30], pa.float32()),
+    "flag": pa.array([True, False, None, True]),
+    "text": pa.array(["ä", "", None, "lines\nof text"]),
+    "word": pa.array(["a word of some length", None] * 20),
+    "when": pa.array([_INSTANT, None], pa.timestamp("us", "UTC")),
+    "vector": pa.array([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32(), 2)),
+    "items[].price": pa.array([[1.5, None], [], None], pa.list_(pa.float64())),
+    "items[].tags": pa.array([[["a"], None], [], None], pa.list_(pa.list_(pa.string()))),
+    "user": pa.array([{"age": 42, "name": "x"}, None, {"age": None, "name": None}]),
+    "a/b": pa.array([1, 2, 3], pa.int8()),
+}
+
+
+def test_columns_of_the_first_release_are_read() -> None:
+    assert len(list_columns(COLUMNS)) == len(COLUMN_VALUES)
+    for path, values in COLUMN_VALUES.items():
+        column = find_column(COLUMNS, path, values.type)
+        assert column is not None, path
+        assert column.take(np.arange(len(values))).to_pylist() == values.to_pylist()
+        assert column.bad.tolist() == ([1] if path == "price" else [])
+
+
+def test_columns_are_written_byte_for_byte_as_before(tmp_path: Path) -> None:
+    write_golden_columns(tmp_path)
+    files = [path.relative_to(COLUMNS) for path in COLUMNS.rglob("*") if path.is_file()]
+    assert sorted(files) == sorted(
+        path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()
+    )
+    for path in files:
+        before, now = (COLUMNS / path).read_bytes(), (tmp_path / path).read_bytes()
+        if path.name == "meta.json":
+            before, now = (
+                json.dumps({**json.loads(text), "created": 0, "arrow": ""}).encode()
+                for text in (before, now)
+            )
+        assert now == before, path
+
+
+def write_golden_columns(directory: Path = COLUMNS) -> None:
+    """Write the golden columns; run by hand, once a format version."""
+    for path, values in COLUMN_VALUES.items():
+        publish_column(
+            directory,
+            pa.field(path, values.type),
+            [values[: len(values) // 2], values[len(values) // 2 :]],
+            fingerprint="0123456789abcdef",
+            length=len(values),
+            bad=np.array([1] if path == "price" else [], np.int64),
+        )
 
 
 STATES = json.loads((GOLDEN.parent / "state-1.json").read_text(encoding="utf-8"))
