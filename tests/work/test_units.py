@@ -24,6 +24,7 @@ from tests.work.units import (
     DyingLate,
     Failing,
     Leaving,
+    Meeting,
     OddError,
     Survived,
     Unsendable,
@@ -294,3 +295,28 @@ def test_workers_have_the_callers_path_as_it_is_now(
     run_units([unit], workers=1)
     assert unit.is_done()
     del sys.modules["just_made"]
+
+
+def test_a_caller_that_helps_works_beside_its_workers(folder: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
+    units = [Meeting(folder, f"{number}") for number in range(6)]
+    told: list[int] = []
+    run_units(units, advance=told.append, caller_helps=True)
+    processes = {process for unit in units for process in doers([unit])[0]}
+    assert os.getpid() in processes
+    assert len(processes) >= 2
+    assert sum(told) == sum(unit.size for unit in units)
+
+
+def test_a_caller_that_helps_is_not_one_of_those_that_were_counted(folder: str) -> None:
+    units = [Writing(folder, f"{number}") for number in range(4)]
+    run_units(units, workers=1, caller_helps=True)
+    (process,) = {process for unit in units for process in doers([unit])[0]}
+    assert process != os.getpid()
+
+
+def test_an_error_in_a_caller_that_helps_ends_the_workers(folder: str) -> None:
+    units = [Failing(folder, "a"), *(Waiting(folder, f"{n}") for n in range(3))]
+    with pytest.raises(OddError, match="too odd"):
+        run_units(units, caller_helps=True)
+    assert not descendants(os.getpid())

@@ -7,12 +7,13 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,21 @@ class Waiting(Writing):
     def do(self, advance: Callable[[int], object]) -> None:
         while not (Path(self.folder) / "go").exists():
             time.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Meeting(Writing):
+    """Goes on until another process has begun one, too, and tells how far it is all the while."""
+
+    def do(self, advance: Callable[[int], object]) -> None:
+        while len({*self._processes()}) == 1:
+            advance(0)
+            time.sleep(0.01)
+
+    def _processes(self) -> Iterator[int]:
+        for path in [*Path(self.folder).glob("*.tries"), *Path(self.folder).glob("*.done")]:
+            with suppress(FileNotFoundError):
+                yield from map(int, path.read_text().split())
 
 
 @dataclass(frozen=True)

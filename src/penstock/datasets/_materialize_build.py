@@ -130,7 +130,7 @@ def build(source: Source, wanted: Sequence[Wanted], root: Path, how: Building) -
         for folder in folders:
             folder.make()
         with viewed(how.progress, total, "materialising", unit="records") as view:
-            run_units(units, workers=workers, advance=view.add)
+            run_units(units, workers=workers, advance=view.add, caller_helps=True)
         _refuse_touched(source, began)
         for folder, group in zip(folders, groups, strict=True):
             folder.publish(group)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from penstock.decode._lines import decode_as_json as decode_as_json
     from penstock.decode._lines import decode_fast as decode_fast
     from penstock.decode._lines import decode_line as decode_line
+    from penstock.decode._pandas import keep_pandas_out as keep_pandas_out
     from penstock.decode._records import OnBad as OnBad
     from penstock.decode._typed import TypedDecoder as TypedDecoder
     from penstock.decode._unify import unify as unify
@@ -29,6 +30,7 @@ __all__, __getattr__, __dir__ = facade(
         "decode_line": "_lines",
         "fit_batch": "_fit",
         "inferred_batch": "_values",
+        "keep_pandas_out": "_pandas",
         "typed_batch": "_values",
         "unify": "_unify",
     },

@@ -32,14 +32,17 @@ def run_units(
     *,
     workers: int | None = None,
     advance: Callable[[int], object] = lambda _: None,
+    caller_helps: bool = False,
 ) -> None:
     """Do all units that are not done yet; return when every one of them is.
 
-    `workers` fresh processes do them, by default one a processor; 0: the caller itself. They do
-    not import the caller's script, so it needs no guard, and they end with the caller, however it
-    ends. A worker that is killed is replaced, and its unit begun again. The first error of a unit
-    ends everything and is raised here. `advance` is told, in the caller's thread, how much more is
-    done, what was done before at once; less than nothing for what is done again.
+    `workers` fresh processes do them, by default one a processor; 0: the caller itself. Where it
+    `caller_helps` it stands in for one of the default ones, and begins while they start: for work
+    that can do no harm to it. They do not import the caller's script, so it needs no guard, and
+    they end with the caller, however it ends. A worker that is killed is replaced, and its unit
+    begun again. The first error of a unit ends everything and is raised here. `advance` is told,
+    in the caller's thread, how much more is done, what was done before at once; less than nothing
+    for what is done again.
     """
     limit = usable_cpus() if workers is None else whole_number("workers", workers, 0)
     waiting: deque[_Job] = deque()
@@ -48,9 +51,10 @@ def run_units(
             advance(unit.size)
         else:
             waiting.append(_Job(unit, advance))
-    count = min(len(waiting), limit)
-    if count:
-        _Crew(waiting).work(count)
+    helps = caller_helps and workers is None
+    count = min(len(waiting), limit) - helps
+    if count > 0:
+        _Crew(waiting).work(count, caller_helps=helps)
         return
     for job in waiting:
         job.run()
@@ -65,10 +69,15 @@ class _Job:
     advanced: int = 0
     deaths: int = 0
 
-    def run(self) -> None:
-        """Do it here."""
+    def run(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Do it here, and something else whenever some of it is done."""
+
+        def advance(amount: int) -> None:
+            self.advance(amount)
+            meanwhile()
+
         try:
-            self.unit.run(self.advance)
+            self.unit.run(advance)
         except Exception as error:
             self.add_name(error)
             raise
@@ -112,19 +121,25 @@ class _Crew:
     def _all(self) -> list[WorkerProcess]:
         return [*self._starting, *self._idle, *self._busy]
 
-    def work(self, count: int) -> None:
+    def work(self, count: int, *, caller_helps: bool) -> None:
         try:
             for _ in range(count):
                 self._start()
             while self._waiting or self._busy:
-                while self._waiting and self._idle:
-                    self._give(self._idle.pop(), self._waiting.popleft())
-                heard = wait([worker.connection for worker in self._all], _LOOK_AROUND)
-                for worker in self._all:
-                    if worker.connection in heard or worker.has_ended():
-                        self._hear(worker)
+                self._go_on(0.0 if caller_helps and self._waiting else _LOOK_AROUND)
+                if caller_helps and self._waiting:
+                    self._waiting.popleft().run(self._go_on)
         finally:
             end_all(self._all)
+
+    def _go_on(self, seconds: float = 0.0) -> None:
+        """Hear what workers say, for so long, and give units to those who have none."""
+        while self._waiting and self._idle:
+            self._give(self._idle.pop(), self._waiting.popleft())
+        heard = wait([worker.connection for worker in self._all], seconds)
+        for worker in self._all:
+            if worker.connection in heard or (seconds and worker.has_ended()):
+                self._hear(worker)
 
     def _start(self) -> None:
         # Until the worker is one of those that are ended.

@@ -1,0 +1,36 @@
+"""Keeping pandas out of processes in which nobody uses it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class _Absent:
+    """Says of pandas that it is not installed."""
+
+    def find_spec(self, name: str, _path: Sequence[str] | None, _target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+
+def keep_pandas_out() -> None:
+    """Make arrays without importing pandas, which takes as long as everything else.
+
+    To tell whether a value is one of pandas, pyarrow imports it, when it makes its first array of
+    Python values. It asks once; whoever needs pandas later, as in `to_pandas`, still gets it. For
+    processes of our own, into which nothing of pandas comes.
+    """
+    if "pandas" in sys.modules:
+        return
+    absent = _Absent()
+    sys.meta_path.insert(0, absent)
+    try:
+        import pyarrow as pa  # noqa: PLC0415 (the first thing that is to happen)
+
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(absent)
