@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import penstock
 from penstock.cli._bench_advice import Advice, Facts, advice, best_of
+from penstock.cli._bench_columns import Gathered
 from penstock.cli._bench_fields import all_types, cheap_types, field_types, parse_fields
 from penstock.cli._bench_runs import Run, Setting
 from penstock.errors import OptionError
@@ -56,8 +58,9 @@ def advised(*runs: Run, **facts: Any) -> list[Advice]:
 
 def test_every_number_of_workers_is_run_and_told(lines: Path) -> None:
     found = document("bench", lines, *QUICK, "--workers", "0,auto,2")
-    assert [one["workers"] for one in found["runs"]] == [0, "auto", 2, found["runs"][3]["workers"]]
-    assert found["runs"][3]["change"] == "few fields"
+    fastest = found["runs"][3]["workers"]
+    assert [one["workers"] for one in found["runs"]] == [0, "auto", 2, fastest, "auto"]
+    assert [one["change"] for one in found["runs"]] == [None] * 3 + ["few fields", "columns"]
     assert found["runs"][3]["fields"] == ["id", "x"]
     assert (found["records"], found["files"], found["batch_size"]) == (100, 1, 16)
     assert found["fields"] == {"id": "int64?", "x": "float64", "t": "string", "user.age": "int64?"}
@@ -65,9 +68,35 @@ def test_every_number_of_workers_is_run_and_told(lines: Path) -> None:
         assert one["records_per_second"] > 0
         assert one["first_batch_seconds"] > 0
         assert one["records"] >= 16
-        assert one["microseconds_per_record"]["decode"] > 0
         assert one["storage"]["requests"] == 0
     assert {"do", "why"} == set(found["advice"][0])
+
+
+def test_every_run_decodes_but_the_one_that_gathers_from_columns(lines: Path) -> None:
+    given = (lines, *QUICK, "--workers", "0", "--fields", "id:int64,x:float32")
+    decoded, gathered = document("bench", *given)["runs"]
+    assert decoded["columns"].startswith("decoded anew for each batch")
+    assert decoded["microseconds_per_record"]["decode"] > 0
+    assert gathered["columns"].startswith("gathered")
+    assert gathered["change"] == "columns"
+    assert not (lines / "index" / "columns").exists()  # Those were for this one look.
+    succeed("materialize", lines, "id:int64,x:float32")
+    decoded, gathered = document("bench", *given)["runs"]
+    assert decoded["columns"].startswith("decoded anew for each batch")
+    assert gathered["columns"].startswith("gathered")
+
+
+def test_columns_are_advised_by_what_they_gained(lines: Path) -> None:
+    runs = [of_rate(100), of_rate(900, "auto", "columns", ["a"])]
+    facts = Facts("logs", is_remote=False, compressions=frozenset(), names_fields=True)
+    source = penstock.open(lines)
+    made = advice(runs, facts, Gathered(source, 2.0))[0]
+    assert "penstock materialize logs a:int64" in made.do
+    assert made.why == "9.0 × as fast: 900 records/s, after 2.0 s once"
+    there = advice(runs, facts, Gathered(source, None))[0]
+    assert "the columns that are there" in there.do
+    slow = [of_rate(100), of_rate(101, "auto", "columns", ["a"])]
+    assert not any("column" in one.do for one in advice(slow, facts, Gathered(source, None)))
 
 
 def test_the_table_has_a_line_a_run_and_the_advice_its_reasons(lines: Path) -> None:
@@ -98,7 +127,7 @@ def test_where_block_order_is_the_natural_one_it_is_tried_beside_a_full_shuffle(
         writer.write_many({"id": i} for i in range(50))
     succeed("index", folder)
     found = document("bench", folder, *QUICK, "--workers", 0, "--shuffle", "full")
-    assert [one["change"] for one in found["runs"]] == [None, "block order"]
+    assert [one["change"] for one in found["runs"]] == [None, "block order", "columns"]
     assert found["runs"][1]["order"].startswith("block")
 
 

@@ -2,14 +2,25 @@ from __future__ import annotations
 
 import gzip
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from penstock.cli._check_parts import line_parts
+from penstock.cli._check_run import Report, check_parts
+from penstock.cli._paths import entry_of, find
+from penstock.storage import StorageOptions
 from tests.cli.commands import document, invoke, succeed, written
+from tests.rounds import rounds
 
-if TYPE_CHECKING:
-    from pathlib import Path
+LINES = st.sampled_from(
+    [b"{}", b'{"a": 1}', b"", b"  ", b"[1]", b"{oops", b"\xff", b"7", b"\xef\xbb\xbf{}", b"{}\r"]
+)
 
 
 def test_nothing_wrong_is_one_line(logs: Path) -> None:
@@ -138,3 +149,127 @@ def test_a_file_that_cannot_be_read_at_all_is_an_error_not_a_finding(logs: Path)
     assert "not all could be read" in done.stdout
     told = document("check", logs, code=3)
     assert [error["path"] for error in told["errors"]] == [str(victim)]
+
+
+def report_of(path: Path, part_bytes: int, most: int, workers: int = 0) -> Report:
+    """Return what is found in parts of files, about three of them in a unit."""
+    report = Report(most, lambda _: None)
+    found = find(str(path), StorageOptions())
+    parts = list(line_parts(found, lambda file: entry_of(file).size, None, part_bytes))
+    check_parts(parts, report, lambda _: None, workers, unit_bytes=3 * part_bytes)
+    return report
+
+
+@given(
+    lines=st.lists(LINES, max_size=12),
+    ends=st.booleans(),
+    part_bytes=st.integers(4, 40),
+    most=st.integers(0, 5),
+)
+@settings(max_examples=rounds(60, 3000), deadline=None)
+def test_parts_of_a_file_find_what_the_whole_file_has(
+    lines: list[bytes], part_bytes: int, most: int, *, ends: bool
+) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "a.jsonl"
+        path.write_bytes(b"\n".join(lines) + b"\n" * ends)
+        whole, cut = report_of(path, 1 << 20, most), report_of(path, part_bytes, most)
+        assert cut.shown == whole.shown
+        assert list(cut.kinds.items()) == list(whole.kinds.items())
+        assert (cut.records, cut.errors) == (whole.records, whole.errors)
+        assert cut.text_bytes == whole.text_bytes
+
+
+def test_processes_find_the_same_in_the_same_order(logs: Path) -> None:
+    written(logs / "b.jsonl", *["{}", "{oops", "[1]"] * 30, b"\xff")
+    (logs / "c.jsonl.gz").write_bytes(gzip.compress(b"{}\n" * 99)[:-9])
+    os.mkfifo(logs / "d.jsonl")
+    for arguments in ((), ("--max", "3"), ("--sample", "20%")):
+        here, there = (
+            invoke("check", logs, *arguments, "--workers", workers) for workers in (0, 2)
+        )
+        assert (here.exit_code, here.stdout, here.stderr) == (3, there.stdout, there.stderr)
+    assert document("check", logs, "--workers", "0", code=3) == document(
+        "check", logs, "--workers", "2", code=3
+    )
+    (logs / "d.jsonl").unlink()
+    whole, cut = report_of(logs, 1 << 20, 50), report_of(logs, 64, 50, workers=2)
+    assert (cut.shown, cut.kinds, cut.records) == (whole.shown, whole.kinds, whole.records)
+
+
+def test_rows_of_csv_that_cannot_be_read_are_findings(tmp_path: Path) -> None:
+    folder = tmp_path / "t"
+    written(folder / "a.csv", "id,name", "1,ann", "2", '3,"two', 'lines"', "4,x,y", b"5,\xff")
+    written(folder / "b.csv", "id,name", "1", '2,"open', "3,x")
+    written(folder / "c.csv", "id,id", "1,2")
+    written(folder / "d.csv", "id,other", "1,2")
+    told = document("check", folder, code=1)
+    assert [(Path(one["path"]).name, one["line"], one["kind"]) for one in told["shown"]] == [
+        ("a.csv", 3, "malformed row"),
+        ("a.csv", 6, "malformed row"),
+        ("a.csv", 7, "malformed row"),
+        ("b.csv", 2, "malformed row"),
+        ("b.csv", None, "malformed row"),
+        ("c.csv", None, "malformed header"),
+    ]
+    assert told["shown"][0]["reason"] == "1 field, and its file has 2 columns"
+    assert told["shown"][0]["begins"] == "b'2'"
+    assert told["shown"][2]["reason"].startswith("not UTF-8 at byte 2")
+    assert "the quote at byte 12 is never closed" in told["shown"][4]["reason"]
+    assert told["records"] == 3
+    assert told == document("check", folder, "--workers", "2", code=1)
+    assert "nothing wrong" in succeed("check", folder / "d.csv")
+    assert invoke("check", folder, "--sample", "1%").exit_code == 2
+
+
+def test_compressed_csv_is_an_error_not_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id\n1\n"))
+    done = invoke("check", tmp_path / "a.csv.gz")
+    assert done.exit_code == 3
+    assert "gunzip" in done.stderr
+
+
+def test_row_groups_that_cannot_be_read_and_schemas_that_differ_are_findings(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    table = pa.table({"a": range(4000), "s": [str(n) for n in range(4000)]})
+    pq.write_table(
+        table,
+        folder / "a.parquet",
+        row_group_size=1000,
+        compression="none",
+        write_page_checksum=True,
+    )
+    assert document("check", folder)["records"] == 4000
+    damaged = bytearray((folder / "a.parquet").read_bytes())
+    place = pq.read_metadata(folder / "a.parquet").row_group(2).column(0).data_page_offset
+    damaged[place + 200] ^= 0x55
+    (folder / "b.parquet").write_bytes(damaged)
+    (folder / "c.parquet").write_bytes(damaged[:-100])
+    pq.write_table(pa.table({"a": ["x"]}), folder / "d.parquet")
+    told = document("check", folder, code=1)
+    assert told["kinds"] == {"damaged file": 1, "differing schema": 1, "unreadable row group": 1}
+    assert [Path(one["path"]).name for one in told["shown"]] == [
+        "c.parquet",
+        "d.parquet",
+        "b.parquet",
+    ]
+    assert told["shown"][2]["reason"].startswith("number 2 of its row groups: ")
+    assert told["records"] == 7000
+    assert told == document("check", folder, "--workers", "2", code=1)
+    sampled = document("check", folder, "--sample", "50%", code=1)
+    assert 0 < sampled["records"] < 8000
+
+
+def test_lines_that_the_index_has_set_aside_are_told(tmp_path: Path) -> None:
+    written(tmp_path / "lines" / "a.jsonl", "{}", "{oops", "[1]")
+    assert document("check", tmp_path / "lines", code=1)["set_aside"] is None
+    assert invoke("index", tmp_path / "lines", "--validate").exit_code == 1
+    done = invoke("check", tmp_path / "lines")
+    assert done.exit_code == 1
+    assert done.stdout.splitlines()[-1] == (
+        "2 lines are set aside in bad_lines.ndjson of the index, and no records"
+    )
+    assert document("check", tmp_path / "lines", code=1)["set_aside"] == 2

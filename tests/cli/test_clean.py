@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from tests.cli.commands import document, invoke, succeed, visible, written
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -125,3 +128,64 @@ def test_a_path_that_cannot_be_cleaned_is_refused(tmp_path: Path) -> None:
 def test_time_is_only_asked_of_the_clock(logs: Path, dead_draft: Path) -> None:
     os.utime(dead_draft, (time.time() + 3600,) * 2)
     assert document("clean", logs, "--older-than", "2d")["bytes"] == 100
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold what the builder of a folder holds."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@pytest.fixture
+def built(logs: Path) -> Path:
+    """The index of `logs`, with a column, and all kinds of folders that builders leave."""
+    succeed("index", logs)
+    succeed("materialize", logs, "id")
+    columns = logs / "index" / "columns"
+    written(columns / f".penstock-building-{'0' * 16}-{'1' * 16}" / "000000.arrow", "x" * 9)
+    written(columns / f".{'2' * 16}.penstock-column-tmp" / "values.bin", "x" * 9)
+    written(logs / f".index.{'3' * 16}.penstock-index-tmp" / "000000.unit", "x" * 9)
+    return logs
+
+
+def test_what_killed_builders_left_is_removed(built: Path) -> None:
+    told = document("info", built)["leftovers"]
+    assert [(one["bytes"], one["writer"]) for one in told] == [(10, "gone")] * 3
+    assert len(document("clean", built, "--dry-run")["removed"]) == 3
+    assert len(document("info", built)["leftovers"]) == 3
+    removed = document("clean", built)
+    assert (len(removed["removed"]), removed["bytes"], removed["kept"]) == (3, 30, [])
+    assert document("info", built)["leftovers"] == []
+    assert document("info", built)["materialized"]["columns"] == 1
+    assert len(document("show", built, "9")) == 1
+
+
+def test_what_living_builders_hold_is_kept_however_old(built: Path) -> None:
+    index = built / f".index.{'3' * 16}.penstock-index-tmp"
+    for path in (index, *index.iterdir()):
+        os.utime(path, (1, 1))
+    with locked(index), locked(built / "index" / "columns" / ".lock"):
+        told = document("clean", built, "--older-than", "1s")
+        assert told["removed"] == []
+        assert {one["writer"] for one in told["kept"]} == {"at work"}
+    assert index.exists()
+
+
+def test_an_index_that_was_put_aside_is_removed_by_age_and_only_if_there_is_another(
+    logs: Path,
+) -> None:
+    old = logs / f".index.{'4' * 16}.penstock-index-old"
+    written(old / "file_location.txt")
+    for path in (old, *old.iterdir()):
+        os.utime(path, (1, 1))
+    assert document("clean", logs, "--older-than", "1h")["removed"] == []
+    succeed("index", logs, "--index", logs.parent / "index")
+    (logs / "index").mkdir()
+    assert document("clean", logs)["kept"][0]["writer"] == "unknown"
+    assert document("clean", logs, "--older-than", "1h")["removed"][0]["path"] == str(old)
+    assert not old.exists()

@@ -19,7 +19,10 @@ from penstock.cli._app import app
 from penstock.cli._verb import Verb, storage_option
 from tests.cli.commands import SECONDS, command, invoke, run, written
 
-VERBS = ["info", "show", "check", "convert", "clean", "plan", "bench", "demo"]
+VERBS = [
+    *("info", "show", "index", "check", "profile", "materialize"),
+    *("convert", "clean", "plan", "bench", "demo"),
+]
 SECRET = "hushhush-0123"
 
 

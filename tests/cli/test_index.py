@@ -347,3 +347,9 @@ def test_csv_is_validated_and_parquet_needs_another_verb(tmp_path: Path) -> None
     assert document("index", tmp_path / "t", "--validate", "--profile", code=1)["bad_lines"] == 1
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "p.parquet")
     assert "penstock profile" in told("index", tmp_path / "p.parquet", "--profile", code=2)
+
+
+def test_files_that_are_called_tsv_have_tabs(tmp_path: Path) -> None:
+    written(tmp_path / "t.tsv", "id\tname", "1\tann, or not")
+    succeed("index", tmp_path)
+    assert penstock.open(tmp_path)[0] == {"id": 1, "name": "ann, or not"}

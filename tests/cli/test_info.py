@@ -262,3 +262,41 @@ def test_parquet_has_rows_and_columns_without_reading(tmp_path: Path) -> None:
         assert [file["records"] for file in seen["per_file"]] == [3, 1]
         assert [one["name"] for one in seen["columns"]] == ["id", "tags"]
     assert "format       Parquet" in succeed("info", tmp_path / "a.parquet")
+
+
+def test_columns_profile_and_bad_lines_are_told(tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    written(lines / "a.jsonl", *['{"id": 1, "x": 0.5}'] * 20, "{oops")
+    bare = document("info", lines)
+    assert bare["materialized"] == {"columns": 0, "bytes": 0, "stale": 0, "folders": []}
+    assert bare["profile"] is None
+    assert invoke("index", lines, "--validate", "--profile").exit_code == 1
+    succeed("materialize", lines, "id,x")
+    told = document("info", lines)
+    assert told["index"]["bad_lines"] == 1
+    assert told["materialized"]["columns"] == 2
+    assert told["materialized"]["folders"] == [f"{lines}/index/columns"]
+    assert (told["profile"]["records"], told["profile"]["drift"]) == (20, 0)
+    text = succeed("info", lines)
+    assert f"bad lines    1 set aside: {lines}/index/bad_lines.ndjson" in text
+    assert "materialised 2 columns, " in text
+    assert "profile      made a moment ago, no drift" in text
+    (lines / "index" / "profile.json").write_text("{")
+    assert "profile.json is damaged" in document("info", lines)["profile"]["problem"]
+    assert "profile      cannot be used: " in succeed("info", lines)
+    written(lines / "a.jsonl", '{"id": 1}')
+    stale = document("info", lines)
+    assert stale["materialized"]["columns"] == 0  # Whose they are, nobody can tell.
+    assert stale["index"]["fresh"] is False
+
+
+def test_of_tables_columns_and_profile_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "x": [0.5, None]}), path)
+    succeed("materialize", path, "id")
+    succeed("profile", path)
+    told = document("info", path)
+    assert told["materialized"]["columns"] == 1
+    assert told["profile"]["fields"] == 2
+    assert told["leftovers"] == []
+    assert "materialised 1 column, " in succeed("info", path)

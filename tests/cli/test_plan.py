@@ -337,3 +337,11 @@ def test_remote_data_is_planned_as_a_loader_reads_it(bucket: str, s3_server: S3S
     ids = [batch.ids.tolist() for batch in loader]
     rows = [[row["record"] for row in step["records"]] for step in planned["steps"]]
     assert rows == ids
+
+
+def test_fields_that_have_columns_are_told(lines: Path) -> None:
+    assert document("plan", lines, "--batch-size", 2)["columns"] == []
+    assert "are gathered" not in succeed("plan", lines, "--batch-size", 2)
+    succeed("materialize", lines, "id")
+    assert document("plan", lines, "--batch-size", 2)["columns"] == ["id"]
+    assert "id: batches of nothing else are gathered" in succeed("plan", lines, "--batch-size", 2)

@@ -166,7 +166,9 @@ def test_a_pattern_that_matches_nothing_is_named(s3_server: S3Server, bucket: st
 
 def test_the_secret_shows_in_no_output(remote: tuple[str, list[str]], s3_server: S3Server) -> None:
     url, given = remote
-    for verb in (["info", url], ["show", url], ["check", url], ["info", f"{url}/nothing"]):
+    verbs = [["info", url], ["show", url], ["check", url], ["info", f"{url}/nothing"]]
+    verbs += [["profile", url], ["materialize", url, "id:int8"], ["materialize", url, "--list"]]
+    for verb in verbs:
         for more in ([], ["--json"]):
             output = invoke(*verb, *given, *more).output
             assert output

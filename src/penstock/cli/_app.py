@@ -9,14 +9,16 @@ import click
 from penstock import __version__
 
 _VERBS = {
-    "info": "What PATH holds: files, records, bytes, index, leftovers.",
+    "info": "What PATH holds: files, records, bytes, index, columns.",
     "show": "Records to look at: the first, some, or a sample.",
     "index": "Find every record once, to fetch any by its number.",
     "check": "What is wrong: bad lines, damaged files, leftovers.",
+    "profile": "What the fields hold: types, nulls, ranges, and what drifts.",
+    "materialize": "Decode fields once, so that batches are only gathered.",
     "plan": "What a run will do: steps, reads, which records come when.",
     "bench": "How fast a loader is here, where its time goes, what helps.",
     "convert": "The same lines compressed or sharded in another way.",
-    "clean": "Remove what killed writers left behind.",
+    "clean": "Remove what killed writers and builders left behind.",
     "demo": "See it work in a few seconds.",
 }
 """Each is defined under its name in the module of that name; told here, none must be loaded."""
@@ -51,5 +53,5 @@ def app() -> None:
 
     PATH is a JSON Lines file (.jsonl, .jsonl.zst, .jsonl.gz), a directory of them, or a pattern
     in quotes ('logs/*.jsonl'); files and directories may lie in object storage (s3://, gs://,
-    az://). show, info, index, plan and bench read CSV and Parquet, too.
+    az://). All verbs but convert read CSV and Parquet, too.
     """

@@ -11,6 +11,7 @@ import click
 
 from penstock._cpus import usable_cpus
 from penstock.cli._bench_advice import Facts, advice, best_of
+from penstock.cli._bench_columns import columns_for
 from penstock.cli._bench_fields import all_types, cheap_types, field_types, parse_fields
 from penstock.cli._bench_runs import Run, Setting, measure
 from penstock.cli._bench_text import Report, document, text
@@ -32,6 +33,7 @@ from penstock.storage import is_remote
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from penstock.cli._bench_columns import Gathered
     from penstock.cli._bench_runs import Shuffle, Workers
     from penstock.datasets import Source
     from penstock.storage import StorageOptions
@@ -111,7 +113,9 @@ def bench(  # noqa: PLR0913 (one argument an option)
     """Run penstock.DataLoader over PATH for a while, show where the time goes, and suggest.
 
     Nothing is done with the batches, so that all of the time is the loader's. PATH needs an index
-    (penstock index), or is CSV or Parquet. Without torch batches are Arrow record batches.
+    (penstock index), or is CSV or Parquet. Without torch batches are Arrow record batches. Every
+    run decodes; one more gathers from columns (penstock materialize), if they are there, or made
+    in a few seconds, for this one look.
     """
     given = parse_fields(fields) if fields is not None else None
     with open_numbered(path, storage_options, folder) as opened:
@@ -133,9 +137,11 @@ def bench(  # noqa: PLR0913 (one argument an option)
             shuffle=False if facts.is_gzip and shuffle == "true" else _SHUFFLES[shuffle],
             output=output,
         )
-        cold, runs = _runs(source, base, workers or _worth_trying(), seconds, facts)
+        with columns_for(source, base.types, facts) as gathered:
+            made = gathered
+            cold, runs = _runs(source, base, workers or _worth_trying(), seconds, facts, gathered)
     counts = len(source), len(source.files)
-    report = Report(path, *counts, cold, runs, advice(runs, facts), notes)
+    report = Report(path, *counts, cold, runs, advice(runs, facts, made), notes)
     if as_json:
         echo_json(document(report))
     else:
@@ -161,13 +167,18 @@ def _worth_trying() -> list[Workers]:
     return [0, "auto", *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
 
 
-def _runs(
-    source: Source, base: Setting, workers: list[Workers], seconds: float, facts: Facts
+def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)
+    source: Source,
+    base: Setting,
+    workers: list[Workers],
+    seconds: float,
+    facts: Facts,
+    gathered: Gathered | None,
 ) -> tuple[Run, list[Run]]:
     """Run every setting, each for its share of the time; return the very first batch apart."""
     settings = [replace(base, workers=number) for number in workers]
     tried = list(_changes(source, base, facts))
-    share = max(_LEAST, seconds / (len(settings) + len(tried)))
+    share = max(_LEAST, seconds / (len(settings) + len(tried) + (gathered is not None)))
     if base.output is None:
         import_module("torch")  # No part of anybody's first batch.
     cold = _run(source, replace(base, workers=0), 0.0)
@@ -177,6 +188,9 @@ def _runs(
     fastest = best_of(runs).setting.workers
     for setting in tried:
         runs.append(_run(source, replace(setting, workers=fastest, seed=1 + len(runs)), share))
+    if gathered is not None:
+        last = replace(base, change="columns", seed=1 + len(runs))
+        runs.append(_run(gathered.source, last, share))
     return cold, runs
 
 

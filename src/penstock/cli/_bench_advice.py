@@ -11,6 +11,7 @@ from penstock.cli._units import bytes_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from penstock.cli._bench_columns import Gathered
     from penstock.cli._bench_runs import Run
 
 _SAME = 1.1
@@ -45,12 +46,13 @@ class Facts:
         return "gzip" in self.compressions
 
 
-def advice(runs: Sequence[Run], facts: Facts) -> list[Advice]:
-    """Return what follows from the runs, the most useful first."""
+def advice(runs: Sequence[Run], facts: Facts, made: Gathered | None = None) -> list[Advice]:
+    """Return what follows from the runs, the most useful first; `made` is what one gathers from."""
     plain = [run for run in runs if not run.setting.change]
     changes = list(_changes(runs, plain))
     return [
         *_workers(plain),
+        *_columns(runs, plain, facts, made),
         *_gzip(facts),
         *changes,
         *_stages(plain, facts, is_fields_told=any("fields" in one.do for one in changes)),
@@ -84,10 +86,31 @@ def _workers(plain: Sequence[Run]) -> Iterator[Advice]:
         yield Advice(f"num_workers={best.setting.workers}", why)
 
 
+def _columns(
+    runs: Sequence[Run], plain: Sequence[Run], facts: Facts, made: Gathered | None
+) -> Iterator[Advice]:
+    """Compare gathering from columns with the best run that decodes."""
+    run = next((run for run in runs if run.setting.change == "columns"), None)
+    if run is None or made is None or run.rate < _WORTH * best_of(plain).rate:
+        return
+    gain = f"{run.rate / best_of(plain).rate:.1f} × as fast: {run.rate:,.0f} records/s"
+    if made.seconds is None:
+        do = "leave materialize as it is, 'auto': it gathers from the columns that are there"
+        yield Advice(do, gain)
+        return
+    fields = ",".join(f"{name}:{type_}" for name, type_ in run.setting.types.items())
+    command = f"penstock materialize {shlex.quote(facts.path)} {shlex.quote(fields)}"
+    yield Advice(
+        f"decode once, for more than one epoch: materialize='auto' does so, or {command}",
+        f"{gain}, after {made.seconds:.1f} s once",
+    )
+
+
 def _gzip(facts: Facts) -> Iterator[Advice]:
     if facts.is_gzip:
         yield Advice(
-            f"penstock convert {shlex.quote(facts.path)} DST, which writes small zstd frames",
+            f"penstock convert {shlex.quote(facts.path)} DST, which writes small zstd frames; or "
+            "name fields and leave materialize='auto', which shuffles gzip through columns",
             "gzip can only be read from its beginning, so nothing was shuffled here",
         )
 
@@ -97,7 +120,7 @@ def _changes(runs: Sequence[Run], plain: Sequence[Run]) -> Iterator[Advice]:
     for run in runs:
         change = run.setting.change
         same = [one for one in plain if one.setting.workers == run.setting.workers]
-        if not change or not same:
+        if change in ("", "columns") or not same:
             continue
         gain = run.rate / same[0].rate
         why = f"{gain:.1f} × as fast with {run.setting.workers} workers: {run.rate:,.0f} records/s"

@@ -18,8 +18,10 @@ _TEXTS = ("string", "binary")
 _FLOATS = ("float16", "float32", "float64")
 
 
-def parse_fields(text: str) -> dict[str, str | None]:
+def parse_fields(text: str, option: str = "--fields") -> dict[str, str | None]:
     """Return the names, or paths, of a list such as `id,price:float32`, with the types given.
+
+    `option` is what errors call it.
 
     >>> parse_fields("id, user.age:int64?, tags:list<int64>, at:timestamp[us, UTC]")
     {'id': None, 'user.age': 'int64?', 'tags': 'list<int64>', 'at': 'timestamp[us, UTC]'}
@@ -28,9 +30,9 @@ def parse_fields(text: str) -> dict[str, str | None]:
     for part in _parts(text):
         name, colon, type_ = (piece.strip() for piece in part.partition(":"))
         if not name or (colon and not type_):
-            raise OptionError(f"{part.strip()!r} in --fields: expected NAME or NAME:TYPE.")
+            raise OptionError(f"{part.strip()!r} in {option}: expected NAME or NAME:TYPE.")
         if name in fields:
-            raise OptionError(f"--fields names {name!r} more than once.")
+            raise OptionError(f"{option} names {name!r} more than once.")
         fields[name] = type_ or None
     return fields
 

@@ -30,7 +30,7 @@ class Setting:
     output: Literal["arrow"] | None = None
     seed: int = 0
     """Another one for each run, so that none lives on blocks that the one before has brought."""
-    change: Literal["", "block order", "few fields"] = ""
+    change: Literal["", "block order", "few fields", "columns"] = ""
     """What is tried beside the numbers of workers."""
 
 
@@ -50,6 +50,8 @@ class Run:
     made_by: str
     """Who made the batches, and why."""
     stats: Mapping[str, float] = field(repr=False)
+    columns: str = ""
+    """Whether fields were decoded or gathered, and why."""
 
     @property
     def rate(self) -> float:
@@ -80,6 +82,8 @@ def measure(source: Source, setting: Setting, seconds: float) -> Run | None:
         output=setting.output,
         seed=setting.seed,
         epochs=None,
+        # Each run decodes, unless it is the one over columns, whose source has them.
+        materialize=False,
     )
     batches: Any = iter(loader)
     try:
@@ -93,12 +97,15 @@ def measure(source: Source, setting: Setting, seconds: float) -> Run | None:
     finally:
         # What was started for it ends here.
         batches.close()
+    decided = cast("Mapping[str, str]", loader.explain())
+    through_columns = setting.change == "columns"
     return Run(
         setting,
         records,
         last - first,
         first - began,
-        ": ".join(chosen_order(source, setting.shuffle)),
-        cast("Mapping[str, str]", loader.explain())["workers"],
+        ": ".join(chosen_order(source, setting.shuffle, through_columns=through_columns)),
+        decided["workers"],
         loader.stats(),
+        decided["columns"],
     )

@@ -57,6 +57,7 @@ def _run_document(run: Run) -> dict[str, object]:
         "workers": run.setting.workers,
         "made_by": run.made_by,
         "change": run.setting.change or None,
+        "columns": run.columns,
         "order": run.order,
         "fields": list(run.setting.types),
         "records_per_second": run.rate,

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
-from penstock.cli._paths import entry_of, find
-from penstock.cli._reading import (
-    BadLine,
-    Line,
-    begins,
-    lines_of,
-    read_fast,
-    read_line,
-    read_lines,
-    texts_of,
-)
-from penstock.cli._sampling import SampledLines
+from penstock.cli._check_parts import Finding, Sample, line_parts
+from penstock.cli._check_run import PART_BYTES, Report, check_parts
+from penstock.cli._formats import kind_of, list_of_one_kind
+from penstock.cli._indexed import index_of
+from penstock.cli._paths import entry_of, find, leftovers_in
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
@@ -32,67 +25,30 @@ from penstock.cli._verb import (
     silence_stdout,
     storage_option,
 )
-from penstock.errors import CorruptFileError
-from penstock.jsonl import reason_text
+from penstock.errors import CorruptIndexError, OptionError
+from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Sequence
 
-    from penstock.cli._reading import Text
+    from penstock.cli._check_parts import CheckPart
+    from penstock.cli._formats import Kind as FileKind
+    from penstock.cli._indexed import Indexed
+    from penstock.cli._paths import Leftover
     from penstock.jsonl import JsonlFile
     from penstock.storage import StorageOptions
 
-Kind = Literal["malformed line", "non-object line", "damaged file", "leftover"]
-_JSON_NAMES: dict[type, str] = {
-    list: "an array",
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
-
 
 @dataclass(frozen=True, slots=True)
-class _Finding:
-    """Something wrong, and where."""
+class _Asked:
+    """What is checked, and how."""
 
-    kind: Kind
     path: str
-    line: int | None
-    reason: str
-    begins: str | None
-
-    def __str__(self) -> str:
-        place = self.path if self.line is None else f"{self.path}:{self.line}"
-        start = "" if self.begins is None else f"; the line begins {self.begins}"
-        return f"{place}: {self.kind}: {self.reason}{start}"
-
-
-@dataclass(slots=True)
-class _Report:
-    """Everything found; the first findings are kept, all are counted."""
-
     most: int
+    sample: Sample | None
+    workers: int | None
+    options: StorageOptions
     as_json: bool
-    shown: list[_Finding] = field(default_factory=list)
-    kinds: Counter[Kind] = field(default_factory=Counter)
-    errors: list[tuple[str, str]] = field(default_factory=list)
-    records: int = 0
-    text_bytes: int = 0
-
-    def add(self, finding: _Finding) -> None:
-        self.kinds[finding.kind] += 1
-        if len(self.shown) < self.most:
-            self.shown.append(finding)
-            if not self.as_json:
-                echo(str(finding))
-
-    @property
-    def code(self) -> int:
-        if self.errors:
-            return FAILED
-        return FINDINGS if self.kinds else FINE
 
 
 @click.command(
@@ -120,6 +76,12 @@ class _Report:
     help="Check only this share of the lines (1%, 0.01); damage is still found everywhere.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Processes that read; by default one a processor, and none for little.",
+)
 @storage_option
 @json_option
 def check(  # noqa: PLR0913 (one argument an option)
@@ -128,41 +90,96 @@ def check(  # noqa: PLR0913 (one argument an option)
     most: int,
     sample: float | None,
     seed: int,
+    workers: int | None,
     storage_options: StorageOptions,
     as_json: bool,
 ) -> int:
     """Read all of PATH and report what is wrong with it.
 
     Malformed lines, lines that hold something else than an object, damaged and truncated files,
-    and what killed writers left behind. Exit code 1 means that something was found.
+    and what killed writers left behind. Of CSV, rows with more or fewer fields than the header,
+    text that is not UTF-8, and quotes that are never closed; of Parquet, row groups that cannot be
+    read, and files whose schemas do not go together. Exit code 1 means that something was found.
     """
-    report = _Report(most, as_json)
+    chosen = None if sample is None else Sample(sample, str(seed))
+    asked = _Asked(path, most, chosen, workers, storage_options, as_json)
+    report = Report(most, _quiet if as_json else _tell)
     try:
-        _check(path, report, sample, seed, storage_options)
+        _check(asked, report)
     except BrokenPipeError:
         silence_stdout()  # Who reads has seen enough; what was found still counts.
-    return report.code
+    if report.errors:
+        return FAILED
+    return FINDINGS if report.kinds else FINE
 
 
-def _check(
-    path: str, report: _Report, sample: float | None, seed: int, options: StorageOptions
-) -> None:
-    found = find(path, options)
-    with Progress(sum(_size(file) for file in found.files)) as progress:
-        for number, file in enumerate(found.files):
-            chosen = SampledLines(sample, f"{seed}/{number}") if sample else None
-            for finding in _findings(file, progress, report, chosen):
-                report.add(finding)
-    for entry, writer in found.leftovers():
+def _tell(finding: Finding) -> None:
+    echo(str(finding))
+
+
+def _quiet(_: Finding) -> None:
+    """Say nothing: it stands in the document."""
+
+
+def _check(asked: _Asked, report: Report) -> None:
+    kind = kind_of(asked.path, asked.options)
+    files, parts, leftovers = _parts(asked, kind, report)
+    with Progress(sum(part.size for part in parts)) as progress:
+        check_parts(parts, report, progress.add, asked.workers)
+    for entry, writer in leftovers:
         if writer == "gone":
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
-            report.add(_Finding("leftover", entry.name, None, reason, None))
-    for _, text in report.errors:
-        echo(f"penstock: {options.redact(text)}", err=True)
-    if report.as_json:
-        echo_json(_document(path, len(found.files), report, sample))
+            report.add(Finding("leftover", entry.name, None, reason))
+    for text in report.errors.values():
+        echo(f"penstock: {asked.options.redact(text)}", err=True)
+    set_aside = _set_aside(asked)
+    if asked.as_json:
+        echo_json(_document(asked, files, report, set_aside))
+        return
+    echo(_summary(asked, kind, files, report))
+    if set_aside:
+        lines = f"{counted(set_aside, 'line')} {'is' if set_aside == 1 else 'are'}"
+        echo(f"{lines} set aside in bad_lines.ndjson of the index, and no records")
+
+
+def _parts(
+    asked: _Asked, kind: FileKind, report: Report
+) -> tuple[int, Sequence[CheckPart], Sequence[Leftover]]:
+    """Return how many files there are, what is to be looked at, and what writers left."""
+    if kind == "jsonl":
+        found = find(asked.path, asked.options)
+        parts = list(line_parts(found, _size, asked.sample, PART_BYTES))
+        return len(found.files), parts, found.leftovers()
+    from penstock.cli._check_tables import csv_parts, parquet_parts  # noqa: PLC0415 (pyarrow)
+
+    _, listing = list_of_one_kind(asked.path, asked.options)
+    tables: list[Any] = []
+    if kind == "csv":
+        if asked.sample is not None:
+            raise OptionError(
+                "--sample: where rows of CSV begin is known only after reading all before them. "
+                "Check all of it."
+            )
+        tables += csv_parts(asked.path, listing, _dialect(asked, [f.path for f in listing.files]))
     else:
-        echo(_summary(path, len(found.files), report, sample))
+        for one in parquet_parts(asked.path, listing.files, asked.sample, PART_BYTES):
+            if isinstance(one, Finding):
+                report.add(one)
+            elif isinstance(one, tuple):
+                report.errors.setdefault(*one)
+            else:
+                tables.append(one)
+    beside = [] if is_remote(asked.path) or listing.folder is None else [locate(asked.path)[1]]
+    leftovers = [one for directory in beside for one in leftovers_in(directory)]
+    return len(listing.files), tables, leftovers
+
+
+def _dialect(asked: _Asked, names: Sequence[str]) -> dict[str, Any]:
+    """Return how CSV is written: as its index says, or as its names do."""
+    indexed = _index(asked)
+    if indexed is not None and indexed.meta is not None:
+        return indexed.meta.options
+    return {"delimiter": "\t"} if all(name.lower().endswith(".tsv") for name in names) else {}
 
 
 def _size(file: JsonlFile) -> int:
@@ -172,69 +189,48 @@ def _size(file: JsonlFile) -> int:
         return 0  # Told when it is read.
 
 
-def _findings(
-    file: JsonlFile, progress: Progress, report: _Report, chosen: SampledLines | None
-) -> Iterator[_Finding]:
+def _index(asked: _Asked) -> Indexed | None:
     try:
-        for text in texts_of(file, progress):
-            report.text_bytes += len(text.text)
-            if chosen is not None:
-                yield from _findings_in(_sample(text, chosen), text, report)
-                continue
-            values = read_fast(text)
-            if values is not None and set(map(type, values)) == {dict}:
-                report.records += len(values)
-            else:
-                yield from _findings_in(read_lines(text), text, report)
-    except CorruptFileError as failure:
-        reason = str(failure).removeprefix(f"{getattr(failure, 'path', '')} ")
-        yield _Finding("damaged file", file.path, None, reason, None)
-    except OSError as failure:
-        report.errors.append((file.path, str(failure)))
+        return index_of(asked.path, asked.options)
+    except CorruptIndexError:
+        return None  # Told by whoever needs it.
 
 
-def _sample(text: Text, chosen: SampledLines) -> Iterator[Line | BadLine]:
-    lines = lines_of(text)
-    for index in chosen.among(text.first_line, len(lines)):
-        line = read_line(text, index, lines[index])
-        if line is not None:
-            yield line
+def _set_aside(asked: _Asked) -> int | None:
+    """Return how many lines the index has set aside; None where it was not validated."""
+    indexed = _index(asked)
+    if indexed is None or indexed.meta is None or not indexed.meta.validated:
+        return None
+    return indexed.meta.bad_lines
 
 
-def _findings_in(
-    lines: Iterable[Line | BadLine], text: Text, report: _Report
-) -> Iterator[_Finding]:
-    for line in lines:
-        if isinstance(line, BadLine):
-            reason, start = reason_text(line.reason), begins(line.text)
-            yield _Finding("malformed line", text.path, line.number, reason, start)
-            continue
-        report.records += 1
-        if type(line.value) is not dict:
-            reason, start = _JSON_NAMES[type(line.value)], begins(line.text)
-            yield _Finding("non-object line", text.path, line.number, reason, start)
-
-
-def _document(path: str, files: int, report: _Report, sample: float | None) -> dict[str, object]:
+def _document(
+    asked: _Asked, files: int, report: Report, set_aside: int | None
+) -> dict[str, object]:
     return {
-        "path": path,
+        "path": asked.path,
         "files": files,
         "records": report.records,
         "text_bytes": report.text_bytes,
-        "sample": sample,
-        "findings": sum(report.kinds.values()),
+        "sample": None if asked.sample is None else asked.sample.share,
+        "findings": report.kinds.total(),
         "kinds": dict(report.kinds),
-        "shown": [asdict(finding) for finding in report.shown],
-        "errors": [{"path": name, "error": text} for name, text in report.errors],
+        "shown": [msgspec.to_builtins(finding) for finding in report.shown],
+        "set_aside": set_aside,
+        "errors": [{"path": name, "error": text} for name, text in report.errors.items()],
     }
 
 
-def _summary(path: str, files: int, report: _Report, sample: float | None) -> str:
-    total = sum(report.kinds.values())
+def _summary(asked: _Asked, kind: FileKind, files: int, report: Report) -> str:
+    total = report.kinds.total()
+    sample = ""
+    if asked.sample is not None:
+        those = "row groups" if kind == "parquet" else "lines"
+        sample = f" in a sample of {100 * asked.sample.share:g} % of the {those}"
+    what = "values" if kind == "parquet" else "text"
     seen = (
-        f"{path}: {counted(files, 'file')}, {counted(report.records, 'record')}"
-        f"{f' in a sample of {100 * sample:g} % of the lines' if sample else ''}, "
-        f"{bytes_text(report.text_bytes)} of text"
+        f"{asked.path}: {counted(files, 'file')}, {counted(report.records, 'record')}"
+        f"{sample}, {bytes_text(report.text_bytes)} of {what}"
     )
     if not total:
         return f"{seen}: nothing wrong" if not report.errors else f"{seen}: not all could be read"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock.cli._builders import builders_in, is_builder, remove_builder
+from penstock.cli._known_facts import leftover_document
 from penstock.cli._paths import leftovers_in
 from penstock.cli._terminal import echo, echo_json
 from penstock.cli._units import bytes_text, counted, parse_age
@@ -62,9 +64,11 @@ def clean(
     storage_options: StorageOptions,
     as_json: bool,
 ) -> int:
-    """Remove the hidden files that killed writers left in PATH and below it.
+    """Remove what killed writers and builders of indexes and columns left in PATH and below it.
 
-    Without PATH in Penstock's cache directory. What a living writer holds is never touched.
+    Without PATH in Penstock's cache directory. What a living process holds is never touched. What
+    a killed penstock index or materialize had finished goes, too: without this it is used by the
+    same command, run again.
     """
     del storage_options  # The same grammar for every verb, though nothing remote is asked.
     if path is not None and is_remote(path):
@@ -95,13 +99,16 @@ def _leftovers_below(root: str, errors: list[str]) -> Iterator[Leftover]:
         errors.append(f"cannot list {failure.filename}: {failure.strerror}.")
 
     for directory, nested, _ in os.walk(root, onerror=note if Path(root).exists() else None):
-        nested.sort()
+        builders = builders_in(directory)
+        nested[:] = sorted({*nested} - {Path(found.entry.name).name for found in builders})
+        yield from builders
         yield from leftovers_in(directory)
 
 
 def _removed(leftover: Leftover, errors: list[str], *, undecided: bool) -> bool:
+    remove = remove_builder if is_builder(leftover.entry.name) else remove_draft
     try:
-        return remove_draft(leftover.entry.name, undecided=undecided)
+        return remove(leftover.entry.name, undecided=undecided)
     except OSError as failure:
         errors.append(f"cannot remove {leftover.entry.name}: {failure.strerror or failure}.")
         return False
@@ -125,9 +132,9 @@ def _report(  # noqa: PLR0913 (what is told, by name)
             {
                 "path": path,
                 "dry_run": dry_run,
-                "removed": [_facts(leftover) for leftover in removed],
+                "removed": [leftover_document(leftover) for leftover in removed],
                 "bytes": size,
-                "kept": [_facts(leftover) for leftover in kept],
+                "kept": [leftover_document(leftover) for leftover in kept],
                 "errors": errors,
                 "note": note or None,
             }
@@ -142,13 +149,3 @@ def _report(  # noqa: PLR0913 (what is told, by name)
     for leftover in kept:
         echo(f"kept {leftover.entry.name} ({_WHY_KEPT[leftover.writer]})")
     echo(f"{path}: {did} {counted(len(removed), 'leftover')}, {bytes_text(size)}")
-
-
-def _facts(leftover: Leftover) -> dict[str, object]:
-    entry, writer = leftover
-    return {
-        "path": entry.name,
-        "bytes": entry.size,
-        "modified": entry.modified,
-        "writer": writer,
-    }

@@ -11,6 +11,8 @@ from penstock.jsonl import is_jsonl
 from penstock.storage import is_pattern, locate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.index import Listing, Scanner
     from penstock.storage import StorageOptions
 
@@ -82,10 +84,17 @@ def only(listing: Listing, kind: Kind, path: str, options: StorageOptions) -> Li
     return list_files(path, ENDINGS[kind], options)
 
 
-def scanner_of(kind: Kind, made_with: dict[str, object] | None = None) -> Scanner:
-    """Return what finds records; `made_with` are the options of an index that is there."""
+def scanner_of(
+    kind: Kind, made_with: dict[str, object] | None = None, names: Sequence[str] = ()
+) -> Scanner:
+    """Return what finds records; `made_with` are the options of an index that is there.
+
+    Without one, CSV files whose names all say so have tabs, as for `penstock.open`.
+    """
     if kind == "jsonl":
         return LineScanner()
     from penstock.index import CsvScanner  # noqa: PLC0415 (pyarrow)
 
+    if made_with is None and names and all(name.lower().endswith(".tsv") for name in names):
+        made_with = {"delimiter": "\t"}
     return CsvScanner(**(made_with or {}))  # type: ignore[arg-type]

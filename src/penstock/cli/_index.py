@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli._formats import Kind
-    from penstock.index import Listing, Meta, Mode, Place
+    from penstock.index import Listing, Meta, Mode, Place, Scanner
     from penstock.storage import StorageOptions
 
 
@@ -45,6 +45,10 @@ class _Task:
     build: BuildOptions
     folder: str | None
     options: StorageOptions
+
+    def scanner(self, made_with: dict[str, object] | None = None) -> Scanner:
+        """Return what finds the records."""
+        return scanner_of(self.kind, made_with, [found.path for found in self.listing.files])
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +161,7 @@ def index(  # noqa: PLR0913 (one argument an option)
 
 
 def _build(task: _Task) -> _Built:
-    place = place_of(
-        task.listing, scanner_of(task.kind), task.options, task.folder, beside_remote=True
-    )
+    place = place_of(task.listing, task.scanner(), task.options, task.folder, beside_remote=True)
     before = _meta_before(task, place)
     # An update speaks the dialect that the index was made with.
     made_with = before.options if before is not None and task.mode == "update" else None
@@ -167,7 +169,7 @@ def _build(task: _Task) -> _Built:
     with Progress(_bytes_to_read(task, before)) as progress:
         place = make_index(
             task.listing,
-            scanner_of(task.kind, made_with),
+            task.scanner(made_with),
             task.mode,
             options=task.options,
             index=task.folder,

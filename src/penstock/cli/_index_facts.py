@@ -41,6 +41,11 @@ class IndexFacts(NamedTuple):
         age = age_text(time.time() - found.created)
         told = f"{where}: {counted(found.records, 'record')}, built {age} ago{state}{maker}"
         lines = [("index", told)]
+        if found.meta is not None and found.meta.validated:
+            bad = found.meta.bad_lines
+            lines.append(
+                ("bad lines", f"{bad:,} set aside: {where}/bad_lines.ndjson" if bad else "none")
+            )
         stale = [f"{as_typed_below(self, name)} ({what})" for name, what in since.changed]
         stale += [f"{as_typed(self.path, grown.path)} (grew)" for grown in since.grown]
         if stale:
@@ -65,6 +70,8 @@ class IndexFacts(NamedTuple):
             "created": found.created,
             "fingerprint": None if meta is None else meta.fingerprint,
             "fresh": None if meta is None else not found.is_stale,
+            "bad_lines": meta.bad_lines if meta is not None and meta.validated else None,
+            "profiled": meta is not None and meta.profiled,
             "changed": [
                 {"path": as_typed_below(self, name), "what": what} for name, what in since.changed
             ],

@@ -65,11 +65,15 @@ def index_of(path: str, options: StorageOptions, chosen: str | None = None) -> I
     kinds = _KINDS if named is None else [named] if named in _KINDS else []
     unlisted = _unlisted(path, options)
     for kind in kinds:
-        place = place_of(unlisted, scanner_of(kind), options, chosen)
-        if exists(place):
-            return _looked_at(path, kind, place, options)
-        if place.beside or chosen is not None:
-            return None  # The same place for every kind.
+        # By its name a file has tabs; an index of it may still be one of commas.
+        for scanner in (scanner_of(kind, names=[path]), scanner_of(kind)):
+            place = place_of(unlisted, scanner, options, chosen)
+            if exists(place):
+                return _looked_at(path, kind, place, options)
+            if place.beside or chosen is not None:
+                return None  # The same place for every kind.
+            if not path.lower().endswith(".tsv"):
+                break
     if kinds and unlisted.is_remote and unlisted.folder is not None:
         place = place_of(unlisted, scanner_of(kinds[0]), options, beside_remote=True)
         if exists(place):

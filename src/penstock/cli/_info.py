@@ -10,6 +10,7 @@ import click
 from penstock.cli._counting import count_records
 from penstock.cli._formats import kind_of
 from penstock.cli._index_facts import index_facts
+from penstock.cli._known_facts import KnownFacts, facts_of_index, leftover_document, leftover_text
 from penstock.cli._paths import Found, as_typed, find
 from penstock.cli._reading import texts_of
 from penstock.cli._terminal import Progress, echo, echo_json, table
@@ -75,7 +76,7 @@ def info(
     storage_options: StorageOptions,
     as_json: bool,
 ) -> int:
-    """Show what PATH holds: files, records, bytes, compression, index, leftovers of writers.
+    """Show what PATH holds: files, records, bytes, compression, index, columns, leftovers.
 
     Of CSV and Parquet also the columns. Records are the lines that are not blank, or the rows;
     whether each is good, `penstock check` tells. With an index only files that are new or changed
@@ -103,11 +104,11 @@ def info(
                 files.append(_looked_at(found, file, entry, known.get(file.path), reads))
             except OSError as failure:
                 errors.append((file.path, storage_options.redact(str(failure))))
-    leftovers = found.leftovers()
+    told = _Told(found, files, facts, facts_of_index(path, facts.found, storage_options), errors)
     if as_json:
-        echo_json(_document(found, files, leftovers, facts, errors))
+        echo_json(_document(told))
     else:
-        echo(_summary(found, files, leftovers, facts))
+        echo(_summary(told))
     for _, text in errors:
         echo(f"penstock: {text}", err=True)
     return FAILED if errors else FINE
@@ -194,17 +195,28 @@ def _sum(values: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _document(
-    found: Found,
-    files: list[_File],
-    leftovers: list[Leftover],
-    facts: IndexFacts,
-    errors: list[tuple[str, str]],
-) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """Everything that is told."""
+
+    found: Found
+    files: list[_File]
+    index: IndexFacts
+    known: KnownFacts
+    errors: list[tuple[str, str]]
+
+    @property
+    def leftovers(self) -> list[Leftover]:
+        """Of writers and builders."""
+        return [*self.found.leftovers(), *self.known.leftovers]
+
+
+def _document(told: _Told) -> dict[str, object]:
+    files = told.files
     return {
-        "path": found.path,
+        "path": told.found.path,
         "format": "jsonl",
-        "files": len(found.files),
+        "files": len(told.found.files),
         "records": _sum([file.records for file in files]),
         "bytes": sum(file.bytes for file in files),
         "text_bytes": _sum([file.text_bytes for file in files]),
@@ -220,21 +232,15 @@ def _document(
             }
             for file in files
         ],
-        "leftovers": [
-            {
-                "path": entry.name,
-                "bytes": entry.size,
-                "modified": entry.modified,
-                "writer": writer,
-            }
-            for entry, writer in leftovers
-        ],
-        "index": facts.document(),
-        "errors": [{"path": path, "error": text} for path, text in errors],
+        "leftovers": [leftover_document(leftover) for leftover in told.leftovers],
+        "index": told.index.document(),
+        **told.known.document(),
+        "errors": [{"path": path, "error": text} for path, text in told.errors],
     }
 
 
-def _summary(found: Found, files: list[_File], leftovers: list[Leftover], facts: IndexFacts) -> str:
+def _summary(all_: _Told) -> str:
+    found, files, leftovers = all_.found, all_.files, all_.leftovers
     stored = sum(file.bytes for file in files)
     text = _sum([file.text_bytes for file in files])
     records = _sum([file.records for file in files])
@@ -245,8 +251,9 @@ def _summary(found: Found, files: list[_File], leftovers: list[Leftover], facts:
         ("stored", bytes_text(stored)),
         ("text", "unknown" if text is None else bytes_text(text)),
         ("compression", _compressions(files)),
-        *facts.lines(),
-        *(("leftover", _leftover(leftover)) for leftover in leftovers),
+        *all_.index.lines(),
+        *all_.known.lines(),
+        *(("leftover", leftover_text(leftover)) for leftover in leftovers),
     ]
     if text and stored:
         told[3] = ("text", f"{told[3][1]} ({text / stored:.1f} × what is stored)")
@@ -265,11 +272,6 @@ def _compressions(files: list[_File]) -> str:
     if len(kinds) == 1:
         return next(iter(kinds))
     return "; ".join(f"{kind} ({counted(count, 'file')})" for kind, count in kinds.items()) or "–"
-
-
-def _leftover(leftover: Leftover) -> str:
-    entry, writer = leftover
-    return f"{entry.name}, {bytes_text(entry.size)}, writer {writer}"
 
 
 def _per_file(files: list[_File]) -> str:

@@ -8,6 +8,13 @@ import numpy as np
 
 from penstock.cli._by_number import open_by_number
 from penstock.cli._formats import ENDINGS, TITLES
+from penstock.cli._known_facts import (
+    KnownFacts,
+    facts_of_index,
+    facts_of_source,
+    leftover_document,
+    leftover_text,
+)
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import echo, echo_json, table
 from penstock.cli._units import bytes_text
@@ -44,12 +51,17 @@ def tell_of_table(  # noqa: PLR0913 (what is told, by name)
     listing = facts.found.listing if facts.found else list_files(facts.path, ENDINGS[kind], options)
     rows: dict[str, int] | None = None
     columns: list[tuple[str, str]] | None = None
+    known: KnownFacts | None = None
     is_cheap = kind == "parquet" or (facts.found is not None and not facts.found.is_stale)
     if count or is_cheap:
         with open_by_number(facts.path, options, chosen) as opened:
             if opened is not None:
                 rows = _rows(opened.source)
                 columns = [(field.name, str(field.type)) for field in opened.source.schema]
+                if is_cheap:
+                    known = facts_of_source(facts.path, facts.found, opened.source)
+    if known is None:
+        known = facts_of_index(facts.path, None, options)
     files = [
         _File(
             as_typed(facts.path, found.path),
@@ -60,9 +72,13 @@ def tell_of_table(  # noqa: PLR0913 (what is told, by name)
         for found in listing.files
     ]
     if as_json:
-        echo_json(_document(kind, facts, files, columns))
+        echo_json(
+            _document(kind, facts, files, columns)
+            | known.document()
+            | {"leftovers": [leftover_document(one) for one in known.leftovers]}
+        )
     else:
-        echo(_summary(kind, facts, files, columns))
+        echo(_summary(kind, facts, files, columns, known))
 
 
 def _rows(source: Source) -> dict[str, int]:
@@ -109,7 +125,11 @@ def _document(
 
 
 def _summary(
-    kind: Kind, facts: IndexFacts, files: list[_File], columns: list[tuple[str, str]] | None
+    kind: Kind,
+    facts: IndexFacts,
+    files: list[_File],
+    columns: list[tuple[str, str]] | None,
+    known: KnownFacts,
 ) -> str:
     total = _total(files)
     told = [
@@ -119,6 +139,8 @@ def _summary(
         ("stored", bytes_text(sum(file.bytes for file in files))),
         *([] if columns is None else [("columns", f"{len(columns):,}")]),
         *facts.lines(),
+        *known.lines(),
+        *(("leftover", leftover_text(leftover)) for leftover in known.leftovers),
     ]
     lines = [facts.path, *(f"  {name:12} {value}" for name, value in told)]
     if columns:

@@ -70,7 +70,7 @@ def find(path: str, options: StorageOptions) -> Found:
     if path.lower().endswith(OTHER_FORMATS):
         message = (
             f"{path}: this verb reads JSON Lines (.jsonl, .jsonl.zst, .jsonl.gz) only; "
-            "penstock show, info and index read CSV and Parquet, too."
+            "all others read CSV and Parquet, too."
         )
         raise OptionError(message)
     listing = list_files(path, (), options)

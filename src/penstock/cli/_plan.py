@@ -29,6 +29,7 @@ from penstock.cli._verb import (
     json_option,
     storage_option,
 )
+from penstock.datasets import list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
 from penstock.order import Cursor, Skips
@@ -190,12 +191,19 @@ def plan(  # noqa: PLR0913 (one argument an option)
             layout,
             {found.path: found.entry.size for found in listing.files},
             has_state=asked.state is not None,
+            columns=_columns(opened.source),
         )
         if as_json:
             echo_json(document(whole))
         else:
             echo(text(whole))
     return FINE
+
+
+def _columns(source: Source) -> list[str]:
+    """Return the fields that have columns of all records."""
+    there = [one.meta for one in list_columns_of(source) if not one.stale]
+    return list(dict.fromkeys(meta.path for meta in there if meta.length == len(source)))
 
 
 def _cache_bytes(given: str | None, options: StorageOptions) -> int:

@@ -12,12 +12,13 @@ from penstock.cli._units import bytes_text, counted
 from penstock.loading import StepRecords, natural_shuffle, step_records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from penstock.datasets import Source
     from penstock.loading import Steps
     from penstock.order import Estimate, Kind
 
+_FEW_COLUMNS = 8
 _STEPS, _RECORDS = 3, 3
 """Of a plan only so many first steps are told, and so many records of each."""
 
@@ -36,6 +37,8 @@ class Plan:
     layout: Layout
     file_bytes: Mapping[str, int]
     has_state: bool = False
+    columns: Sequence[str] = ()
+    """Fields that are gathered from columns, by whoever asks for them alone."""
 
     def records(self, step: int) -> StepRecords:
         """Return the records of a step."""
@@ -84,6 +87,7 @@ def document(plan: Plan) -> dict[str, object]:
         "last_rows": rows.last,
         "padded_rows": rows.padded,
         "dropped_records": rows.dropped,
+        "columns": plan.columns,
         "costs": {kind: asdict(cost) for kind, cost in plan.costs().items()},
         "first_steps": [
             step_document(plan.path, plan.records(step), _RECORDS) for step in plan.first_steps
@@ -176,9 +180,18 @@ def _facts(plan: Plan) -> dict[str, str]:
         facts["padding"] = f"{counted(rows.padded, 'row')} over all ranks, marked as not valid"
     if rows.dropped:
         facts["dropped"] = f"{counted(rows.dropped, 'record')} at the end"
+    facts |= _columns(plan.columns)
     if plan.source.files and reads_records(plan.source.files):
         facts["full order"] = "reads every record by itself"
     return facts
+
+
+def _columns(names: Sequence[str]) -> dict[str, str]:
+    if not names:
+        return {}
+    more = len(names) - _FEW_COLUMNS
+    told = ", ".join(names[:_FEW_COLUMNS]) + (f" and {more} more" if more > 0 else "")
+    return {"columns": f"{told}: batches of nothing else are gathered, and read none of this"}
 
 
 def step_text(path: str, found: StepRecords, most: int | None = None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.decode import decode_fast, decode_line
 from penstock.jsonl import read_pieces, reason_text
@@ -12,7 +12,6 @@ from penstock.jsonl import read_pieces, reason_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._terminal import Progress
     from penstock.jsonl import JsonlFile
 
 _log = logging.getLogger("penstock.cli")
@@ -49,7 +48,19 @@ class BadLine(NamedTuple):
     reason: Exception
 
 
-def texts_of(file: JsonlFile, progress: Progress) -> Iterator[Text]:
+class Watch(Protocol):
+    """Whoever wants to know how much was read; see `penstock.cli._terminal.Progress`."""
+
+    def read(self, count: int) -> None:
+        """Note that bytes were read, in any one thread."""
+        ...
+
+    def show(self) -> None:
+        """Tell of it, in the thread that wants the text."""
+        ...
+
+
+def texts_of(file: JsonlFile, progress: Watch) -> Iterator[Text]:
     """Yield a file's text in pieces; the progress moves along."""
     pieces = read_pieces([file.source()], _TEXT_BYTES, progress.read)
     with closing(pieces):  # type: ignore[type-var]

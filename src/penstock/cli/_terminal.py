@@ -57,10 +57,12 @@ class Progress:
     """How much of the stored bytes has been read: a bar in a terminal, else a line now and then.
 
     `read` may be called in any one thread, `show` in the main one. Only rank 0 shows anything.
+    `unit` is what is counted in place of bytes, in the plural.
     """
 
-    def __init__(self, total: int, *, every: float = _EVERY) -> None:
+    def __init__(self, total: int, *, every: float = _EVERY, unit: str = "B") -> None:
         self._total = total
+        self._unit = unit
         self._every = every
         self._read = 0
         self._start = self._last = time.monotonic()
@@ -70,13 +72,23 @@ class Progress:
             from tqdm import tqdm  # noqa: PLC0415 (only for a terminal)
 
             self._bar = tqdm(
-                total=total, unit="B", unit_scale=True, delay=0.5, leave=False, dynamic_ncols=True
+                total=total,
+                unit=unit if unit == "B" else f" {unit}",
+                unit_scale=True,
+                delay=0.5,
+                leave=False,
+                dynamic_ncols=True,
             )
 
     def read(self, count: int) -> None:
         """Note that bytes were read."""
         # Some bytes are read twice (the table at the end of a file): never pass the total.
         self._read = min(self._total, self._read + count)
+
+    def add(self, count: int) -> None:
+        """Note that bytes were read, and show it; see `penstock.work.View`."""
+        self.read(count)
+        self.show()
 
     def show(self) -> None:
         """Let the user see where we are, if it is time."""
@@ -89,6 +101,8 @@ class Progress:
     def _line(self) -> str:
         rate = self._read / max(1e-9, time.monotonic() - self._start)
         left = f", about {(self._total - self._read) / rate:.0f} s left" if rate else ""
+        if self._unit != "B":
+            return f"{self._read:,} of {self._total:,} {self._unit} done, {rate:,.0f}/s{left}"
         return (
             f"{bytes_text(self._read)} of {bytes_text(self._total)} read, "
             f"{bytes_text(int(rate))}/s{left}"

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from penstock.datasets._missing_fields import missing_fields as missing_fields
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
     from penstock.datasets._parquet import ParquetRows as ParquetRows
+    from penstock.datasets._profile_source import KnownProfile as KnownProfile
+    from penstock.datasets._profile_source import keep_profile as keep_profile
+    from penstock.datasets._profile_source import known_profile as known_profile
+    from penstock.datasets._profile_source import profile_of as profile_of
+    from penstock.datasets._profile_types import profile_types as profile_types
     from penstock.datasets._projection import typed_schema as typed_schema
     from penstock.datasets._reading import read_fields as read_fields
     from penstock.datasets._source import Location as Location
@@ -66,6 +71,7 @@ __all__, __getattr__, __dir__ = facade(
         "Dense": "_tensor_types",
         "FieldType": "_tensor_types",
         "GRAMMAR": "_tensor_grammar",
+        "KnownProfile": "_profile_source",
         "ListOf": "_tensor_types",
         "ListSource": "_memory",
         "ListedColumn": "_materialize",
@@ -80,6 +86,8 @@ __all__, __getattr__, __dir__ = facade(
         "drop_columns_of": "_materialize",
         "estimate_columns": "_materialize",
         "has_columns": "_materialized",
+        "keep_profile": "_profile_source",
+        "known_profile": "_profile_source",
         "list_columns_of": "_materialize",
         "missing_fields": "_missing_fields",
         "number_in": "_tensor_types",
@@ -87,6 +95,8 @@ __all__, __getattr__, __dir__ = facade(
         "origins_of": "_materialized",
         "parsed": "_tensor_grammar",
         "paths_in": "_field_paths",
+        "profile_of": "_profile_source",
+        "profile_types": "_profile_types",
         "read_fields": "_reading",
         "root_of": "_vocabulary",
         "type_at": "_field_paths",

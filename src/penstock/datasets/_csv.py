@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.index import FileMeta, SampleIndex
+    from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
 
@@ -66,7 +67,7 @@ class CsvRows(Dataset):
         escape: str | None = None,
         storage_options: Mapping[str, Any] | None = None,
         index: str | os.PathLike[str] | None = None,
-        progress: bool | None = None,
+        progress: bool | View | None = None,
     ) -> None:
         scanner = CsvScanner(delimiter, quote, escape, header, column_names)
         options = StorageOptions(storage_options)

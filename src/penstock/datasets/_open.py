@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.index import Found, Listing
+    from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
 _FORMATS = {"JSON Lines": JSONL, "CSV": CSV, "Parquet": PARQUET}
@@ -26,7 +27,7 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
     what: Any,
     *,
     index: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
+    progress: bool | View | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
     """Return the records of a path, a pattern, a list of paths, a table, a frame or a list.

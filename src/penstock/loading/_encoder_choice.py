@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.batch import FieldEncoder
-from penstock.datasets import missing_fields, root_of, type_at, vocabulary
-from penstock.errors import OptionError
+from penstock.datasets import (
+    known_profile,
+    missing_fields,
+    profile_types,
+    root_of,
+    type_at,
+    vocabulary,
+)
+from penstock.errors import CorruptIndexError, OptionError
 from penstock.loading._fetch import warn_of
 from penstock.loading._order_choice import lies_remote
 
@@ -30,7 +37,7 @@ def encoder_for(encode: Any, source: Source) -> Any:  # noqa: ANN401 (what a use
     if isinstance(encode, Mapping):
         encode = FieldEncoder(encode)
     elif isinstance(encode, Sequence):
-        encode = _by_schema(list(encode), source)
+        encode = _by_name(list(encode), source)
     _look_for(_names(getattr(encode, "fields", None)), source)
     # A subclass has its own mind about what it encodes, and how it is copied.
     if type(encode) is not FieldEncoder or not encode.categories:
@@ -43,15 +50,39 @@ def encoder_for(encode: Any, source: Source) -> Any:  # noqa: ANN401 (what a use
     )
 
 
-def _by_schema(names: list[str], source: Source) -> FieldEncoder:
+def _by_name(names: list[str], source: Source) -> FieldEncoder:
+    """Return an encoder with the types that the profile has seen, or else that the schema says."""
     schema = source.schema
     if not len(source):
         # Of no records nothing is known, and nothing is needed.
         types = {name: type_at(schema, name) for name in names}
         names = [name for name, type_ in types.items() if type_ not in (None, pa.null())]
-    encoder = FieldEncoder.from_schema(names, schema)
-    _log.info("types of fields, from the source's schema: %s", encoder)
+    seen = _seen_types(names, source)
+    others = FieldEncoder.from_schema([name for name in names if name not in seen], schema)
+    encoder = FieldEncoder({name: seen.get(name) or others.types[name] for name in names})
+    _log.info("types of fields, from the %s: %s", "profile" if seen else "schema", encoder)
     return encoder
+
+
+def _seen_types(names: list[str], source: Source) -> dict[str, str]:
+    """Return the types of those fields that a profile of all records knows."""
+    if getattr(source, "schema_is_complete", False):
+        return {}
+    try:
+        profile = known_profile(source)
+    except CorruptIndexError as why:
+        _log.warning("types of fields are taken from the schema, not from the profile: %s", why)
+        return {}
+    if profile is None:
+        return {}
+    types, left_out = profile_types(profile.document)
+    for name in names:
+        if name in left_out:
+            raise OptionError(
+                f"field {name!r} has no type that holds all its values: {left_out[name]}. Give it "
+                f"one, as in {{{name!r}: 'string'}}"
+            )
+    return {name: types[name] for name in names if name in types}
 
 
 def _names(fields: object) -> list[str]:
