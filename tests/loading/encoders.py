@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.batch import Batch
+from penstock.batch import Batch, FieldEncoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from penstock.batch import BatchPosition
 
 
 class OddError(Exception):
@@ -119,3 +121,24 @@ def uses_torch_threads(columns: pa.RecordBatch) -> list[float]:
     import torch
 
     return [float((torch.ones(3_000_000) * 2).sum())] * columns.num_rows
+
+
+class Doubled(FieldEncoder):
+    """Field types, and something of one's own done to them."""
+
+    def encode(self, columns: pa.RecordBatch, where: BatchPosition) -> Batch:
+        batch = super().encode(columns, where)
+        batch["n"] *= 2
+        return batch
+
+    def __reduce__(self) -> tuple[type[FieldEncoder], tuple[object, ...]]:
+        return Doubled, (self.types,)
+
+
+def plus_one(columns: pa.RecordBatch) -> dict[str, Any]:
+    """Return what stands in two columns."""
+    lengths = np.diff(columns["tags"].offsets.to_numpy())
+    return {"n": columns["n"].to_numpy() + 1, "lengths": lengths}
+
+
+plus_one.fields = {"n": "int64", "tags": "list<int64>"}  # type: ignore[attr-defined]

@@ -110,8 +110,10 @@ def _leaves_the_first_of_two(loader: penstock.DataLoader, workers: list[Process]
 def kept(path: str, workers: list[Any], epochs: list[int]) -> list[list[dict[str, int]]]:
     """Return the bytes of memory and the files that are open after so many epochs."""
     found = []
-    for count in workers:
-        loader = _loader(path, epochs=1, num_workers=count, output="arrow", batch_size=50)
+    gathers = {"encode": {"n": "int64"}, "materialize": True}
+    ways: list[tuple[Any, dict[str, Any]]] = [(count, {}) for count in workers]
+    for count, way in [*ways, (0, gathers)]:
+        loader = _loader(path, epochs=1, num_workers=count, output="arrow", batch_size=50, **way)
         found.append([_after(loader, epoch) for epoch in np.diff([0, *epochs])])
     return found
 

@@ -17,13 +17,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WORKERS = (0, "auto", 2)
+DECODED_OR_GATHERED = pytest.mark.parametrize("way", [False, True], ids=["decoded", "gathered"])
+WAYS_AND_WORKERS = pytest.mark.parametrize(
+    ("way", "workers"), [*((False, workers) for workers in WORKERS), (True, "auto")]
+)
 TYPES = {"n": "int64", "x": "float32", "tags": "list<int64>", "v": "float32[2]"}
 BROKEN, NULL, SHORT, HUGE = 7, 20, 33, 50
 
 
-@pytest.fixture
-def lines(tmp_path: Path) -> Path:
-    path = tmp_path / "some.jsonl"
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder, which keeps its index and its columns for all tests."""
+    folder = tmp_path_factory.mktemp("lines")
+    path = folder / "some.jsonl"
     records: list[dict[str, Any]] = [record(number) | {"v": [1, 2]} for number in range(60)]
     records[NULL]["n"] = None
     records[SHORT]["v"] = [1]
@@ -31,7 +37,7 @@ def lines(tmp_path: Path) -> Path:
     texts = list(map(json.dumps, records))
     texts[BROKEN] = '{"n": 7, "x": '
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
-    return path
+    return folder
 
 
 def rows(batches: list[Any]) -> dict[int, bool]:
@@ -47,13 +53,18 @@ def rows(batches: list[Any]) -> dict[int, bool]:
 
 
 class TestMask:
-    @pytest.mark.parametrize("workers", WORKERS)
+    @WAYS_AND_WORKERS
     @pytest.mark.parametrize("batch_size", [1, 9, 60])
     def test_a_bad_record_keeps_its_row_and_does_not_count(
-        self, lines: Path, workers: Any, batch_size: int, caplog: pytest.LogCaptureFixture
+        self, lines: Path, way: Any, workers: Any, batch_size: int, caplog: pytest.LogCaptureFixture
     ) -> None:
         loader = DataLoader(
-            lines, TYPES, batch_size=batch_size, on_error="mask", num_workers=workers
+            lines,
+            TYPES,
+            batch_size=batch_size,
+            on_error="mask",
+            num_workers=workers,
+            materialize=way,
         )
         with caplog.at_level(logging.WARNING, "penstock.loading"):
             batches = list(loader)
@@ -73,8 +84,9 @@ class TestMask:
         assert str(lines) in told[0]
         assert "byte" in told[0]
 
-    def test_more_than_max_bad_raises(self, lines: Path) -> None:
-        loader = DataLoader(lines, TYPES, batch_size=5, on_error="mask", max_bad=2)
+    @DECODED_OR_GATHERED
+    def test_more_than_max_bad_raises(self, lines: Path, way: Any) -> None:
+        loader = DataLoader(lines, TYPES, batch_size=5, on_error="mask", max_bad=2, materialize=way)
         with pytest.raises(BadRecordsError, match="3 records are bad, more than max_bad=2"):
             list(loader)
 
@@ -86,14 +98,18 @@ class TestMask:
         assert batches[0].valid.tolist() == [number != BROKEN for number in range(30)]
         assert batches[1].valid is None
 
-    def test_arrow_tells_the_rows_that_count(self, lines: Path) -> None:
-        batch = next(iter(DataLoader(lines, ["x"], batch_size=60, on_error="mask", output="arrow")))
+    @DECODED_OR_GATHERED
+    def test_arrow_tells_the_rows_that_count(self, lines: Path, way: Any) -> None:
+        loader = DataLoader(
+            lines, ["x"], batch_size=60, on_error="mask", output="arrow", materialize=way
+        )
+        (batch,) = loader
         valid = np.frombuffer(batch.schema.metadata[b"penstock.valid"], bool)
         assert np.flatnonzero(~valid).tolist() == [BROKEN]
 
 
 class TestRaise:
-    @pytest.mark.parametrize("workers", WORKERS)
+    @WAYS_AND_WORKERS
     @pytest.mark.parametrize(
         ("number", "kind"),
         [
@@ -104,20 +120,28 @@ class TestRaise:
         ],
     )
     def test_names_the_record_and_both_remedies(
-        self, lines: Path, workers: Any, number: int, kind: type[Exception]
+        self, lines: Path, way: Any, workers: Any, number: int, kind: type[Exception]
     ) -> None:
         others = {BROKEN, NULL, SHORT, HUGE} - {number}
-        loader = DataLoader(lines, TYPES, batch_size=60, num_workers=workers, skip=sorted(others))
+        loader = DataLoader(
+            lines,
+            TYPES,
+            batch_size=60,
+            num_workers=workers,
+            skip=sorted(others),
+            materialize=way,
+        )
         with pytest.raises(kind, match=rf"skip=\[{number}\].*on_error='mask'") as caught:
             list(loader)
         assert type(caught.value) is kind
         assert "In the batch of step 0" in "".join(caught.value.__notes__)
 
-    def test_names_the_number_in_a_view(self, lines: Path) -> None:
+    @DECODED_OR_GATHERED
+    def test_names_the_number_in_a_view(self, lines: Path, way: Any) -> None:
         view = penstock.open(lines).take([59, 58, BROKEN])
         with pytest.raises(MalformedLineError, match=r"skip=\[2\]"):
-            list(DataLoader(view, {"x": "float32"}, batch_size=3))
-        loader = DataLoader(view, {"x": "float32"}, batch_size=3, skip=[2])
+            list(DataLoader(view, {"x": "float32"}, batch_size=3, materialize=way))
+        loader = DataLoader(view, {"x": "float32"}, batch_size=3, skip=[2], materialize=way)
         assert [batch.ids.tolist() for batch in loader] == [[0, 1]]
 
     @pytest.mark.parametrize("workers", WORKERS)
@@ -152,14 +176,14 @@ class TestSkip:
         with pytest.raises(penstock.errors.OptionError, match="cannot read"):
             DataLoader(lines, batch_size=1, skip=tmp_path / "none.txt")
 
-    @pytest.mark.parametrize("workers", WORKERS)
+    @WAYS_AND_WORKERS
     def test_added_at_a_resume_marks_rows_and_shortens_the_next_epoch(
-        self, lines: Path, workers: Any
+        self, lines: Path, way: Any, workers: Any
     ) -> None:
         types = {"x": "float32"}
 
         def loader(**more: Any) -> DataLoader:
-            return DataLoader(lines, types, batch_size=8, shuffle=True, **more)
+            return DataLoader(lines, types, batch_size=8, shuffle=True, materialize=way, **more)
 
         first = loader(skip=[30], num_workers=0)
         uncut = [n for b in loader(skip=[30, BROKEN], num_workers=0) for n in b.ids.tolist()]
@@ -184,9 +208,10 @@ class TestSkip:
         assert len(following) == 58
         assert {BROKEN, 30}.isdisjoint(following)
 
-    def test_a_second_resume_in_the_same_epoch_still_skips(self, lines: Path) -> None:
+    @DECODED_OR_GATHERED
+    def test_a_second_resume_in_the_same_epoch_still_skips(self, lines: Path, way: Any) -> None:
         def loader(**more: Any) -> DataLoader:
-            return DataLoader(lines, {"x": "float32"}, batch_size=3, **more)
+            return DataLoader(lines, {"x": "float32"}, batch_size=3, materialize=way, **more)
 
         first = loader()
         run = iter(first)
@@ -204,13 +229,16 @@ class TestSkip:
 
 
 class TestSeveralAtOnce:
-    def test_the_error_is_that_of_the_first_bad_record_with_its_place(self, tmp_path: Path) -> None:
+    @DECODED_OR_GATHERED
+    def test_the_error_is_that_of_the_first_bad_record_with_its_place(
+        self, tmp_path: Path, way: Any
+    ) -> None:
         path = tmp_path / "mix.jsonl"
         path.write_text('{"a": 1}\n{"a": null}\n{"a": tru\n{"a": "x"}\n', encoding="utf-8")
         view = penstock.open(path).take([0, 0, 1, 2, 3])
         with pytest.raises(SchemaMismatchError, match=r"record 2 of this source \(.*mix") as caught:
-            list(DataLoader(view, {"a": "int64"}, batch_size=5))
+            list(DataLoader(view, {"a": "int64"}, batch_size=5, materialize=way))
         assert caught.value.record == 2  # type: ignore[attr-defined]
         assert "skip=[2, 3, 4]" in str(caught.value)
-        loader = DataLoader(view, {"a": "int64"}, batch_size=5, skip=[2, 3, 4])
+        loader = DataLoader(view, {"a": "int64"}, batch_size=5, skip=[2, 3, 4], materialize=way)
         assert [batch["a"].tolist() for batch in loader] == [[1, 1]]

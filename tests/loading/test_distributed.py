@@ -36,15 +36,21 @@ SIZES = {"block": 12_000, "full": 120}
 """Global batches."""
 
 
-def _runs() -> Iterator[tuple[int, int, str, str]]:
-    """Yield world size, workers, start method and order: all in the long run, else each pair."""
+def _runs() -> Iterator[tuple[int, int, str, str, bool]]:
+    """Yield world size, workers, start method, order, and whether records come out of columns.
+
+    All combinations in the long run, else each pair of the first three.
+    """
     for (i, world), (j, workers), (k, method) in itertools.product(
         enumerate(WORLDS), enumerate(WORKERS), enumerate(METHODS)
     ):
         if LONG:
-            yield from ((world, workers, method, kind) for kind in SIZES)
+            yield from (
+                (world, workers, method, kind, way) for kind in SIZES for way in (False, True)
+            )
         elif (i + j + k) % 3 == 0:
-            yield world, workers, method, "full" if (i + 2 * j) % 3 else "block"
+            kind = "full" if (i + 2 * j) % 3 else "block"
+            yield world, workers, method, kind, k == 1
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +70,13 @@ def test_the_sources_have_more_than_one_window_and_many_blocks(sources: dict[str
     assert len(sources["block"].blocks) > 100
 
 
-@pytest.mark.parametrize(("world_size", "workers", "method", "kind"), list(_runs()))
+@pytest.mark.parametrize(("world_size", "workers", "method", "kind", "way"), list(_runs()))
 def test_ranks_share_the_one_order(  # noqa: PLR0913, PLR0917 (what is paired)
     world_size: int,
     workers: int,
     method: str,
     kind: str,
+    way: bool,  # noqa: FBT001
     nursery: Nursery,
     sources: dict[str, Source],
     tmp_path: Path,
@@ -81,6 +88,7 @@ def test_ranks_share_the_one_order(  # noqa: PLR0913, PLR0917 (what is paired)
         "seed": SEED,
         "epochs": EPOCHS,
         "num_workers": workers,
+        "materialize": way,
     }
     if workers:
         loader["multiprocessing_context"] = method

@@ -164,19 +164,20 @@ class TestCategories:
         assert batch["c"].vocabulary == ["a", "b", "c"]
 
     @pytest.mark.parametrize("bad", ['{"c": ', '{"c": 5}', '{"c": ["a"]}'])
-    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize(("workers", "way"), [(0, True), ("auto", False), (2, False)])
     def test_are_masked_or_skipped_where_they_cannot_be_read(
-        self, tmp_path: Path, bad: str, workers: Any
+        self, tmp_path: Path, bad: str, workers: Any, way: Any
     ) -> None:
         source = write(tmp_path / "a.jsonl", [*RECORDS[:5], bad, *RECORDS[5:]])
         types = {"c": "category"}
-        (batch,) = DataLoader(source, types, batch_size=13, on_error="mask", num_workers=workers)
+        options: dict[str, Any] = {"batch_size": 13, "num_workers": workers, "materialize": way}
+        (batch,) = DataLoader(source, types, on_error="mask", **options)
         assert batch.valid.tolist() == [number != 5 for number in range(13)]
         assert batch["c"].vocabulary == ["a", "b", "c"]
-        (batch,) = DataLoader(source, types, batch_size=13, skip=[5], num_workers=workers)
+        (batch,) = DataLoader(source, types, skip=[5], **options)
         assert batch["c"].codes.tolist() == [0, 1, 2] * 4
         with pytest.raises((MalformedLineError, SchemaMismatchError), match=r"skip=\[5\]"):
-            list(DataLoader(source, types, batch_size=13, num_workers=workers))
+            list(DataLoader(source, types, **options))
 
 
 class Told(Batch):
@@ -219,16 +220,19 @@ class Tokenizer:
 
 
 class TestEncoders:
-    @pytest.mark.parametrize("workers", WORKERS)
+    @pytest.mark.parametrize(
+        ("workers", "way"), [(0, False), ("auto", False), (2, False), (0, True)]
+    )
     def test_field_types_as_an_object_are_what_they_are_as_a_dict(
-        self, tmp_path: Path, workers: Any
+        self, tmp_path: Path, way: Any, workers: Any
     ) -> None:
         source = write(tmp_path / "a.jsonl", [*RECORDS, {"price": "dear"}, {"price": 1}])
         encoder = FieldEncoder({"price": "float32"})
-        (batch,) = DataLoader(source, encoder, batch_size=14, num_workers=workers, on_error="mask")
+        options: dict[str, Any] = {"batch_size": 14, "num_workers": workers, "materialize": way}
+        (batch,) = DataLoader(source, encoder, on_error="mask", **options)
         assert batch.valid.tolist() == [number != 12 for number in range(14)]
         with pytest.raises(SchemaMismatchError, match=r"skip=\[12\].*on_error='mask'"):
-            list(DataLoader(source, encoder, batch_size=14, num_workers=workers))
+            list(DataLoader(source, encoder, **options))
 
     @pytest.mark.parametrize("workers", WORKERS)
     def test_an_encoder_has_a_mask_and_remedies_too(self, workers: Any) -> None:

@@ -1,4 +1,4 @@
-"""Gzip can only be read from its beginning: in order, as often as one likes, and never shuffled."""
+"""Gzip can only be read from its beginning: in order, and shuffled through columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 import penstock
 from penstock import DataLoader
 from penstock.datasets._stream_text import StreamText
-from penstock.errors import OptionError, TruncatedFileError
+from penstock.errors import (
+    MalformedLineError,
+    OptionError,
+    SchemaMismatchError,
+    TruncatedFileError,
+)
+from penstock.order import Order
 from penstock.storage import LocalStore
 from tests.loading.samples import make, write_jsonl
 
@@ -50,6 +56,7 @@ def text_of(path: Path) -> bytes:
 
 def loader_of(source: Source, **more: Any) -> DataLoader:
     options: dict[str, Any] = {"batch_size": BATCH, "output": "arrow", "num_workers": 0}
+    options["materialize"] = False
     return DataLoader(source, {"n": "int64"}, **{**options, **more})
 
 
@@ -65,30 +72,117 @@ def state_after(source: Source, batches: int) -> dict[str, Any]:
     return loader.state_dict()
 
 
+REMEDIES = r"a\.jsonl\.gz .*Name the fields .* penstock convert .*a\.jsonl\.gz DST; .*shuffle=False"
+
+
+def views_of(source: Source, folder: Path) -> list[Source]:
+    plain = penstock.open(write_jsonl(folder / "b.jsonl", 10))
+    return [
+        source.split(a=0.5, b=0.5)[0],
+        source.take([3, 4, 20_000, 5]),
+        source.where("n < 10"),
+        plain + source,
+        (plain + source).take([0, 12]),
+    ]
+
+
 class TestShuffling:
+    """It needs columns, so that somebody must name the fields, and not forbid them."""
+
     @pytest.mark.parametrize("shuffle", [True, "full", "block"])
-    def test_is_refused_at_once_with_the_remedy(self, source: Source, shuffle: Any) -> None:
-        with pytest.raises(OptionError, match=r"a\.jsonl\.gz .* penstock convert .*shuffle=False"):
-            loader_of(source, shuffle=shuffle)
+    @pytest.mark.parametrize("encode", [None, len, {"n": "int64"}], ids=["none", "call", "types"])
+    def test_is_refused_at_once_without_with_the_remedies(
+        self, source: Source, shuffle: Any, encode: Any
+    ) -> None:
+        with pytest.raises(OptionError, match=REMEDIES):
+            DataLoader(
+                source,
+                encode,
+                batch_size=BATCH,
+                shuffle=shuffle,
+                materialize=False if encode == {"n": "int64"} else "auto",
+            )
 
     def test_is_refused_for_every_view(self, source: Source, tmp_path: Path) -> None:
-        plain = penstock.open(write_jsonl(tmp_path / "b.jsonl", 10))
-        views = [
-            source.split(a=0.5, b=0.5)[0],
-            source.take([3, 4]),
-            source.where("n < 10"),
-            plain + source,
-            (plain + source).take([0, 12]),
-        ]
-        for view in views:
-            with pytest.raises(OptionError, match="penstock convert"):
+        for view in views_of(source, tmp_path):
+            with pytest.raises(OptionError, match=REMEDIES):
                 loader_of(view, shuffle=True)
 
     def test_is_refused_when_a_state_asks_for_it(self, source: Source, tmp_path: Path) -> None:
         plain = DataLoader(make("jsonl", tmp_path, 100), batch_size=10, shuffle=True)
         loader = loader_of(source, on_changed="continue")
-        with pytest.raises(OptionError, match="penstock convert"):
+        with pytest.raises(OptionError, match=REMEDIES):
             loader.load_state_dict(plain.state_dict())
+        loader = loader_of(source, on_changed="continue", materialize="auto")
+        loader.load_state_dict(plain.state_dict())
+        assert numbers(loader) == Order(COUNT).positions(0, COUNT).tolist()
+
+    @pytest.mark.parametrize(
+        ("shuffle", "workers"), [(True, 0), (True, 2), ("full", "auto"), ("block", "auto")]
+    )
+    def test_goes_through_columns(self, source: Source, shuffle: Any, workers: Any) -> None:
+        loader = loader_of(source, shuffle=shuffle, num_workers=workers, materialize="auto")
+        if shuffle is True:
+            expected = "full, seed 0: gzip is decoded once, into columns"
+            assert loader.explain()["order"] == expected
+        kind: Any = "full" if shuffle is True else shuffle
+        blocks = source.blocks if kind == "block" else None
+        for epoch in range(2):
+            order = Order(COUNT, epoch=epoch, kind=kind, blocks=blocks)
+            assert numbers(loader) == order.positions(0, COUNT).tolist()
+        assert loader.explain()["columns"].startswith("gathered; they were made")
+
+    def test_goes_through_columns_for_every_view(self, source: Source, tmp_path: Path) -> None:
+        for view in views_of(source, tmp_path):
+            loader = loader_of(view, shuffle=True, materialize="auto", seed=3)
+            order = Order(len(view), seed=3).positions(0, len(view)).tolist()
+            known = [one["n"] for one in view]
+            assert numbers(loader) == [known[number] for number in order]
+
+    def test_goes_on_at_any_cut(self, source: Source) -> None:
+        first = loader_of(source, shuffle=True, materialize="auto")
+        expected = Order(COUNT).positions(0, COUNT).tolist()
+        run = iter(first)
+        for cut in range(1, 60, 7):
+            for _ in range(cut - first.state_dict()["position"] // BATCH):  # type: ignore[operator]
+                next(run)
+            second = loader_of(source, shuffle=True, materialize="auto")
+            second.load_state_dict(first.state_dict())
+            assert numbers(second) == expected[cut * BATCH :]
+
+    def test_goes_through_the_columns_of_the_source_whatever_is_said(self, source: Source) -> None:
+        given = source.materialize({"n": "int64"})
+        loader = loader_of(given, shuffle=True, materialize=False)
+        assert numbers(loader) == Order(COUNT).positions(0, COUNT).tolist()
+        with pytest.raises(OptionError, match=REMEDIES):
+            DataLoader(given, {"c": "string"}, batch_size=5, shuffle=True, materialize=False)
+
+    @pytest.mark.parametrize("on_error", ["raise", "mask"])
+    def test_names_bad_records_or_masks_them(self, tmp_path: Path, on_error: Any) -> None:
+        count = 6_000
+        bad = {5: b'{"n":"many"}\n', 3_000: b'{"n":\n', 5_999: b'{"n":1e99}\n'}
+        text = b"".join(bad.get(number, LINE % (number, 0)) for number in range(count))
+        (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(text, 1))
+        loader = loader_of(
+            penstock.open(tmp_path / "a.jsonl.gz"),
+            shuffle=True,
+            materialize="auto",
+            on_error=on_error,
+            output=None,
+        )
+        order = Order(count).positions(0, count).tolist()
+        if on_error == "raise":
+            first = min(bad, key=order.index)
+            with pytest.raises(
+                (MalformedLineError, SchemaMismatchError), match=rf"skip=\[{first}\]"
+            ):
+                list(loader)
+            assert loader.state_dict()["position"] == order.index(first) // BATCH * BATCH
+            return
+        batches = list(loader)
+        assert [number for batch in batches for number in batch.ids.tolist()] == order
+        uncounted = [n for b in batches if b.valid is not None for n in b.ids[~b.valid].tolist()]
+        assert sorted(uncounted) == sorted(bad)
 
 
 class TestInOrder:

@@ -47,6 +47,8 @@ class Plan(NamedTuple):
     """After how many steps of the first rank each job but the last is killed."""
     with_workers: list[bool]
     """Whether a kill reaches the workers themselves, or only the ranks."""
+    materialize: list[bool]
+    """Whether records are gathered from columns, in turn with decoding."""
 
 
 def _plan(number: int) -> Plan:
@@ -66,6 +68,7 @@ def _plan(number: int) -> Plan:
         methods=[chance.choice(METHODS) for _ in worlds],
         steps=[chance.randint(1, EPOCHS * STEPS // kills) for _ in range(kills)],
         with_workers=[chance.random() < 0.5 for _ in range(kills)],
+        materialize=[bool((number // 2 + job) % 2) for job in range(kills + 1)],
     )
 
 
@@ -114,6 +117,7 @@ def _run(plan: Plan, job: int, source: Source, checkpoint: Path) -> dict[str, An
         "epochs": EPOCHS,
         "drop_last": plan.drop_last,
         "num_workers": plan.workers[job],
+        "materialize": plan.materialize[job],
     }
     if plan.workers[job]:
         loader["multiprocessing_context"] = plan.methods[job]

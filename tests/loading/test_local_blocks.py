@@ -51,7 +51,13 @@ def test_each_block_is_decoded_once_for_all_workers_and_epochs(
     source = penstock.open(request.getfixturevalue(kind))
     fields = {"frames": {"n": "int64"}, "groups": {"n": "int64", "v": "list<float64>"}}[kind]
     loader = DataLoader(
-        source, fields, batch_size=500, shuffle=True, output="arrow", num_workers=workers
+        source,
+        fields,
+        batch_size=500,
+        shuffle=True,
+        output="arrow",
+        num_workers=workers,
+        materialize=False,
     )
     assert "kept on this host's disk" in loader.explain()["blocks"]
     kept: list[set[tuple[str, int]]] = []
@@ -68,7 +74,9 @@ def test_each_block_is_decoded_once_for_all_workers_and_epochs(
 def test_small_blocks_are_kept_by_each_process(tmp_path: Path, own_cache: Path) -> None:
     with penstock.writer(tmp_path / "a.jsonl.zst") as sink:
         sink.write({"n": number} for number in range(1000))
-    loader = DataLoader(tmp_path / "a.jsonl.zst", ["n"], batch_size=100, shuffle=True)
+    loader = DataLoader(
+        tmp_path / "a.jsonl.zst", ["n"], batch_size=100, shuffle=True, materialize=False
+    )
     assert loader.explain()["blocks"] == "read as they are needed"
     assert len(list(loader)) == 10
     assert not (own_cache / "blocks").exists()

@@ -115,6 +115,7 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[int, bool]]:
 
 def laned(source: Source, rank: int, world: int, **more: Any) -> DataLoader:
     options: dict[str, Any] = {"shuffle": True, "seed": 2, "output": "arrow", "num_workers": 0}
+    options["materialize"] = False  # Blocks are what is asked for here.
     return DataLoader(
         source,
         {"n": "int64"},
@@ -274,12 +275,14 @@ class TestChangedData:
         write_jsonl(folder / "a.jsonl", 100)
         return folder
 
+    @pytest.mark.parametrize("way", [False, True], ids=["decoded", "gathered"])
     @pytest.mark.parametrize("shuffle", [False, True, "block"])
-    def test_appended_records_are_no_change(self, folder: Path, shuffle: Any) -> None:
-        before = ids_of(DataLoader(folder, ["n"], batch_size=10, shuffle=shuffle))
-        state = cut_after(DataLoader(folder, ["n"], batch_size=10, shuffle=shuffle), 3)
+    def test_appended_records_are_no_change(self, folder: Path, shuffle: Any, way: Any) -> None:
+        options: dict[str, Any] = {"batch_size": 10, "shuffle": shuffle, "materialize": way}
+        before = ids_of(DataLoader(folder, ["n"], **options))
+        state = cut_after(DataLoader(folder, ["n"], **options), 3)
         append(folder)
-        loader = DataLoader(folder, ["n"], batch_size=10, shuffle=shuffle)
+        loader = DataLoader(folder, ["n"], **options)
         assert len(loader.source) == 150
         with pytest.warns(UserWarning, match="50 records were appended since the run") as told:
             loader.load_state_dict(state)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
-import shlex
 import shutil
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal
 
-from penstock.datasets import columns_of, estimate_columns, has_columns, type_text
-from penstock.errors import OptionError, StorageError
+from penstock.datasets import columns_of, estimate_columns, has_columns
+from penstock.errors import OptionError, PenstockError, StorageError, StorageTimeoutError
+from penstock.loading._column_command import command_for
 from penstock.loading._order_choice import first_gzip, lies_remote
+from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow as pa
 
     from penstock.datasets import Source
@@ -25,6 +30,7 @@ Materialize = Literal["auto"] | bool
 _MOST_SECONDS = 60.0
 _MOST_DISK = 0.1
 """Share of the free disk that is used without being asked."""
+_DECODED = "decoded anew for each batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,48 +42,86 @@ class Columns:
     why: str
     are_used: bool = False
     to_build: pa.Schema | None = None
+    are_needed: bool = False
+    """Whether there is no run without them."""
 
     def built(self) -> Columns:
-        """Return the choice with its columns, built now if they are not there."""
+        """Return the choice with its columns, built now if they are not there.
+
+        Those that nobody asked for are a convenience: if they cannot be made, records are decoded.
+        """
         if self.to_build is None:
             return self
         began = time.monotonic()
-        # What cannot be decoded is told of when its turn comes, just as without columns.
-        source = self.source.materialize(self.to_build, progress=None, on_error="mask")
+        try:
+            with _told_once():
+                # What cannot be decoded is told of when its turn comes, just as without columns.
+                source = self.source.materialize(self.to_build, progress=None, on_error="mask")
+        except PenstockError as failure:
+            if self.are_needed:
+                raise
+            return _without(self.source, failure)
         seconds = time.monotonic() - began
         return Columns(source, f"gathered; they were made in {seconds:.1f} s", are_used=True)
 
 
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Keep the builder from saying which fields no record seems to have: the loader says it."""
+    log = logging.getLogger("penstock.datasets")
+
+    def is_new(entry: logging.LogRecord) -> bool:
+        return "its column is null" not in str(entry.msg)
+
+    log.addFilter(is_new)
+    try:
+        yield
+    finally:
+        log.removeFilter(is_new)
+
+
 def choose_columns(
-    source: Source, schema: pa.Schema | None, materialize: Materialize, *, shuffled: bool
+    source: Source,
+    schema: pa.Schema | None,
+    materialize: Materialize,
+    *,
+    shuffled: bool,
+    patience: float,
 ) -> Columns:
-    """Return where the fields of `schema` are read from; nothing is built."""
+    """Return where the fields of `schema` are read from; nothing is built.
+
+    Remote storage that does not answer for `patience` seconds is not asked for columns.
+    """
     if schema is None:
         return Columns(source, "none: batches are records as they are, or all their fields")
     if has_columns(source, schema):
         return Columns(source, "gathered; the source has them", are_used=True)
     if materialize is False:
-        return Columns(source, "decoded anew for each batch: materialize=False")
+        return Columns(source, f"{_DECODED}: materialize=False")
     if materialize == "auto" and not source.files:
-        return Columns(source, "decoded anew for each batch: the records are in memory")
-    there = _existing(source, schema)
-    if there is not None:
-        return Columns(there, "gathered; they were there", are_used=True)
-    if materialize is True:
-        return Columns(source, "made with the first batch: materialize=True", to_build=schema)
+        return Columns(source, f"{_DECODED}: the records are in memory")
     needs_them = shuffled and first_gzip(source) is not None
-    if lies_remote(source):
-        why = "remote data is decoded unasked only as it is needed"
-        return _not_unasked(source, schema, why, needs_them=needs_them)
-    cost = estimate_columns(source, schema)
-    told = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
-    if cost.seconds > _MOST_SECONDS:
-        why = f"columns take {told}, more than {_MOST_SECONDS:.0f} s"
-        return _not_unasked(source, schema, why, needs_them=needs_them)
-    if cost.bytes > _MOST_DISK * _free_disk(cost.folder):
-        why = f"columns take {told}, more than {_MOST_DISK:.0%} of the free disk"
-        return _not_unasked(source, schema, why, needs_them=needs_them)
-    return Columns(source, f"made with the first batch: {told}", to_build=schema)
+    try:
+        there = _existing(source, schema, patience)
+        if there is not None:
+            return Columns(there, "gathered; they were there", are_used=True)
+        if materialize is True:
+            why = "made with the first batch: materialize=True"
+            return Columns(source, why, to_build=schema, are_needed=True)
+        return _if_cheap(source, schema, needs_them=needs_them)
+    except PenstockError as failure:
+        if materialize is True or needs_them:
+            raise
+        return _without(source, failure)
+
+
+def _without(source: Source, failure: PenstockError) -> Columns:
+    _log.warning(
+        "columns cannot be made, and records are decoded for each batch (materialize=False does "
+        "not try): %s",
+        failure,
+    )
+    return Columns(source, f"{_DECODED}: columns cannot be made. {failure}")
 
 
 def refuse_without_fields(materialize: Materialize, schema: pa.Schema | None) -> None:
@@ -89,17 +133,62 @@ def refuse_without_fields(materialize: Materialize, schema: pa.Schema | None) ->
         )
 
 
-def _existing(source: Source, schema: pa.Schema) -> Source | None:
-    try:
+def _existing(source: Source, schema: pa.Schema, patience: float) -> Source | None:
+    if not lies_remote(source):
         return columns_of(source, schema)
+    try:
+        return _looked_for(source, schema, patience)
     except StorageError as why:
         # To look for them beside remote data is a convenience, and not worth a run.
         _log.warning("nobody can tell whether there are columns; records are decoded: %s", why)
         return None
 
 
+def _looked_for(source: Source, schema: pa.Schema, patience: float) -> Source | None:
+    """Look for columns in a thread of its own, for nobody can interrupt a read that hangs."""
+    answer: SimpleQueue[Source | BaseException | None] = SimpleQueue()
+    meter = Meter()
+
+    def look() -> None:
+        try:
+            with metered(meter):
+                answer.put(columns_of(source, schema))
+        except BaseException as failure:  # noqa: BLE001 (raised in the caller's thread)
+            answer.put(failure)
+
+    threading.Thread(target=look, name="penstock-columns", daemon=True).start()
+    while True:
+        before = meter.counts()
+        try:
+            found = answer.get(timeout=patience)
+        except Empty:
+            if meter.counts() != before:
+                continue  # Large ones take long to fetch.
+            text = f"storage did not answer for {patience:g} s."
+            raise StorageTimeoutError(text, path=source.files[0]) from None
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+
+def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool) -> Columns:
+    if lies_remote(source):
+        why = "remote data is decoded unasked only as it is needed"
+        return _not_unasked(source, schema, why, needs_them=needs_them)
+    cost = estimate_columns(source, schema)
+    told = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
+    if cost.seconds > _MOST_SECONDS:
+        why = f"columns take {told}, more than {_MOST_SECONDS:.0f} s"
+        return _not_unasked(source, schema, why, needs_them=needs_them)
+    if cost.bytes > _MOST_DISK * _free_disk(cost.folder):
+        why = f"columns take {told}, more than {_MOST_DISK:.0%} of the free disk"
+        return _not_unasked(source, schema, why, needs_them=needs_them)
+    why = f"made with the first batch: {told}"
+    return Columns(source, why, to_build=schema, are_needed=needs_them)
+
+
 def _not_unasked(source: Source, schema: pa.Schema, why: str, *, needs_them: bool) -> Columns:
-    command = _command(source, schema)
+    command = command_for(source, schema)
     if needs_them:
         raise OptionError(
             f"{first_gzip(source)} is compressed with gzip, which can only be read from its "
@@ -107,17 +196,7 @@ def _not_unasked(source: Source, schema: pa.Schema, why: str, *, needs_them: boo
             f"or once for all: {command}"
         )
     _log.info("%s; to make columns once, from which batches are gathered: %s", why, command)
-    return Columns(source, f"decoded anew for each batch: {why}. To make them: {command}")
-
-
-def _command(source: Source, schema: pa.Schema) -> str:
-    """Return what a user types to make the columns, as far as the files tell."""
-    names = source.files
-    # Not `commonpath`, which takes s3:// for a folder.
-    parts = zip(*(name.split("/") for name in names), strict=False)
-    path = "/".join(some[0] for some in takewhile(lambda some: len(set(some)) == 1, parts))
-    fields = ",".join(f"{field.name}:{type_text(field.type)}" for field in schema)
-    return f"penstock materialize {shlex.quote(path)} {shlex.quote(fields)}"
+    return Columns(source, f"{_DECODED}: {why}. To make them: {command}")
 
 
 def _free_disk(folder: str) -> int:

@@ -65,7 +65,7 @@ class Delivery:
         for placed in tasks:
             engine.submit(placed.task)
             waiting.append(placed)
-            if len(waiting) >= engine.depth:
+            while waiting and len(waiting) >= engine.depth:
                 yield self._next(engine, waiting.popleft())
         while waiting:
             yield self._next(engine, waiting.popleft())

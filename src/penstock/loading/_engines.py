@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _JOIN_SECONDS = 1.0
 """How long threads are waited for; one that hangs in a read harms nobody."""
+_MOST_BYTES = 16 << 20
+"""Of records that are read together: whoever keeps one batch may keep them all."""
+_GROWTH = 4
+"""How many times as many batches are read together as the time before."""
 
 
 class Stalled(Exception):  # noqa: N818 (told to the user as a StallError, where the rank is known)
@@ -52,14 +56,16 @@ class Engine(Protocol):
 
 
 class InCaller:
-    """Makes a batch when it is asked for; the records of some batches may be read together.
+    """Makes a batch when it is asked for; the records of up to `together` batches are read at once.
 
     Where reading is nothing but taking numbers out of memory, each start of it costs as much: the
-    processor has forgotten everything else meanwhile.
+    processor has forgotten everything else meanwhile. How many are read at once is found out: more
+    and more, as long as they are small and there is nothing wrong with them.
     """
 
     def __init__(self, fetch: Fetch, together: int = 1) -> None:
-        self.depth = together
+        self.depth = 1
+        self._most = together
         self._fetch = fetch
         self._tasks: deque[Task] = deque()
         self._gathered: deque[tuple[Task, Gathered | None]] = deque()
@@ -72,12 +78,25 @@ class InCaller:
         del timeout  # Nobody can interrupt this thread but itself.
         with metered(self._meter):
             if not self._gathered:
-                self._gathered.extend(self._fetch.gather_together(self._tasks))
-                self._tasks.clear()
+                self._gather()
             task, gathered = self._gathered.popleft()
             if gathered is None:
                 return self._fetch(task)
             return self._fetch.finish(task, gathered)
+
+    def _gather(self) -> None:
+        """Read the records of all tasks, together where that pays and can be done."""
+        tasks = list(self._tasks)
+        self._tasks.clear()
+        window = self._fetch.gather_together(tasks) if self._most > 1 else None
+        if window is None:
+            # Each of them by itself, with whatever is wrong with it.
+            self._gathered.extend((task, None) for task in tasks)
+            self.depth = 1
+            return
+        self._gathered.extend(zip(tasks, window.batches, strict=True))
+        bearable = _MOST_BYTES * len(tasks) // max(1, window.bytes)
+        self.depth = max(1, min(_GROWTH * len(tasks), bearable, self._most))
 
     def costs(self) -> Mapping[str, float]:
         return self._meter.counts()

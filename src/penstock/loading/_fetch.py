@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,7 +15,7 @@ from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.loading._order_choice import lies_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,6 +47,14 @@ class Gathered(NamedTuple):
     read: Any
     bad: list[Bad]
     seconds: float
+
+
+class Window(NamedTuple):
+    """The records of several batches that were read together."""
+
+    batches: list[Gathered]
+    bytes: int
+    """Of all of them."""
 
 
 class Fetched(NamedTuple):
@@ -87,33 +96,28 @@ class Fetch:
         except Exception as why:
             why.add_note(named_batch(task, self.source))
             raise
-        if not self._has_looked:
-            self._has_looked = True
-            self._look_at(read)
+        self._look_once(read)
         return Gathered(read, bad, time.perf_counter() - began)
 
-    def gather_together(self, tasks: Collection[Task]) -> list[tuple[Task, Gathered | None]]:
-        """Read the records of several tasks at once; None for those that are read by themselves.
+    def gather_together(self, tasks: Sequence[Task]) -> Window | None:
+        """Read the records of several tasks at once; None where each is to be read by itself.
 
         Whatever is wrong with a record is told by its own batch, when its turn comes.
         """
-        alone: list[tuple[Task, Gathered | None]] = [(task, None) for task in tasks]
-        if len(tasks) < 2 or any(task.unread is not None for task in tasks):  # noqa: PLR2004 (one is alone)
-            return alone
+        if any(task.unread is not None for task in tasks):
+            return None
         began = time.perf_counter()
         ids = np.concatenate([task.where.ids for task in tasks])
         try:
             read = self.recipe.read(self.source, ids)
-        except Exception:  # noqa: BLE001 (told with the batch that it belongs to)
-            return alone
+        except Exception as why:  # noqa: BLE001 (raised again by the batch that it belongs to)
+            _log.debug("%d batches are read one by one: %r", len(tasks), why)
+            return None
+        self._look_once(read)
         seconds = (time.perf_counter() - began) / len(tasks)
-        gathered: list[tuple[Task, Gathered | None]] = []
-        start = 0
-        for task in tasks:
-            rows = len(task.where.ids)
-            gathered.append((task, Gathered(read.slice(start, rows), [], seconds)))
-            start += rows
-        return gathered
+        borders = np.cumsum([0, *(len(task.where.ids) for task in tasks)]).tolist()
+        parts = (read.slice(start, stop - start) for start, stop in pairwise(borders))
+        return Window([Gathered(part, [], seconds) for part in parts], read.nbytes)
 
     def finish(self, task: Task, gathered: Gathered) -> Fetched:
         """Make of gathered records what is handed to the user's process."""
@@ -139,8 +143,11 @@ class Fetch:
             return self.recipe.read(self.source, ids)
         return self._read_rows(ids, ~unread)
 
-    def _look_at(self, read: Any) -> None:  # noqa: ANN401 (columns, or what else a recipe reads)
+    def _look_once(self, read: Any) -> None:  # noqa: ANN401 (columns, or what else a recipe reads)
         """Warn of fields that are null throughout, if no record seems to have them."""
+        if self._has_looked:
+            return
+        self._has_looked = True
         if getattr(self.recipe, "fields", None) is not None and len(read):
             columns = zip(read.schema.names, read.columns, strict=True)
             empty = [name for name, column in columns if column.null_count == len(column)]

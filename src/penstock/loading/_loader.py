@@ -7,7 +7,7 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.datasets import Source
+from penstock.datasets import Source, has_columns
 from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns, refuse_without_fields
@@ -183,8 +183,8 @@ class DataLoader:
         if tellings != self._run.tellings:
             # Lightning makes an iterator, then sets the epoch, then asks for the first batch.
             start = self._run.start()
+        self._columns = self._columns.built()  # Before the run moves, should it fail.
         number = self._run.begin(start)
-        self._columns = self._columns.built()
         delivery = Delivery(
             Fetch(self._read_from(start.cursor.kind), self._recipe, self._on_error),
             self._stats,
@@ -212,21 +212,31 @@ class DataLoader:
     @property
     def _may_gather(self) -> bool:
         """Whether batches can come out of columns."""
-        return self._materialize is not False and self._recipe.schema is not None
+        schema = self._recipe.schema
+        return schema is not None and (
+            self._materialize is not False or has_columns(self.source, schema)
+        )
 
     @cached_property
     def _columns(self) -> Columns:
-        is_shuffled = self._shuffle[0] != "sequential"
         return choose_columns(
-            self.source, self._recipe.schema, self._materialize, shuffled=is_shuffled
+            self.source,
+            self._recipe.schema,
+            self._materialize,
+            shuffled=self._run.present.kind != "sequential",
+            patience=self._stall_timeout,
         )
 
+    @property
+    def _is_gathered(self) -> bool:
+        """Whether batches come out of columns, which may still be to build."""
+        return self._columns.are_used or self._columns.to_build is not None
+
     def _workers(self) -> Workers:
-        from_columns = self._columns.are_used or self._columns.to_build is not None
         return choose_workers(
             *self._workers_told,
             self.source,
-            from_columns=from_columns,
+            from_columns=self._is_gathered,
             batch_size=self._sharing().batch_size,
         )
 
@@ -260,7 +270,8 @@ class DataLoader:
     def explain(self, step: int | None = None, rank: int | None = None) -> Decisions | StepRecords:
         """Return what was decided and why; or with a step the records of that step's batch.
 
-        Steps count from the beginning of the present epoch. Nothing is read.
+        Steps count from the beginning of the present epoch. Nothing is read for a step, and for
+        the decisions a few records, to tell what columns would cost.
         """
         if step is None:
             return self._decisions()
@@ -278,7 +289,7 @@ class DataLoader:
         kind, why = self._shuffle
         if cursor.kind != kind:
             why = "as the state says"
-        is_kept = self._read_from(cursor.kind) not in (self.source, self._columns.source)
+        is_kept = not self._is_gathered and self._read_from(cursor.kind) is not self.source
         return Decisions(
             source=f"{cursor.length:,} records, fingerprint {cursor.fingerprint}",
             order=f"{cursor.kind}, seed {cursor.seed}: {why}",
