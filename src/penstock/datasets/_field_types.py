@@ -61,9 +61,13 @@ def arrow_type(type_: str | pa.DataType) -> pa.DataType:
 def type_text(type_: pa.DataType) -> str:
     """Return a type as a user writes it, where there is such a way.
 
-    >>> type_text(pa.list_(pa.float32())), type_text(pa.decimal128(5))
-    ('list<float32>', 'decimal128(5, 0)')
+    >>> type_text(pa.list_(pa.float32())), type_text(pa.list_(pa.float32(), 3))
+    ('list<float32>', 'float32[3]')
+    >>> type_text(pa.decimal128(5))
+    'decimal128(5, 0)'
     """
+    if pa.types.is_fixed_size_list(type_):
+        return f"{type_text(type_.value_type)}[{type_.list_size}]"
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return (
             f"{'list' if pa.types.is_list(type_) else 'large_list'}<{type_text(type_.value_type)}>"

@@ -117,7 +117,9 @@ def estimate_columns(
     source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None = None
 ) -> ColumnsEstimate:
     """Return what it would take to build the columns of these fields that are missing."""
-    costs = [SourceColumns(origin, path).cost(schema) for origin in _origins(source)]
+    # A source may be part of a view more than once.
+    places = [SourceColumns(origin, path) for origin in _origins(source)]
+    costs = [one.cost(schema) for one in {one.place.root: one for one in places}.values()]
     return ColumnsEstimate(
         sum(cost.seconds for cost in costs),
         sum(cost.bytes for cost in costs),

@@ -60,7 +60,8 @@ class SourceColumns:
                 fetch_columns(self._published(fields, 1), self.place)
                 fields = self.missing(pa.schema(fields))
                 if fields:
-                    self._tell_of_unknown(fields)
+                    if self._on_error != "mask":  # Then it is the loader, which tells of it.
+                        self._tell_of_unknown(fields)
                     wanted = [Wanted(field, self._begun(field)) for field in fields]
                     build(self._origin, wanted, self.place.root, how)
         else:

@@ -62,12 +62,13 @@ class GatherPlan:
         self._columns = [found.get((field.name, field.type)) for field in schema]
         self._nulled = [(field.name, field.type) in nulled for field in schema]
         there = [column for column in self._columns if column is not None]
+        self._bad = np.concatenate([np.empty(0, np.int64), *(column.bad for column in there)])
         self._length = min((column.meta.length for column in there), default=0)
         self._is_short = self._length < len(self._origin)
         self._is_plain = (
             len(there) == len(schema)
             and not self._is_short
-            and not any(len(column.bad) for column in there)
+            and not len(self._bad)
             and all(field.nullable for field in schema)
             and len(schema) > 0
         )
@@ -93,14 +94,17 @@ class GatherPlan:
         return joined([self._gathered(ids[~is_new]), new], back)
 
     def _gathered(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        is_bad = np.isin(ids, self._bad) if len(self._bad) else np.zeros(len(ids), np.bool_)
+        if is_bad.any():
+            # Decoding says what is wrong with them, in whichever field it finds it first.
+            self._read(ids[is_bad], range(len(self._schema)))
         arrays: dict[int, pa.Array] = {}
         for at, (field, column) in enumerate(zip(self._schema, self._columns, strict=True)):
-            if column is None or (len(column.bad) and np.isin(ids, column.bad).any()):
+            if column is None or (len(column.bad) and is_bad.any()):
                 continue
             array = column.take(ids)
             if field.nullable or not array.null_count:
                 arrays[at] = array
-        # Decoding says what is wrong with a record, where something is.
         others = [at for at in range(len(self._schema)) if at not in arrays]
         if len(others) == len(self._schema):
             return self._read(ids, others)

@@ -76,7 +76,7 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     """Return an array as another type; raise `Misfit` if a value of it does not fit."""
     if array.type.equals(type_):
         return array
-    if is_.is_null(array.type):
+    if array.null_count == len(array):
         return pa.nulls(len(array), type_)
     if isinstance(array, pa.ExtensionArray):
         return fit_array(array.storage, type_, path)

@@ -6,7 +6,6 @@ import logging
 import shutil
 import threading
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -19,8 +18,6 @@ from penstock.loading._order_choice import first_gzip, lies_remote
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import pyarrow as pa
 
     from penstock.datasets import Source
@@ -54,30 +51,14 @@ class Columns:
             return self
         began = time.monotonic()
         try:
-            with _told_once():
-                # What cannot be decoded is told of when its turn comes, just as without columns.
-                source = self.source.materialize(self.to_build, progress=None, on_error="mask")
+            # What cannot be decoded is told of when its turn comes, just as without columns.
+            source = self.source.materialize(self.to_build, progress=None, on_error="mask")
         except PenstockError as failure:
             if self.are_needed:
                 raise
             return _without(self.source, failure)
         seconds = time.monotonic() - began
         return Columns(source, f"gathered; they were made in {seconds:.1f} s", are_used=True)
-
-
-@contextmanager
-def _told_once() -> Iterator[None]:
-    """Keep the builder from saying which fields no record seems to have: the loader says it."""
-    log = logging.getLogger("penstock.datasets")
-
-    def is_new(entry: logging.LogRecord) -> bool:
-        return "its column is null" not in str(entry.msg)
-
-    log.addFilter(is_new)
-    try:
-        yield
-    finally:
-        log.removeFilter(is_new)
 
 
 def choose_columns(

@@ -9,8 +9,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from penstock.datasets import (
     CsvRows,
     Dataset,
@@ -25,6 +23,8 @@ from penstock.errors import OptionError
 from penstock.index import CsvScanner, digest
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.datasets import Source
 
 _AMBIGUOUS = re.compile(r"[,:]|^\s|\s$")
@@ -51,20 +51,12 @@ def command_for(source: Source, schema: pa.Schema) -> str:
 
 def _spelt(type_: pa.DataType) -> str | None:
     """Return a type as a user writes it; None for one that has no text."""
-    text = _text(type_)
+    text = type_text(type_)
     try:
         schema = typed_schema({"it": text})
     except OptionError:
         return None
     return text if schema is not None and schema.field(0).type == type_ else None
-
-
-def _text(type_: pa.DataType) -> str:
-    if pa.types.is_fixed_size_list(type_):
-        return f"{_text(type_.value_type)}[{type_.list_size}]"
-    if pa.types.is_list(type_):
-        return f"list<{_text(type_.value_type)}>"
-    return type_text(type_)
 
 
 def _path_of(origin: Source) -> str | None:
