@@ -23,6 +23,7 @@ from tests.work.units import (
     Deadly,
     DyingLate,
     Failing,
+    FailingElsewhere,
     Leaving,
     Meeting,
     OddError,
@@ -320,3 +321,13 @@ def test_an_error_in_a_caller_that_helps_ends_the_workers(folder: str) -> None:
     with pytest.raises(OddError, match="too odd"):
         run_units(units, caller_helps=True)
     assert not descendants(os.getpid())
+
+
+def test_an_error_of_a_worker_is_not_blamed_on_the_caller(folder: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2}, raising=False)
+    units = [Meeting(folder, "here"), FailingElsewhere(folder, "there", os.getpid())]
+    with pytest.raises(OddError) as caught:
+        run_units(units, caller_helps=True)
+    assert [note for note in caught.value.__notes__ if note.startswith("In ")] == [
+        f"In there of {folder}."
+    ]

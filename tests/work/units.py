@@ -75,6 +75,9 @@ class Meeting(Writing):
         while len({*self._processes()}) == 1:
             advance(0)
             time.sleep(0.01)
+        for _ in range(50):  # Long enough for what the other one has to say.
+            advance(0)
+            time.sleep(0.01)
 
     def _processes(self) -> Iterator[int]:
         for path in [*Path(self.folder).glob("*.tries"), *Path(self.folder).glob("*.done")]:
@@ -224,6 +227,18 @@ class Failing(Writing):
 
     def do(self, advance: Callable[[int], object]) -> None:
         globals()[self.how]()
+
+
+@dataclass(frozen=True)
+class FailingElsewhere(Writing):
+    """Raises in any process but one, when that has begun something, too."""
+
+    spared: int = 0
+
+    def do(self, advance: Callable[[int], object]) -> None:
+        if os.getpid() != self.spared:
+            time.sleep(0.05)
+            odd()
 
 
 @dataclass(frozen=True)

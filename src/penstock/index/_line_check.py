@@ -70,6 +70,8 @@ class LineCheck:
         lines = text.split(b"\n")
         if not lines[-1]:
             lines.pop()
+        if not self._checks:
+            return {number: _BLANK for number, line in enumerate(lines) if not line.strip()}, []
         most = self._checks.max_line_bytes
         if most is None or not (is_long := sizes > most).any():
             return self._decoded(lines)

@@ -71,15 +71,21 @@ class _Job:
 
     def run(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Do it here, and something else whenever some of it is done."""
+        of_others: list[BaseException] = []
 
         def advance(amount: int) -> None:
             self.advance(amount)
-            meanwhile()
+            try:
+                meanwhile()
+            except BaseException as error:
+                of_others.append(error)
+                raise
 
         try:
             self.unit.run(advance)
         except Exception as error:
-            self.add_name(error)
+            if error not in of_others:
+                self.add_name(error)
             raise
         self.finish()
 
