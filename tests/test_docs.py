@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SECONDS = 100
+SECONDS = 200
+"""Some documents start dozens of commands, on a machine that runs other tests, too."""
 
 
 def s3_for(text: str, request: pytest.FixtureRequest) -> dict[str, str]:
@@ -88,6 +89,7 @@ def run_document(
     return run_clean(Path(documents.__file__), document, place=place, s3=s3)
 
 
+@pytest.mark.timeout(SECONDS + 20)
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_code_in_a_document_runs(
     document: Path, tmp_path: Path, request: pytest.FixtureRequest
