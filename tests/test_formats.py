@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.datasets._column_facts import FileFacts
 from penstock.datasets._column_folder import find_column, list_columns, publish_column
 from penstock.index import (
     BuildOptions,
@@ -271,6 +272,7 @@ def write_golden_columns(directory: Path = COLUMNS) -> None:
             fingerprint="0123456789abcdef",
             length=len(values),
             bad=np.array([1] if path == "price" else [], np.int64),
+            files=[FileFacts("part-00000.jsonl", 1234, 1_700_000_000_123_456_789, '"etag"')],
         )
 
 

@@ -248,3 +248,26 @@ def test_a_type_without_a_column_is_refused(tmp_path: Path) -> None:
     coded = pa.array(["a"]).dictionary_encode()
     with pytest.raises(OptionError, match="cannot be kept as a column"):
         published(tmp_path, "a", [coded], coded.type)
+
+
+def test_a_file_that_is_not_told_of_is_not_looked_at(tmp_path: Path) -> None:
+    values = pa.array([1000, 2000], pa.int64())
+    meta = published(tmp_path, "a", [values], pa.int64())
+    assert meta.sizes == {"values-u2.bin": 4}
+    (tmp_path / "a-int64" / "values-u1.bin").write_bytes(b"\0\0")
+    (tmp_path / "a-int64" / "valid.bin").write_bytes(b"\0\0")
+    column = find_column(tmp_path, "a", pa.int64())
+    assert column is not None
+    assert column.take(np.array([1, 0])).to_pylist() == [2000, 1000]
+
+
+def test_damaged_offsets_are_replaced_by_the_next_column_that_has_them(tmp_path: Path) -> None:
+    values = pa.array([[1], [], [2, 3]])
+    published(tmp_path, "a", [values], values.type)
+    (offsets,) = tmp_path.glob("*-offsets-*/offsets-i4.bin")
+    offsets.write_bytes(offsets.read_bytes()[:-4])
+    assert find_column(tmp_path, "a", values.type) is None
+    published(tmp_path, "a", [values], values.type)
+    column = find_column(tmp_path, "a", values.type)
+    assert column is not None
+    assert column.take(np.arange(3)).to_pylist() == values.to_pylist()

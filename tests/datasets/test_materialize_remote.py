@@ -180,6 +180,25 @@ def test_of_many_processes_of_a_host_one_fetches(
     assert len(asked) == len(set(asked)) == 2
 
 
+def test_published_columns_are_replaced_with_all_their_files(
+    url: str, published: str, s3_server: S3Server, bucket: str, elsewhere: Callable[[], Path]
+) -> None:
+    fresh = records(100_000, 100_300)
+    for number in range(2):
+        text = lines(fresh[150 * number : 150 * number + 150])
+        s3_server.put(bucket, f"data/part-0000{number}.jsonl", text.encode())
+    elsewhere()
+    source = penstock.open(url, storage_options=s3_server.storage_options)
+    source.materialize(FIELDS, path=published, workers=0)
+    keys = [k for k in s3_server.list_keys(bucket) if "/id-int64/" in k]
+    assert {key.rpartition("/")[2] for key in keys} == {"meta.json", "values-u4.bin"}
+    # Whatever lies there beside it is not part of it.
+    s3_server.put(bucket, f"{keys[0].rpartition('/')[0]}/values-u1.bin", b"\0" * 300)
+    elsewhere()
+    source = penstock.open(url, storage_options=s3_server.storage_options)
+    assert right(columns_of(source, typed_schema(FIELDS)), source)
+
+
 @pytest.mark.usefixtures("published")
 def test_objects_with_names_that_lead_elsewhere_are_left_alone(
     url: str, s3_server: S3Server, bucket: str, elsewhere: Callable[[], Path]

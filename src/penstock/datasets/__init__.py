@@ -6,6 +6,7 @@ from penstock._lazy import facade
 
 if TYPE_CHECKING:
     from penstock.datasets._column_folder import ColumnMeta as ColumnMeta
+    from penstock.datasets._column_units import is_stream as is_stream
     from penstock.datasets._csv import CsvRows as CsvRows
     from penstock.datasets._dataset import Dataset as Dataset
     from penstock.datasets._field_paths import paths_in as paths_in
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from penstock.datasets._materialize import drop_columns_of as drop_columns_of
     from penstock.datasets._materialize import estimate_columns as estimate_columns
     from penstock.datasets._materialize import list_columns_of as list_columns_of
+    from penstock.datasets._materialize import missing_columns as missing_columns
     from penstock.datasets._materialize_estimate import ColumnsEstimate as ColumnsEstimate
     from penstock.datasets._materialized import Materialized as Materialized
     from penstock.datasets._materialized import has_columns as has_columns
+    from penstock.datasets._materialized import known_bad as known_bad
+    from penstock.datasets._materialized import knows_bad as knows_bad
     from penstock.datasets._materialized import origins_of as origins_of
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._missing_fields import Missing as Missing
@@ -86,9 +90,13 @@ __all__, __getattr__, __dir__ = facade(
         "drop_columns_of": "_materialize",
         "estimate_columns": "_materialize",
         "has_columns": "_materialized",
+        "is_stream": "_column_units",
         "keep_profile": "_profile_source",
+        "known_bad": "_materialized",
         "known_profile": "_profile_source",
+        "knows_bad": "_materialized",
         "list_columns_of": "_materialize",
+        "missing_columns": "_materialize",
         "missing_fields": "_missing_fields",
         "number_in": "_tensor_types",
         "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from penstock.datasets._column_facts import FileFacts  # noqa: TC001 (msgspec asks for it)
 from penstock.datasets._column_take import map_column, mapped
 from penstock.datasets._column_write import Place, check_type, write_column
 from penstock.datasets._field_paths import LIST, is_listlike, steps_of
@@ -55,6 +56,8 @@ class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Records."""
     bytes: int
     """Of all files, those that are shared with other columns too."""
+    sizes: dict[str, int] = {}
+    """Bytes of each of them: of its own by name, of the outermost lists as `lists-0/NAME`."""
     lists: list[str] = []
     """The folders beside this one with the offsets of lists, the outermost first."""
     bad: int = 0
@@ -65,12 +68,22 @@ class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 0
     created: float = 0.0
     """Seconds since the epoch."""
+    files: list[FileFacts] = []
+    """Those of the source, as they were before it was decoded."""
 
     @property
     def arrow_type(self) -> pa.DataType:
         """The type of the values."""
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow, validate=True)))
         return schema.field(0).type
+
+    def folders(self, name: str) -> dict[str, dict[str, int]]:
+        """Return the sizes of all files, by folder: those of the lists first, then its own."""
+        known: dict[str, dict[str, int]] = {one: {} for one in (*self.lists, name)}
+        for path, size in self.sizes.items():
+            level, _, file = path.rpartition("/")
+            known[self.lists[int(level.removeprefix("lists-"))] if level else name][file] = size
+        return known
 
 
 class Column:
@@ -84,7 +97,8 @@ class Column:
         folder = root / name
         self.type = meta.arrow_type
         lists = [root / one for one in meta.lists]
-        self._values = map_column(Place(folder), self.type, meta.length, lists)
+        files = frozenset(_checked(root, meta.folders(name)))
+        self._values = map_column(Place(folder, files=files), self.type, meta.length, lists)
         self.bad: NDArray[np.int64] = np.empty(0, np.int64)
         """Records that cannot be read as this type, ascending; null stands in their place."""
         if meta.bad:
@@ -93,6 +107,23 @@ class Column:
     def take(self, ids: NDArray[np.int64]) -> pa.Array:
         """Return the values of these records, of exactly the type, in the order asked."""
         return self._values.take(ids)
+
+
+def _checked(root: Path, folders: dict[str, dict[str, int]]) -> Iterator[Path]:
+    """Yield the files of a column; one that is not as it was written raises."""
+    for folder, files in folders.items():
+        for name, size in files.items():
+            path = root / folder / name
+            try:
+                found = path.stat().st_size
+            except (FileNotFoundError, NotADirectoryError):
+                raise CorruptIndexError(f"{path} is missing.", path=str(path)) from None
+            if found != size:
+                raise CorruptIndexError(
+                    f"{path} is damaged: it has {found:,} bytes, and {size:,} are told of.",
+                    path=str(path),
+                )
+            yield path
 
 
 def column_name(path: str, type_: pa.DataType, *, nulled: bool = False) -> str:
@@ -123,12 +154,13 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
     length: int,
     bad: NDArray[np.int64],
     nulled: int = 0,
+    files: Sequence[FileFacts] = (),
 ) -> ColumnMeta:
     """Write a column and let it appear, as a whole, in place of one of the same name.
 
     The arrays, one after the other, are the values of all records; they are gone through several
-    times, so a sequence may make them anew whenever it is asked for one. The caller is the only
-    builder in this folder.
+    times, so a sequence may make them anew whenever it is asked for one. `files` are those of the
+    source as they were before. The caller is the only builder in this folder.
     """
     check_type(field.name, field.type)
     name = column_name(field.name, field.type, nulled=nulled > 0)
@@ -138,8 +170,9 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
         write_column(Place(folder), field.type, lambda: iter(arrays))
         if len(bad):
             (folder / BAD).write_bytes(np.sort(bad).astype("<i8").tobytes())
-        size = sum(file.stat().st_size for file in _files(folder))
-        for file in _files(folder):
+        written = sorted(_files(folder))
+        sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in written}
+        for file in written:
             _sync(file)
         lists = [
             _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}")
@@ -152,13 +185,15 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
             base64.b64encode(schema.serialize()).decode(),
             fingerprint,
             length,
-            size,
+            sum(sizes.values()),
+            sizes,
             lists,
             len(bad),
             nulled,
             FORMAT,
             VERSION,
             time.time(),
+            list(files),
         )
         (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta)) + b"\n")
         _sync(folder / META)
@@ -195,7 +230,7 @@ def _path_of(steps: Sequence[str | None]) -> str:
 
 
 def _shared(root: Path, name: str, folder: Path) -> str:
-    """Give lists of equal lengths one folder, and return its name."""
+    """Give lists of equal lengths one folder, and return its name; a damaged one is replaced."""
     digest = hashlib.blake2b(digest_size=8)
     for file in sorted(folder.iterdir()):
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
@@ -203,12 +238,19 @@ def _shared(root: Path, name: str, folder: Path) -> str:
             while block := data.read(1 << 20):
                 digest.update(block)
     name = f"{name}-{digest.hexdigest()}"
-    if (root / name).exists():
+    if sizes_in(root / name) == sizes_in(folder):
         shutil.rmtree(folder)
     else:
         _sync(folder)
-        folder.rename(root / name)
+        _put(folder, root / name)
     return name
+
+
+def sizes_in(folder: Path) -> dict[str, int]:
+    """Return the bytes of each file in a folder; nothing where there is no folder."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        return {path.name: path.stat().st_size for path in folder.iterdir()}
+    return {}
 
 
 def _put(folder: Path, final: Path) -> None:
@@ -298,10 +340,10 @@ def _read_meta(folder: Path) -> ColumnMeta | None:
     path = folder / META
     try:
         meta = msgspec.json.decode(path.read_bytes(), type=ColumnMeta)
-        is_sound = meta.length >= 0 and meta.arrow_type is not None
+        is_sound = meta.length >= 0 and meta.arrow_type is not None and meta.folders("") != {}
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, pa.ArrowException) as why:
+    except (OSError, ValueError, IndexError, pa.ArrowException) as why:
         raise CorruptIndexError(f"{path} is damaged ({why}).", path=str(path)) from None
     if not is_sound or meta.format != FORMAT:
         raise CorruptIndexError(f"{path} is not the meta.json of a column.", path=str(path))

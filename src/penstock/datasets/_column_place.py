@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.datasets._column_facts import are_unchanged, facts_of
 from penstock.datasets._dataset import Dataset
 from penstock.datasets._memory import MapStyleSource
 from penstock.datasets._parquet import ParquetRows
@@ -19,6 +20,7 @@ from penstock.index import digest
 from penstock.storage import StorageOptions, cache_directory, is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
+    from penstock.datasets._column_facts import FileFacts
     from penstock.datasets._column_folder import ColumnMeta
     from penstock.datasets._source import Source
 
@@ -150,12 +152,22 @@ def _remote_base(origin: Source) -> str | None:
 
 
 class Freshness:
-    """Says of columns whether they are of the records that a source has."""
+    """Says of columns whether they are of the records that a source has.
+
+    Its files are looked at once: one of these serves one question, asked now.
+    """
 
     def __init__(self, origin: Source) -> None:
         self._origin = origin
         self._known: dict[tuple[str, int], bool] = {}
-        self._touched: float | None = None
+        self._files: list[FileFacts] | None = None
+
+    @property
+    def files(self) -> list[FileFacts]:
+        """What the files of the source were when they were first asked for."""
+        if self._files is None:
+            self._files = facts_of(self._origin)
+        return self._files
 
     @property
     def fingerprint(self) -> str:
@@ -176,22 +188,6 @@ class Freshness:
             known = self._known[key] = origin.was(*key) or (
                 meta.length == len(origin) and meta.fingerprint == self.fingerprint
             )
-        return known and meta.created >= self.last_touched()
-
-    def last_touched(self) -> float:
-        """Return when a file was last overwritten since it was indexed; long ago where none was.
-
-        The index compares heads, tails and sizes, so that it holds although something in between
-        changed; a column that was made before that does not. A file that grew was appended to.
-        """
-        if self._touched is None:
-            self._touched = 0.0
-            origin = self._origin
-            meta = origin._sample_index.meta if isinstance(origin, Dataset) else None
-            if meta is not None and not any(map(is_remote, origin.files[:1])):
-                for path, file in zip(origin.files, meta.files, strict=True):
-                    with suppress(OSError):
-                        now = os.stat(path)
-                        if now.st_size == file.size and now.st_mtime != file.modified:
-                            self._touched = max(self._touched, now.st_mtime)
-        return self._touched
+        # The index compares heads, tails and sizes, so that it holds although something in between
+        # changed; a column that was made before that does not.
+        return known and are_unchanged(meta.files, self.files)

@@ -102,18 +102,18 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
 
 
 def _offsets(place: Place, name: str, length: int) -> NDArray[Any]:
-    narrow = place.file(narrow_name(name, _INT32))
-    if narrow.exists():
-        return mapped(narrow, _INT32, length + 1)
+    narrow = narrow_name(name, _INT32)
+    if place.has(narrow):
+        return mapped(place.file(narrow), _INT32, length + 1)
     return mapped(place.file(name), "<i8", length + 1)
 
 
 def _integers(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
     own = np.dtype(type_.to_pandas_dtype())
     for dtype in NARROW:
-        path = place.file(narrow_name(VALUES, dtype))
-        if dtype.itemsize < own.itemsize and path.exists():
-            return _Fixed(type_, mapped(path, dtype, length), valid, own)
+        name = narrow_name(VALUES, dtype)
+        if dtype.itemsize < own.itemsize and place.has(name):
+            return _Fixed(type_, mapped(place.file(name), dtype, length), valid, own)
     return _Fixed(type_, mapped(place.file(VALUES), own, length), valid)
 
 
@@ -121,8 +121,8 @@ class _Valid:
     """Which values are there, and not null."""
 
     def __init__(self, place: Place, length: int) -> None:
-        path = place.file(VALID)
-        self._valid = mapped(path, np.bool_, length) if path.exists() else None
+        has_nulls = place.has(VALID)
+        self._valid = mapped(place.file(VALID), np.bool_, length) if has_nulls else None
 
     def bitmap(self, ids: Ids) -> pa.Buffer | None:
         """Return Arrow's bits for some values; None where all of them are there."""
@@ -223,7 +223,7 @@ class _Objects:
 
 
 def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
-    if not place.file(CODES).exists():
+    if not place.has(CODES):
         return _Texts(type_, _many_texts(place, VALUES, OFFSETS, length), valid, lambda ids: ids)
     count = _words(place)
     codes = mapped(place.file(CODES), code_type(count), length)
@@ -233,9 +233,9 @@ def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Valu
 def _words(place: Place) -> int:
     """Return how many words a dictionary has."""
     for name, width in ((narrow_name(WORD_OFFSETS, _INT32), 4), (WORD_OFFSETS, 8)):
-        path = place.file(name)
-        if path.exists():
-            return path.stat().st_size // width - 1
+        if place.has(name):
+            return place.file(name).stat().st_size // width - 1
+    path = place.file(WORD_OFFSETS)
     raise CorruptIndexError(f"{path} is missing.", path=str(path))
 
 

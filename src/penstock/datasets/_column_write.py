@@ -50,6 +50,13 @@ class Place:
     prefix: str = ""
     level: int | None = 0
     """How many levels of lists lie above; None inside of objects, where nothing is shared."""
+    files: frozenset[Path] | None = None
+    """Those that are told of, where that is known; others are not looked at."""
+
+    def has(self, name: str) -> bool:
+        """Whether there is a file of this level."""
+        path = self.file(name)
+        return path.exists() if self.files is None else path in self.files
 
     def file(self, name: str) -> Path:
         """Return the path of a file of this level."""

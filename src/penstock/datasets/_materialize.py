@@ -7,6 +7,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
+
 from penstock.datasets._arrow import whole_schema
 from penstock.datasets._column_folder import drop_columns, list_columns
 from penstock.datasets._column_place import Freshness, column_place
@@ -21,10 +23,9 @@ from penstock.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    import pyarrow as pa
-
     from penstock.datasets._column_folder import ColumnMeta
     from penstock.datasets._materialize_bad import OnError
+    from penstock.datasets._materialized_plan import ColumnSpec
     from penstock.datasets._source import Fields, Source
     from penstock.work import View
 
@@ -64,14 +65,45 @@ def materialize(  # noqa: PLR0913 (as users give them)
     return source._over(lambda origin: _materialized(origin, schema, path, how))
 
 
+def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> Source:
+    """Return the same records with columns of all these fields; those that are there stay.
+
+    What cannot be decoded is told of by whoever reads it, and so is a field that nobody has. Up to
+    `most_bad` records may be bad, and in any case as many as `on_error="mask"` bears.
+
+    >>> import pyarrow as pa
+    >>> from penstock.datasets._memory import ListSource
+    >>> source = ListSource([{"a": "x", "b": 2}]).materialize({"a": "int8"}, on_error="null")
+    >>> schema = pa.schema({"a": pa.int8(), "b": pa.int8()})
+    >>> missing_columns(source, schema).read([0], schema).to_pydict()
+    {'a': [None], 'b': [2]}
+    """
+    how = Building("mask", most_bad=most_bad, tells_of_unknown=False)
+    return source._over(
+        lambda origin: _materialized(origin, _without_columns(origin, schema), None, how)
+    )
+
+
 def _materialized(
     source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None, how: Building
 ) -> Materialized:
     origin = _bare(source)
-    known = source.specs if isinstance(source, Materialized) else ()
     specs = SourceColumns(origin, path, how.on_error).ensured(schema, how) if len(origin) else []
+    return _with(source, specs)
+
+
+def _with(source: Source, specs: Collection[ColumnSpec]) -> Materialized:
+    """Return a source with these columns, and with those that it has of other fields."""
+    known = source.specs if isinstance(source, Materialized) else ()
     renewed = {(spec.path, spec.type) for spec in specs}
-    return Materialized(origin, [*(s for s in known if (s.path, s.type) not in renewed), *specs])
+    kept = (spec for spec in known if (spec.path, spec.type) not in renewed)
+    return Materialized(_bare(source), [*kept, *specs])
+
+
+def _without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
+    """Return the fields that a source has no column of."""
+    known = {(s.path, s.type) for s in source.specs} if isinstance(source, Materialized) else ()
+    return pa.schema([field for field in schema if (field.name, field.type) not in known])
 
 
 def _bare(source: Source) -> Source:
@@ -88,8 +120,8 @@ def columns_of(
 ) -> Source | None:
     """Return the same records with columns of all these fields; None where one of them is missing.
 
-    Nothing is built; columns that are published beside remote data are fetched. Only columns in
-    which nothing was made null are used.
+    Nothing is built; columns that are published beside remote data are fetched. Those that a source
+    has stay as they are; of the others only columns in which nothing was made null are used.
 
     >>> import pyarrow as pa
     >>> from penstock.datasets._memory import ListSource
@@ -103,11 +135,12 @@ def columns_of(
     def change(origin: Source) -> Source:
         nonlocal has_all
         bare = _bare(origin)
-        specs = SourceColumns(bare, path).existing(schema) if has_all and len(bare) else []
+        fields = _without_columns(origin, schema)
+        specs = SourceColumns(bare, path).existing(fields) if has_all and len(bare) else []
         if specs is None:
             has_all = False
             return origin
-        return Materialized(bare, specs)
+        return _with(origin, specs)
 
     changed = source._over(change)
     return changed if has_all else None

@@ -10,14 +10,16 @@ import re
 import shutil
 import time
 from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.datasets._column_facts import are_unchanged, as_lists, facts_of
 from penstock.datasets._column_folder import HIDDEN, META, list_columns, publish_column
-from penstock.datasets._column_place import Freshness, make_root
+from penstock.datasets._column_place import make_root
 from penstock.datasets._column_units import ColumnUnit, SharedSource, UnitFiles, UnitParts, cut
 from penstock.datasets._dataset import Dataset
 from penstock.datasets._materialize_bad import most_bad, numbers_of, too_many
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.datasets._column_folder import Column
+    from penstock.datasets._column_place import Freshness
     from penstock.datasets._materialize_bad import OnError
     from penstock.datasets._source import Source
     from penstock.work import View
@@ -57,6 +60,10 @@ class Building:
     on_error: OnError = "raise"
     workers: int | None = None
     progress: bool | View | None = None
+    most_bad: int = 0
+    """Records that "mask" may set aside, where that is more than it does by itself."""
+    tells_of_unknown: bool = True
+    """Whether fields that no record seems to have are warned of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +116,20 @@ def _wait(descriptor: int, root: Path) -> None:
         time.sleep(_PAUSE)
 
 
-def build(source: Source, wanted: Sequence[Wanted], root: Path, how: Building) -> None:
+def build(
+    source: Source, wanted: Sequence[Wanted], root: Path, how: Building, freshness: Freshness
+) -> None:
     """Build columns; the caller is the only builder.
 
-    What a killed builder of the same columns had finished is used; what others left is removed.
+    `freshness` told that the columns that are to become longer hold. What a killed builder of the
+    same columns had finished is used; what others left is removed.
     """
+    _refuse_touched(source, freshness)
+    if isinstance(source, Dataset):
+        source = copy(source)  # It opens the files that are there now.
     starts = sorted({one.start for one in wanted})
     groups = [[one for one in wanted if one.start == start] for start in starts]
-    folders = [_Folder(source, group, root, how.on_error) for group in groups]
+    folders = [_Folder(source, group, root, how, freshness) for group in groups]
     _remove_leftovers(root, {folder.path for folder in folders})
     costs = [estimated(source, folder.schema, folder.start) for folder in folders]
     refuse_full_disk(sum(cost.disk_bytes for cost in costs), root)
@@ -125,13 +138,12 @@ def build(source: Source, wanted: Sequence[Wanted], root: Path, how: Building) -
     workers = workers if how.workers is None else how.workers
     units = [unit for folder in folders for unit in folder.units]
     total = sum(unit.size for unit in units)
-    began = time.time()
     try:
         for folder in folders:
             folder.make()
         with viewed(how.progress, total, "materialising", unit="records") as view:
             run_units(units, workers=workers, advance=view.add, caller_helps=True)
-        _refuse_touched(source, began)
+        _refuse_touched(source, freshness)
         for folder, group in zip(folders, groups, strict=True):
             folder.publish(group)
     except Exception as why:
@@ -152,14 +164,21 @@ class _Folder:
     """The hidden folder of units that are decoded together."""
 
     def __init__(
-        self, source: Source, group: Sequence[Wanted], root: Path, on_error: OnError
+        self,
+        source: Source,
+        group: Sequence[Wanted],
+        root: Path,
+        how: Building,
+        freshness: Freshness,
     ) -> None:
-        self._source, self._root, self._on_error = source, root, on_error
+        self._source, self._root, self._on_error = source, root, how.on_error
+        self._most_bad = max(most_bad(len(source)), how.most_bad)
         self.start = group[0].start
-        self._fingerprint = Freshness(source).fingerprint
+        self._fingerprint, self._files = freshness.fingerprint, freshness.files
         self._ranges = cut(source, self.start)
         self.schema = pa.schema([pa.field(one.field.name, one.field.type) for one in group])
-        key = digest([_LAYOUT, self._fingerprint, len(source), self.start, on_error, self._ranges])
+        records = [self._fingerprint, [*as_lists(self._files)], len(source)]
+        key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
         self.path = root / f"{_BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
         # Who was killed while publishing had begun with more fields than are missing now.
         for path in sorted(root.glob(f"{_BUILDING}{key}-*")):
@@ -174,7 +193,7 @@ class _Folder:
     @property
     def units(self) -> list[ColumnUnit]:
         shared = SharedSource(self._source)
-        most = most_bad(len(self._source))
+        most = self._most_bad
         return [
             ColumnUnit(shared, self.schema, str(self.path), number, low, high, self._on_error, most)
             for number, (low, high) in enumerate(self._ranges)
@@ -189,8 +208,8 @@ class _Folder:
         length = len(self._source)
         if self._on_error == "mask":
             count = len({number for numbers in files.bad.values() for number in numbers})
-            if count > most_bad(length):
-                raise too_many(count, most_bad(length))
+            if count > self._most_bad:
+                raise too_many(count, self._most_bad)
         for field, old in ((one.field, one.old) for one in group):
             found = numbers_of(files.bad.get(field.name, ()))
             nulled = 0 if old is None else old.meta.nulled
@@ -214,6 +233,7 @@ class _Folder:
                 length=length,
                 bad=bad,
                 nulled=nulled,
+                files=self._files,
             )
 
 
@@ -251,8 +271,8 @@ def _remove_leftovers(root: Path, kept: set[Path]) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _refuse_touched(source: Source, began: float) -> None:
-    if Freshness(source).last_touched() >= began:
+def _refuse_touched(source: Source, before: Freshness) -> None:
+    if not are_unchanged(before.files, facts_of(source)):
         raise StaleIndexError(
             f"files were overwritten while their records were decoded: {source.files[0]}, or "
             f"others of {len(source.files):,}. Open them again when nobody writes to them."

@@ -22,6 +22,7 @@ from penstock.datasets._materialize_estimate import ColumnsEstimate, estimated
 from penstock.datasets._materialize_remote import fetch_columns, find_published, publish_columns
 from penstock.datasets._materialized_plan import ColumnSpec
 from penstock.datasets._missing_fields import missing_fields
+from penstock.errors import CorruptIndexError
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -55,15 +56,17 @@ class SourceColumns:
         """Return columns of all fields; build those that are missing."""
         if self.missing(schema):
             with only_builder(self.place.root):
-                # Whoever was at it before may have built them.
+                # Whoever was at it before may have built them, and files may have changed.
+                self._freshness = Freshness(self._origin)
                 fields = self.missing(schema)
                 fetch_columns(self._published(fields, 1), self.place)
                 fields = self.missing(pa.schema(fields))
                 if fields:
-                    if self._on_error != "mask":  # Then it is the loader, which tells of it.
+                    if how.tells_of_unknown:
                         self._tell_of_unknown(fields)
                     wanted = [Wanted(field, self._begun(field)) for field in fields]
-                    build(self._origin, wanted, self.place.root, how)
+                    build(self._origin, wanted, self.place.root, how, self._freshness)
+                    self._refuse_unusable(fields)
         else:
             remove_finished(self.place.root, lambda units: not self.missing(units))
         specs = self._all_found(schema)
@@ -145,6 +148,16 @@ class SourceColumns:
                 name = column_name(field.name, field.type, nulled=nulled)
                 wanted.append((name, max(least, begun + 1)))
         return find_published(wanted, self.place, self._freshness)
+
+    def _refuse_unusable(self, fields: Sequence[pa.Field]) -> None:
+        missing = self.missing(pa.schema(fields))
+        if missing:
+            raise CorruptIndexError(
+                f"columns were written to {self.place.root} and cannot be read from there: "
+                f"{', '.join(field.name for field in missing)}. Give another folder: path=, or the "
+                "variable PENSTOCK_CACHE for the cache.",
+                path=str(self.place.root),
+            )
 
     def _tell_of_unknown(self, fields: Sequence[pa.Field]) -> None:
         for missing in missing_fields(self._origin, [field.name for field in fields]):

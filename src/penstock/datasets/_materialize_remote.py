@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from penstock.datasets._column_folder import HIDDEN, META, ColumnMeta
+from penstock.datasets._column_folder import HIDDEN, META, ColumnMeta, sizes_in
 from penstock.datasets._materialize_estimate import refuse_full_disk
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.storage import locate, read_blocks
@@ -46,8 +46,21 @@ def find_published(
         meta = _meta_of(store, folders.get(column, {}))
         if meta is None or meta.length < least or not freshness.holds(meta):
             continue
-        if set(meta.lists) <= folders.keys():
-            found |= {one: folders[one] for one in (*meta.lists, column)}
+        found |= _told_of(folders, column, meta) or {}
+    return found
+
+
+def _told_of(folders: Published, column: str, meta: ColumnMeta) -> Published | None:
+    """Return the files that a column consists of; None where one is not there as it was written."""
+    found: Published = {}
+    for folder, sizes in meta.folders(column).items():
+        there = folders.get(folder)
+        if there is None or any(
+            name not in there or there[name].size != size for name, size in sizes.items()
+        ):
+            return None
+        found[folder] = {name: there[name] for name in sizes}
+    found[column][META] = folders[column][META]
     return found
 
 
@@ -59,8 +72,8 @@ def fetch_columns(published: Published, place: ColumnPlace) -> None:
     wanted = {
         name: files
         for name, files in published.items()
-        # The name of offsets tells what is in them.
-        if META in files or not (place.root / name).is_dir()
+        # The name of offsets tells what is in them, unless they are damaged.
+        if META in files or sizes_in(place.root / name) != {n: e.size for n, e in files.items()}
     }
     refuse_full_disk(sum(e.size for files in wanted.values() for e in files.values()), place.root)
     try:
@@ -86,8 +99,10 @@ def _meta_of(store: Store, files: dict[str, Entry]) -> ColumnMeta | None:
         return None
     try:
         with closing(store.open(files[META].name, files[META])) as file:
-            return msgspec.json.decode(file.read_at(0, file.size), type=ColumnMeta)
-    except (msgspec.DecodeError, ObjectChangedError, ObjectNotFoundError) as why:
+            meta = msgspec.json.decode(file.read_at(0, file.size), type=ColumnMeta)
+            meta.folders("")  # It tells of no folder that is not among its own.
+            return meta
+    except (ValueError, IndexError, ObjectChangedError, ObjectNotFoundError) as why:
         _log.warning("%s cannot be used: %s", store.path(files[META].name), why)
         return None
 
@@ -116,21 +131,33 @@ def publish_columns(
     folders = _listed(store, name)
     for folder, meta in columns:
         there = _meta_of(store, folders.get(folder.name, {}))
-        if there is not None and freshness.holds(there) and there.length == meta.length:
+        if (
+            there is not None
+            and freshness.holds(there)
+            and there.length == meta.length
+            and _told_of(folders, folder.name, there) is not None
+        ):
             continue
         with suppress(ObjectNotFoundError):
             store.delete(f"{name}/{folder.name}/{META}")
-        for one in meta.lists:
-            # Their names tell what is in them.
-            known = {file: entry.size for file, entry in folders.get(one, {}).items()}
-            own = {path.name: path.stat().st_size for path in (folder.parent / one).iterdir()}
-            if known != own:
-                _upload(store, folder.parent / one, name)
-        _upload(store, folder, name)
+        for one, sizes in meta.folders(folder.name).items():
+            known = folders.get(one, {})
+            # The names of offsets tell what is in them.
+            if one == folder.name or sizes != {file: e.size for file, e in known.items()}:
+                _delete(store, [entry for file, entry in known.items() if file not in sizes])
+                _upload(store, folder.parent / one, name, sizes)
+                folders[one] = {}
+        _upload(store, folder, name, [META])
 
 
-def _upload(store: Store, folder: Path, name: str) -> None:
-    for path in sorted(folder.iterdir(), key=lambda path: path.name == META):
+def _delete(store: Store, entries: Iterable[Entry]) -> None:
+    for entry in entries:
+        with suppress(ObjectNotFoundError):
+            store.delete(entry.name)
+
+
+def _upload(store: Store, folder: Path, name: str, files: Iterable[str]) -> None:
+    for path in (folder / file for file in files):
         draft = store.draft(name, path.name)
         try:
             with path.open("rb") as data:

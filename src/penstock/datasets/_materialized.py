@@ -8,6 +8,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._column_place import Freshness
@@ -18,17 +19,16 @@ from penstock.datasets._kept import Once
 from penstock.datasets._materialized_plan import ColumnSpec, GatherPlan
 from penstock.datasets._projection import typed_fields, typed_schema
 from penstock.datasets._source import Source
+from penstock.datasets._views import Chosen, Concatenated
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.datasets._column_folder import Column
     from penstock.datasets._source import Fields, Location
-    from penstock.datasets._views import Concatenated
 
 _log = logging.getLogger("penstock.datasets")
 _MOST_PLANS = 64
@@ -228,6 +228,34 @@ def has_columns(source: Source, schema: pa.Schema) -> bool:
         and wanted <= {(spec.path, spec.type) for spec in origin.specs}
         for origin in origins_of(source)
     )
+
+
+def knows_bad(source: Source, schema: pa.Schema) -> bool:
+    """Whether columns know of bad records at all."""
+    return any(
+        isinstance(origin, Materialized) and origin._planned(id(schema), schema, schema).knows_bad
+        for origin in origins_of(source)
+    )
+
+
+def known_bad(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> NDArray[np.bool_]:
+    """Return which of some records columns know to be bad; nothing else is read.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> source = ListSource([{"a": 1}, {"a": "x"}]).materialize({"a": "int8"}, on_error="mask")
+    >>> known_bad(source.take([1, 0]), np.array([0, 1]), pa.schema({"a": pa.int8()})).tolist()
+    [True, False]
+    """
+    if isinstance(source, Materialized):
+        return source._planned(id(schema), schema, schema).known_bad(ids)
+    if isinstance(source, Chosen):
+        return known_bad(source.source, source.ids[ids], schema)
+    if isinstance(source, Concatenated) and len(ids):
+        shares, back = source._shares(ids)
+        parts = [known_bad(source.sources[number], own, schema) for number, own in shares]
+        found: NDArray[np.bool_] = np.concatenate(parts)[back]
+        return found
+    return np.zeros(len(ids), np.bool_)
 
 
 def origins_of(source: Source) -> list[Source]:

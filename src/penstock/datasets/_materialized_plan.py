@@ -73,6 +73,15 @@ class GatherPlan:
             and len(schema) > 0
         )
 
+    @property
+    def knows_bad(self) -> bool:
+        """Whether the columns know of bad records."""
+        return len(self._bad) > 0
+
+    def known_bad(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which of some records the columns know to be bad."""
+        return np.isin(ids, self._bad) if len(self._bad) else np.zeros(len(ids), np.bool_)
+
     def read(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         """Return the fields of some records."""
         if self._is_plain:
@@ -94,7 +103,7 @@ class GatherPlan:
         return joined([self._gathered(ids[~is_new]), new], back)
 
     def _gathered(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        is_bad = np.isin(ids, self._bad) if len(self._bad) else np.zeros(len(ids), np.bool_)
+        is_bad = self.known_bad(ids)
         if is_bad.any():
             # Decoding says what is wrong with them, in whichever field it finds it first.
             self._read(ids[is_bad], range(len(self._schema)))

@@ -23,7 +23,7 @@ from penstock.datasets._kept import keep_file
 from penstock.datasets._materialized import Materialized, origins_of
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import UNREADABLE, Profile, digest, profile_text, read_profile
-from penstock.storage import LocalStore, cache_directory
+from penstock.storage import LocalStore, cache_directory, is_remote
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
@@ -60,7 +60,23 @@ def known_profile(source: Source) -> KnownProfile | None:
     found = _in_index(origin) or _kept(origin)
     if found is None or found.document["records"] != len(origin):
         return None
-    return found if found.created >= Freshness(origin).last_touched() else None
+    return found if found.created >= _last_touched(origin) else None
+
+
+def _last_touched(origin: Source) -> float:
+    """Return when a file was last overwritten since it was indexed; long ago where none was.
+
+    A file that grew was appended to.
+    """
+    touched = 0.0
+    meta = origin._sample_index.meta if isinstance(origin, Dataset) else None
+    if meta is not None and not any(map(is_remote, origin.files[:1])):
+        for path, file in zip(origin.files, meta.files, strict=True):
+            with suppress(OSError):
+                now = os.stat(path)
+                if now.st_size == file.size and now.st_mtime != file.modified:
+                    touched = max(touched, now.st_mtime)
+    return touched
 
 
 def keep_profile(source: Source, document: dict[str, Any]) -> str:

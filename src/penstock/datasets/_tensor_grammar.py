@@ -57,9 +57,9 @@ _WITH_UNIT = {
 }
 _TEXTS = {
     "string": pa.string(),
-    "large_string": pa.string(),
+    "large_string": pa.large_string(),
     "binary": pa.binary(),
-    "large_binary": pa.binary(),
+    "large_binary": pa.large_binary(),
 }
 _KNOWN = [*_SCALARS, *_WITH_UNIT, *_TEXTS, "category", "list"]
 
@@ -100,14 +100,14 @@ class _Parser:
         if name is None:
             self._fault("a type was expected here")
         if name[0] in ("list", "large_list"):
-            return self._list()
+            return self._list(is_large=name[0] == "large_list")
         if name[0] in _TEXTS:
             return self._text(_TEXTS[name[0]])
         if name[0] == "category":
             return self._category()
         return self._number(name[0], start)
 
-    def _list(self) -> ListOf:
+    def _list(self, *, is_large: bool) -> ListOf:
         self._expect("<")
         start = self._skip()
         item = self._type()
@@ -117,7 +117,7 @@ class _Parser:
             self._fault(f"{item} cannot stand inside of lists", start)
         self._expect(">")
         self._nothing_behind("lists have no size, mask or default of their own: null is empty")
-        return ListOf(item)
+        return ListOf(item, is_large)
 
     def _text(self, arrow: pa.DataType) -> Text:
         start = self._skip()
@@ -133,7 +133,8 @@ class _Parser:
             self._fault('a text in quotes was expected here, as in "" or "none"', start)
         try:
             value = json.loads(quoted[1], strict=False) if quoted[1] else quoted[2]
-            return Text(arrow, value.encode() if pa.types.is_binary(arrow) else _utf8(value))
+            is_bytes = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
+            return Text(arrow, value.encode() if is_bytes else _utf8(value))
         except ValueError as why:
             self._fault(f"this is no text: {why}", start)
 

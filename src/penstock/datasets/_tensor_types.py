@@ -128,14 +128,16 @@ class ListOf:
     """Any number of values for each row: `Jagged`, or lists of lists of texts."""
 
     item: Number | Dense | Text | ListOf
+    is_large: bool = False
+    """Whether their offsets have 64 bits in Arrow; what comes out is the same."""
 
     @property
     def arrow(self) -> pa.DataType:
         """Lists."""
-        return pa.list_(self.item.arrow)
+        return (pa.large_list if self.is_large else pa.list_)(self.item.arrow)
 
     def __str__(self) -> str:
-        return f"list<{self.item}>"
+        return f"{'large_list' if self.is_large else 'list'}<{self.item}>"
 
 
 FieldType: TypeAlias = Number | Text | Category | Dense | Optional | UpTo | ListOf

@@ -11,15 +11,21 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal
 
-from penstock.datasets import columns_of, estimate_columns, has_columns
-from penstock.errors import OptionError, PenstockError, StorageError, StorageTimeoutError
+import pyarrow as pa
+
+from penstock.datasets import columns_of, estimate_columns, has_columns, missing_columns
+from penstock.errors import (
+    BadRecordsError,
+    OptionError,
+    PenstockError,
+    StorageError,
+    StorageTimeoutError,
+)
 from penstock.loading._column_command import command_for
-from penstock.loading._order_choice import first_gzip, lies_remote
+from penstock.loading._order_choice import first_gzip, first_stream, lies_remote
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from penstock.datasets import Source
 
 _log = logging.getLogger("penstock.loading")
@@ -42,20 +48,22 @@ class Columns:
     are_needed: bool = False
     """Whether there is no run without them."""
 
-    def built(self) -> Columns:
+    def built(self, most_bad: int = 0) -> Columns:
         """Return the choice with its columns, built now if they are not there.
 
-        Those that nobody asked for are a convenience: if they cannot be made, records are decoded.
+        The run bears `most_bad` bad records, or a few, whichever is more. Columns that nobody asked
+        for are a convenience: if they cannot be made, records are decoded.
         """
         if self.to_build is None:
             return self
         began = time.monotonic()
         try:
             # What cannot be decoded is told of when its turn comes, just as without columns.
-            source = self.source.materialize(self.to_build, progress=None, on_error="mask")
-        except PenstockError as failure:
+            source = missing_columns(self.source, self.to_build, most_bad=most_bad)
+        except PenstockError as why:
+            failure = _too_many(why) if isinstance(why, BadRecordsError) else why
             if self.are_needed:
-                raise
+                raise failure from why.__cause__
             return _without(self.source, failure)
         seconds = time.monotonic() - began
         return Columns(source, f"gathered; they were made in {seconds:.1f} s", are_used=True)
@@ -82,6 +90,8 @@ def choose_columns(
     if materialize == "auto" and not source.files:
         return Columns(source, f"{_DECODED}: the records are in memory")
     needs_them = shuffled and first_gzip(source) is not None
+    # What the source has stays as it is, with its own way with values that do not fit.
+    schema = pa.schema([field for field in schema if not has_columns(source, pa.schema([field]))])
     try:
         there = _existing(source, schema, patience)
         if there is not None:
@@ -89,11 +99,21 @@ def choose_columns(
         if materialize is True:
             why = "made with the first batch: materialize=True"
             return Columns(source, why, to_build=schema, are_needed=True)
-        return _if_cheap(source, schema, needs_them=needs_them)
+        return _if_cheap(source, schema, needs_them=needs_them, shuffled=shuffled)
     except PenstockError as failure:
         if materialize is True or needs_them:
             raise
         return _without(source, failure)
+
+
+def _too_many(why: BadRecordsError) -> BadRecordsError:
+    """Return the error that too many records are bad with the remedies that a loader has."""
+    fact = str(why).partition(". ")[0]
+    return BadRecordsError(
+        f"{fact}. Give the fields types that hold their values; or leave such records out: skip=; "
+        "or have rows with valid=False for as many as there are: on_error='mask', max_bad=. "
+        "penstock check PATH names bad lines."
+    )
 
 
 def _without(source: Source, failure: PenstockError) -> Columns:
@@ -152,23 +172,25 @@ def _looked_for(source: Source, schema: pa.Schema, patience: float) -> Source | 
         return found
 
 
-def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool) -> Columns:
+def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: bool) -> Columns:
+    def not_unasked(why: str) -> Columns:
+        return _not_unasked(source, schema, why, needs_them=needs_them, shuffled=shuffled)
+
     if lies_remote(source):
-        why = "remote data is decoded unasked only as it is needed"
-        return _not_unasked(source, schema, why, needs_them=needs_them)
+        return not_unasked("remote data is decoded unasked only as it is needed")
     cost = estimate_columns(source, schema)
     told = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
     if cost.seconds > _MOST_SECONDS:
-        why = f"columns take {told}, more than {_MOST_SECONDS:.0f} s"
-        return _not_unasked(source, schema, why, needs_them=needs_them)
+        return not_unasked(f"columns take {told}, more than {_MOST_SECONDS:.0f} s")
     if cost.bytes > _MOST_DISK * _free_disk(cost.folder):
-        why = f"columns take {told}, more than {_MOST_DISK:.0%} of the free disk"
-        return _not_unasked(source, schema, why, needs_them=needs_them)
+        return not_unasked(f"columns take {told}, more than {_MOST_DISK:.0%} of the free disk")
     why = f"made with the first batch: {told}"
     return Columns(source, why, to_build=schema, are_needed=needs_them)
 
 
-def _not_unasked(source: Source, schema: pa.Schema, why: str, *, needs_them: bool) -> Columns:
+def _not_unasked(
+    source: Source, schema: pa.Schema, why: str, *, needs_them: bool, shuffled: bool
+) -> Columns:
     command = command_for(source, schema)
     if needs_them:
         raise OptionError(
@@ -176,7 +198,17 @@ def _not_unasked(source: Source, schema: pa.Schema, why: str, *, needs_them: boo
             f"beginning: it is shuffled through columns, but {why}. Make them: materialize=True, "
             f"or once for all: {command}"
         )
-    _log.info("%s; to make columns once, from which batches are gathered: %s", why, command)
+    slow = first_stream(source) if shuffled else None
+    if slow is not None:
+        _log.warning(
+            "%s has zstd frames so large that a record costs reading what lies before it, which is "
+            "slow when shuffled; but %s. To make columns once, from which batches are gathered: %s",
+            slow,
+            why,
+            command,
+        )
+    else:
+        _log.info("%s; to make columns once, from which batches are gathered: %s", why, command)
     return Columns(source, f"{_DECODED}: {why}. To make them: {command}")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from penstock.datasets import missing_fields
+from penstock.datasets import known_bad, knows_bad, missing_fields
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.loading._order_choice import lies_remote
 
@@ -75,6 +75,8 @@ class Fetch:
         self.recipe = recipe
         self._on_error = on_error
         self._has_looked = not lies_remote(source)  # Those were looked at before.
+        self._knows_bad: bool | None = None
+        """Whether columns know bad records; found out by who reads them."""
 
     def __call__(self, task: Task) -> Fetched:
         """Return what the batch of a task is made of."""
@@ -85,7 +87,10 @@ class Fetch:
         began = time.perf_counter()
         bad: list[Bad] = []
         try:
-            read = self._read(task.where.ids, task.unread)
+            if self._on_error == "mask" and self._known_bad(task.where.ids).any():
+                # To read them all would only say that some of them are bad.
+                bad = self._bad_rows(task)
+            read = self._read_good(task, bad) if bad else self._read(task.where.ids, task.unread)
         except OF_A_RECORD as why:
             if self._on_error == "raise":
                 raise self._told(why, task) from None
@@ -109,6 +114,8 @@ class Fetch:
         began = time.perf_counter()
         ids = np.concatenate([task.where.ids for task in tasks])
         try:
+            if self._known_bad(ids).any():
+                return None
             read = self.recipe.read(self.source, ids)
         except Exception as why:  # noqa: BLE001 (raised again by the batch that it belongs to)
             _log.debug("%d batches are read one by one: %r", len(tasks), why)
@@ -167,6 +174,15 @@ class Fetch:
         rows = np.where(good, np.cumsum(good) - 1, -1)
         return self.recipe.filled(read, rows, self.source)
 
+    def _known_bad(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which records are known to be bad before they are read."""
+        schema = self.recipe.schema
+        if self._knows_bad is None:
+            self._knows_bad = schema is not None and knows_bad(self.source, schema)
+        if schema is None or not self._knows_bad:
+            return np.zeros(0, np.bool_)
+        return known_bad(self.source, ids, schema)
+
     def _bad_rows(self, task: Task) -> list[Bad]:
         return [bad for bad, _ in self._found_bad(task)]
 
@@ -175,9 +191,15 @@ class Fetch:
         ids = task.where.ids
         rows = np.arange(len(ids)) if task.unread is None else np.flatnonzero(~task.unread)
         bad: list[tuple[Bad, Exception]] = []
+        known = self._known_bad(ids[rows])
+        # Those that are known are read for their reasons, and nobody needs to search for them.
         stack = [rows]
+        if known.any():
+            stack = [rows[~known], *rows[known].reshape(-1, 1)]
         while stack:
             some = stack.pop()
+            if not len(some):
+                continue
             try:
                 self._try(task.where, some)
             except OF_A_RECORD as why:
@@ -187,7 +209,7 @@ class Fetch:
                 else:
                     middle = len(some) // 2
                     stack += [some[middle:], some[:middle]]
-        return bad
+        return sorted(bad, key=lambda one: one[0].row)
 
     def _placed(self, number: int, why: str) -> str:
         """Return what is wrong with a record, with its number here and its place, if not there."""

@@ -183,7 +183,7 @@ class DataLoader:
         if tellings != self._run.tellings:
             # Lightning makes an iterator, then sets the epoch, then asks for the first batch.
             start = self._run.start()
-        self._columns = self._columns.built()  # Before the run moves, should it fail.
+        self._columns = self._columns.built(self._most_bad)  # Before the run moves, should it fail.
         number = self._run.begin(start)
         delivery = Delivery(
             Fetch(self._read_from(start.cursor.kind), self._recipe, self._on_error),
@@ -226,6 +226,12 @@ class DataLoader:
             shuffled=self._run.present.kind != "sequential",
             patience=self._stall_timeout,
         )
+
+    @property
+    def _most_bad(self) -> int:
+        """Bad records that a pass bears, those that are left out included."""
+        allowed = self._max_bad if self._on_error == "mask" else 0
+        return allowed + sum(stop - start for start, stop in self._skip)
 
     @property
     def _is_gathered(self) -> bool:
@@ -359,5 +365,6 @@ def _seconds(name: str, value: object) -> float:
 
 
 def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    if value not in choices:
+    # 1 == True, but it is not one of the choices.
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
         raise OptionError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-from penstock.datasets import Dataset, Materialized, ParquetRows, origins_of
+from penstock.datasets import Dataset, Materialized, ParquetRows, is_stream, origins_of
 from penstock.errors import OptionError
 from penstock.jsonl import compression_of
 from penstock.storage import is_remote
@@ -76,6 +76,16 @@ def first_gzip(source: Source) -> str | None:
     texts = (origin for origin in _origins(source) if isinstance(origin, Dataset))
     files = chain.from_iterable(text.files for text in texts)
     return next((path for path in files if compression_of(path) == "gzip"), None)
+
+
+def first_stream(source: Source) -> str | None:
+    """Return a file in which a record costs what lies before it, if there is one."""
+    for origin in _origins(source):
+        if isinstance(origin, Dataset):
+            for number, path in enumerate(origin.files):
+                if compression_of(path) is not None and is_stream(origin, number):
+                    return path
+    return None
 
 
 def _origins(source: Source) -> Iterable[Source]:
