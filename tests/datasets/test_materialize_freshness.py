@@ -11,8 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.datasets import _materialize_build, columns_of, list_columns_of, typed_schema
-from penstock.errors import CorruptIndexError, StaleIndexError
+from penstock.datasets import (
+    _materialize_build,
+    columns_of,
+    drop_columns_of,
+    list_columns_of,
+    typed_schema,
+)
+from penstock.errors import CorruptIndexError, OptionError, StaleIndexError
 from penstock.index import create_default_jsonl_indexer
 from tests.datasets.materialize_programs import Counted
 
@@ -150,3 +156,30 @@ def test_columns_that_cannot_be_read_after_they_were_written_are_an_error(
     monkeypatch.setattr(_materialize_build, "publish_column", lambda *_, **__: None)
     with pytest.raises(CorruptIndexError, match="cannot be read from there: y"):
         rebuilt(tmp_path)
+
+
+def test_what_is_kept_of_views_and_categories_is_found_anew_after_a_change(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    source = penstock.open(tmp_path)
+    assert len(source.where("y == 2")) == 0
+    loader = penstock.DataLoader(source, {"y": "category"}, batch_size=4000, materialize=False)
+    assert next(iter(loader))["y"].vocabulary == [1]
+    write(tmp_path, 2)
+    source = penstock.open(tmp_path)
+    assert source.where("y == 2").read([0], Y)["y"].to_pylist() == [2]
+    loader = penstock.DataLoader(source, {"y": "category"}, batch_size=4000, materialize=False)
+    assert next(iter(loader))["y"].vocabulary == [1, 2]
+    train, _ = source.split(train=0.5, val=0.5, by="y")
+    assert len(train) in (0, 1, 3999, 4000)
+
+
+def test_a_folder_of_something_else_is_neither_used_nor_marked(tmp_path: Path) -> None:
+    write(tmp_path, 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.txt").write_text("mine")
+    source = penstock.open(tmp_path)
+    with pytest.raises(OptionError, match="holds something else than columns"):
+        source.materialize(Y, path=other)
+    assert drop_columns_of(source, path=other) == []
+    assert [path.name for path in other.iterdir()] == ["mine.txt"]

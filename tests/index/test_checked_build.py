@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 import penstock
-from penstock.errors import CorruptFileError, CorruptIndexError, OptionError
+from penstock.errors import CorruptFileError, CorruptIndexError, OptionError, StaleIndexError
 from penstock.index import (
     IndexStore,
     create_default_jsonl_indexer,
@@ -259,3 +259,20 @@ def test_columns_are_copied_where_links_are_not_to_be_had(
     monkeypatch.setattr(os, "link", refuse)
     build(tmp_path, "overwrite")
     assert column.read_bytes() == b"12345678"
+
+
+def test_the_command_that_repairs_a_checked_index_checks_again(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\nno\n')
+    build(tmp_path, validate=True, profile=True)
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(StaleIndexError, match="--validate --profile --overwrite"):
+        penstock.open(tmp_path)
+
+
+def test_lines_that_are_set_aside_are_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\nno\n')
+    create_default_jsonl_indexer(tmp_path, validate=True)()
+    assert "1 bad lines are set aside and no records" in caplog.text
+    assert "bad_lines.ndjson" in caplog.text

@@ -11,6 +11,7 @@ import msgspec
 
 from penstock.datasets._dataset import Dataset
 from penstock.datasets._parquet import ParquetRows
+from penstock.index import digest
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -67,6 +68,22 @@ def facts_of(origin: Source) -> list[FileFacts]:
         return [] if meta is None else [_told(file.path, file) for file in meta.files]
     names = paths if meta is None else [file.path for file in meta.files]
     return [*map(_looked_at, paths, names)]
+
+
+def state_of(source: Source) -> str:
+    """Return a text that changes whenever a file of a source, or of a view, is written to.
+
+    Its fingerprint does not see what changed in the middle of a file of the same size. The same
+    for all records in memory.
+    """
+    found: list[list[object]] = []
+
+    def look(origin: Source) -> Source:
+        found.extend(as_lists(facts_of(getattr(origin, "origin", origin))))
+        return origin
+
+    source._over(look)
+    return digest(found)
 
 
 def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool:

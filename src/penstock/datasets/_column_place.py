@@ -81,9 +81,14 @@ def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> 
 
 
 def make_root(root: Path) -> None:
-    """Make and mark a folder for columns."""
+    """Make and mark a folder for columns; one that is something else is not touched."""
     try:
         root.mkdir(parents=True, exist_ok=True)
+        if any(root.iterdir()) and not (root / "CACHEDIR.TAG").exists():
+            raise OptionError(
+                f"{root} is there and holds something else than columns; it is not touched. Give "
+                "them a folder of their own: path= (--path)."
+            )
         for name, text in _MARKS.items():
             # Backup programs and git leave it alone.
             with suppress(FileExistsError), open(root / name, "x", encoding="utf-8") as file:

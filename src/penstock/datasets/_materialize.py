@@ -195,7 +195,7 @@ def drop_columns_of(
     dropped = []
     for origin in _origins(source):
         root = column_place(origin, path).root
-        if root.is_dir():
+        if list_columns(root):  # Else it may be a folder of something else.
             with only_builder(root):
                 dropped += drop_columns(root, names)
     return dropped

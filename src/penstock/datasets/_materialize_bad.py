@@ -63,7 +63,7 @@ def decoded(
     for row in _bad_rows(source, ids, schema, 0):
         rows.append(row)
         if on_error == "mask" and len(rows) > most:
-            raise too_many(len(rows), most)
+            raise too_many(source, ids[rows], schema, most)
     is_bad = np.zeros(len(ids), np.bool_)
     is_bad[rows] = True
     bad: dict[str, list[int]] = {}
@@ -74,12 +74,20 @@ def decoded(
     return Decoded(joined(parts, back), bad)
 
 
-def too_many(count: int, most: int) -> BadRecordsError:
-    """Return the error that more records are bad than can be set aside."""
+def too_many(
+    source: Source, bad: NDArray[np.int64], schema: pa.Schema, most: int
+) -> BadRecordsError:
+    """Return the error that more records are bad than can be set aside; it tells of the first."""
+    first = ""
+    try:
+        _read(source, bad[:1], schema)
+    except OF_A_RECORD as why:
+        first = f" The first: {str(told(source, why, bad[:1], schema)).rstrip('.')}."
     return BadRecordsError(
-        f"{count:,} records or more cannot be read as the types asked for, and at most {most:,} "
-        "are set aside. Give the fields types that hold their values, or on_error='null' to have "
-        "null in their place; penstock check PATH names bad lines."
+        f"{len(bad):,} records or more cannot be read as the types asked for, and at most "
+        f"{most:,} are set aside.{first} Give the fields types that hold their values. Where the "
+        "records are bad indeed: on_error='null' of materialize has null in their place, skip= of "
+        "a loader leaves them out, and its max_bad= with on_error='mask' allows for more."
     )
 
 

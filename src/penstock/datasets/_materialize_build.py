@@ -207,9 +207,9 @@ class _Folder:
         files = UnitFiles([unit.path for unit in self.units])
         length = len(self._source)
         if self._on_error == "mask":
-            count = len({number for numbers in files.bad.values() for number in numbers})
-            if count > self._most_bad:
-                raise too_many(count, self._most_bad)
+            bad = numbers_of([number for numbers in files.bad.values() for number in numbers])
+            if len(bad) > self._most_bad:
+                raise too_many(self._source, bad, self.schema, self._most_bad)
         for field, old in ((one.field, one.old) for one in group):
             found = numbers_of(files.bad.get(field.name, ()))
             nulled = 0 if old is None else old.meta.nulled

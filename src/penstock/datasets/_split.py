@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from penstock.datasets._column_facts import state_of
 from penstock.datasets._kept import Once, kept_ids
 from penstock.datasets._key_hash import key_hashes
 from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
@@ -117,8 +118,9 @@ class Division:
         is_cheap = self.by is None and self.length < _KEPT_FROM
         if is_cheap or not lies_in_files(self.source):
             return self._divided()
+        known, state = self.source.fingerprint, state_of(self.source)
         names = [
-            fingerprint_of("ids", self.fingerprint(part, self.source.fingerprint), str(self.length))
+            fingerprint_of("ids", self.fingerprint(part, known), str(self.length), state)
             for part in range(len(self.bounds) + 1)
         ]
         return kept_ids(names, self.length, self._divided)

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.datasets._column_facts import state_of
 from penstock.datasets._kept import keep_file
 from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._table_source import TableSource
@@ -57,7 +58,8 @@ def vocabulary(source: Source, name: str, length: int) -> pa.Array:
     """
     if not lies_in_files(source):
         return _found(source, name, length)
-    key = fingerprint_of("vocabulary", source.fingerprint, str(_VERSION), name, str(length))
+    own = (source.fingerprint, state_of(source))
+    key = fingerprint_of("vocabulary", *own, str(_VERSION), name, str(length))
     path = cache_directory() / "views" / f"{key}.arrow"
     values = _kept(path)
     if values is None:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.datasets._column_facts import state_of
 from penstock.datasets._expression import names_in, parse
 from penstock.datasets._kept import Once, kept_ids
 from penstock.datasets._predicate import holds
@@ -154,7 +155,8 @@ class Search:
             )
         if not lies_in_files(self.source):
             return self._matching()
-        name = fingerprint_of("ids", self.fingerprint(self.source.fingerprint), str(self.length))
+        own = self.fingerprint(self.source.fingerprint)
+        name = fingerprint_of("ids", own, str(self.length), state_of(self.source))
         (ids,) = kept_ids([name], self.length, lambda: [self._matching()])
         return ids
 

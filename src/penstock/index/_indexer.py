@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -12,10 +13,11 @@ from penstock.index._blocks import Frames, scan_file
 from penstock.index._build import BuildOptions
 from penstock.index._index_store import IndexStore
 from penstock.index._listing import JSONL, Found, Listing, list_files
-from penstock.index._open_index import make_index
+from penstock.index._names import BAD_LINES
+from penstock.index._open_index import load_place, make_index
 from penstock.index._scan import LineScan, LineScanner
 from penstock.jsonl import JsonlFile, read_pieces
-from penstock.storage import StorageOptions, locate
+from penstock.storage import StorageOptions, join, locate
 from penstock.work import Progress
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.index._build import Mode
     from penstock.index._index_store import IndexStoreInterface
 
+_log = logging.getLogger("penstock.index")
 _PIECE_BYTES = 1 << 20
 
 
@@ -126,7 +129,7 @@ class JsonlIndexer:
 
     def __call__(self) -> None:
         """Build the index."""
-        make_index(
+        place = make_index(
             self.listing,
             LineScanner(),
             self.mode,
@@ -134,6 +137,14 @@ class JsonlIndexer:
             index=self.index,
             build=self.build,
         )
+        if self.build.validate:
+            meta = load_place(place).meta
+            if meta is not None and meta.bad_lines:
+                _log.warning(
+                    "%d bad lines are set aside and no records; %s tells of them",
+                    meta.bad_lines,
+                    join(place.folder, BAD_LINES),
+                )
 
 
 def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)

@@ -69,7 +69,7 @@ def open_or_build(  # noqa: PLR0913 (options, told by name)
     opened = load_place(place)
     _check_kind(opened.meta, scanner, place.folder)
     if opened.meta is not None:
-        command = _repairing(listing, place, index)
+        command = _repairing(listing, place, index, opened.meta)
         fresh = check_fresh(listing, opened.meta, command)
         if fresh.new:
             _log.warning(
@@ -260,12 +260,15 @@ def _refuse_other_folder(place: Place) -> None:
         )
 
 
-def _repairing(listing: Listing, place: Place, index: str | os.PathLike[str] | None) -> str:
+def _repairing(
+    listing: Listing, place: Place, index: str | os.PathLike[str] | None, meta: Meta
+) -> str:
     """Return the command that repairs an index, as far as one command can."""
     if len(listing.named) > 1:
         return f"remove {shlex.quote(place.folder)} and open the files again, or: penstock index"
     chosen = f" --index {shlex.quote(os.fspath(index))}" if index is not None else ""
-    return f"penstock index {_shown(listing)}{chosen}"
+    checks = " --validate" * meta.validated + " --profile" * meta.profiled
+    return f"penstock index {_shown(listing)}{chosen}{checks}"
 
 
 def _shown(listing: Listing) -> str:
