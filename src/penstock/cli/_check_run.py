@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.cli._check_parts import Finding, Kind, Seen
 from penstock.storage import LocalStore
-from penstock.work import run_units
+from penstock.work import grouped, run_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -185,13 +185,5 @@ def _units(
     parts: Sequence[CheckPart], folder: str, most: int, unit_bytes: int
 ) -> Iterator[CheckUnit]:
     """Yield units of about equal size: small files together."""
-    groups: list[list[CheckPart]] = []
-    room = 0
-    for part in parts:
-        if part.size > room or not groups:
-            groups.append([])
-            room = unit_bytes
-        groups[-1].append(part)
-        room -= part.size
-    for number, group in enumerate(groups):
-        yield CheckUnit(folder, number, tuple(group), most)
+    for number, group in enumerate(grouped(parts, unit_bytes)):
+        yield CheckUnit(folder, number, group, most)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
-import os
 import secrets
 import shutil
 import time
@@ -23,6 +22,7 @@ from penstock.datasets._column_write import Place, check_type, write_column
 from penstock.datasets._field_paths import LIST, is_listlike, steps_of
 from penstock.datasets._field_types import type_text
 from penstock.errors import CorruptIndexError
+from penstock.index import sync
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -173,7 +173,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
         written = sorted(_files(folder))
         sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in written}
         for file in written:
-            _sync(file)
+            sync(file)
         lists = [
             _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}")
             for level, path in enumerate(_list_paths(field.name, field.type))
@@ -196,8 +196,8 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
             list(files),
         )
         (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta)) + b"\n")
-        _sync(folder / META)
-        _sync(folder)
+        sync(folder / META)
+        sync(folder)
         _put(folder, root / name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -241,7 +241,7 @@ def _shared(root: Path, name: str, folder: Path) -> str:
     if sizes_in(root / name) == sizes_in(folder):
         shutil.rmtree(folder)
     else:
-        _sync(folder)
+        sync(folder)
         _put(folder, root / name)
     return name
 
@@ -259,20 +259,12 @@ def _put(folder: Path, final: Path) -> None:
     with suppress(FileNotFoundError):
         final.rename(old)
     folder.rename(final)
-    _sync(final.parent)
+    sync(final.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def find_column(

@@ -70,17 +70,14 @@ def _opened_once(pickled: bytes) -> SharedSource:
 
 
 @dataclass(frozen=True)
-class ColumnUnit:
-    """Some records, and the file that their fields go to; see `penstock.work.Unit`."""
+class RecordsUnit:
+    """Some records, and the file that what is made of them goes to; see `penstock.work.Unit`."""
 
     shared: SharedSource
-    schema: pa.Schema
     folder: str
     number: int
     start: int
     stop: int
-    on_error: OnError
-    most_bad: int
 
     def __str__(self) -> str:
         return f"records {self.start:,} to {self.stop - 1:,}"
@@ -93,11 +90,25 @@ class ColumnUnit:
     @property
     def path(self) -> str:
         """The file."""
-        return f"{self.folder}/{self.number:06}.arrow"
+        return f"{self.folder}/{self.number:06}.unit"
 
     def is_done(self) -> bool:
         """Whether the file is there."""
         return os.path.exists(self.path)
+
+
+@dataclass(frozen=True)
+class ColumnUnit(RecordsUnit):
+    """Some records whose fields are decoded into an Arrow file."""
+
+    schema: pa.Schema
+    on_error: OnError
+    most_bad: int
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.folder}/{self.number:06}.arrow"
 
     def run(self, advance: Callable[[int], object]) -> None:
         """Decode the records, a stretch at a time."""

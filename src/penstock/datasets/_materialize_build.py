@@ -195,7 +195,7 @@ class _Folder:
         shared = SharedSource(self._source)
         most = self._most_bad
         return [
-            ColumnUnit(shared, self.schema, str(self.path), number, low, high, self._on_error, most)
+            ColumnUnit(shared, str(self.path), number, low, high, self.schema, self._on_error, most)
             for number, (low, high) in enumerate(self._ranges)
         ]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._column_place import Freshness
-from penstock.datasets._column_units import SharedSource, cut, stretches
+from penstock.datasets._column_units import RecordsUnit, SharedSource, cut, stretches
 from penstock.datasets._dataset import Dataset
 from penstock.datasets._jsonl import JsonlDataset
 from penstock.datasets._kept import keep_file
@@ -132,7 +132,7 @@ def profile_of(
     with TemporaryDirectory(prefix="penstock-profile-") as folder:
         shared = SharedSource(source)
         ranges = cut(source, 0) if len(source) else []
-        units = [ProfileUnit(shared, folder, *ends) for ends in ranges]
+        units = [ProfileUnit(shared, folder, at, *ends) for at, ends in enumerate(ranges)]
         with viewed(progress, len(source), "profiling", unit="records") as view:
             run_units(units, workers=workers, advance=view.add)
         for unit in units:
@@ -141,30 +141,8 @@ def profile_of(
 
 
 @dataclass(frozen=True)
-class ProfileUnit:
-    """Some records of a source, and the file that their profile goes to; see `work.Unit`."""
-
-    shared: SharedSource
-    folder: str
-    start: int
-    stop: int
-
-    def __str__(self) -> str:
-        return f"records {self.start:,} to {self.stop - 1:,}"
-
-    @property
-    def size(self) -> int:
-        """Records."""
-        return self.stop - self.start
-
-    @property
-    def path(self) -> str:
-        """The file."""
-        return f"{self.folder}/{self.start}.unit"
-
-    def is_done(self) -> bool:
-        """Whether the file is there."""
-        return os.path.exists(self.path)
+class ProfileUnit(RecordsUnit):
+    """Some records that a profile is made of."""
 
     def run(self, advance: Callable[[int], object]) -> None:
         """Look at the records, a stretch at a time."""

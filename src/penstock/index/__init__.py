@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from penstock.index._indexer import SampleData as SampleData
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
+    from penstock.index._kept_columns import sync as sync
+    from penstock.index._line_check import JSON_NAMES as JSON_NAMES
     from penstock.index._line_pieces import LinePieces as LinePieces
     from penstock.index._line_pieces import Piece as Piece
     from penstock.index._listing import CSV as CSV
@@ -93,6 +95,7 @@ __all__, __getattr__, __dir__ = facade(
         "FileScan": "_scan",
         "Found": "_listing",
         "JSONL": "_listing",
+        "JSON_NAMES": "_line_check",
         "LARGEST_FRAME": "_blocks",
         "LinePieces": "_line_pieces",
         "LineScanner": "_scan",
@@ -128,6 +131,7 @@ __all__, __getattr__, __dir__ = facade(
         "read_options": "_csv_types",
         "rows_before": "_sample_index",
         "scan_rows": "_row_check",
+        "sync": "_kept_columns",
         "type_of": "_csv_types",
         "wider_type": "_csv_types",
         "with_line_end": "_csv_types",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _NEWLINE = 10
 _BLANK = ""
-_JSON_NAMES: dict[type, str] = {
+JSON_NAMES: dict[type, str] = {
     list: "an array",
     str: "a string",
     int: "a number",
@@ -114,7 +114,7 @@ class LineCheck:
         numbers = [number for number in range(lines) if number not in reasons]
         for number, value in zip(numbers, values, strict=True):
             if type(value) is not dict:
-                reasons[number] = f"{_JSON_NAMES[type(value)]}, not an object"
+                reasons[number] = f"{JSON_NAMES[type(value)]}, not an object"
 
     def _too_long(self) -> str:
         return f"longer than {self._checks.max_line_bytes:,} bytes"

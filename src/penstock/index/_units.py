@@ -17,6 +17,7 @@ from penstock.index._scan import LineScanner
 from penstock.index._unit_file import NewUnitFile, UnitFile
 from penstock.jsonl import compression_of
 from penstock.storage import LocalStore, join
+from penstock.work import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -166,15 +167,7 @@ def units_of(
     parts: Iterable[Part], folder: str, scanner: Scanner, checks: Checks, unit_bytes: int
 ) -> list[ScanUnit]:
     """Return units of about equal size: large files in several, small ones together."""
-    groups: list[list[Part]] = []
-    room = 0
-    for part in parts:
-        if part.size > room or not groups:
-            groups.append([])
-            room = unit_bytes
-        groups[-1].append(part)
-        room -= part.size
     return [
-        ScanUnit(folder, number, tuple(group), scanner, checks)
-        for number, group in enumerate(groups)
+        ScanUnit(folder, number, group, scanner, checks)
+        for number, group in enumerate(grouped(parts, unit_bytes))
     ]

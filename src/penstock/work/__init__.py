@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from penstock.work._progress import Progress as Progress
     from penstock.work._progress import View as View
     from penstock.work._progress import viewed as viewed
+    from penstock.work._shares import grouped as grouped
     from penstock.work._shares import shares as shares
     from penstock.work._unit import Unit as Unit
 
@@ -24,6 +25,7 @@ __all__, __getattr__, __dir__ = facade(
         "View": "_progress",
         "error_of": "_failures",
         "failure_of": "_failures",
+        "grouped": "_shares",
         "run_units": "_local",
         "shares": "_shares",
         "viewed": "_progress",

@@ -3,13 +3,45 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
+
+
+class Sized(Protocol):
+    """Something of a size."""
+
+    @property
+    def size(self) -> int:
+        """How much it is."""
+        ...
+
+
+T = TypeVar("T", bound=Sized)
+
+
+def grouped(parts: Iterable[T], most: int) -> list[tuple[T, ...]]:
+    """Return parts in order, small ones together, as long as a group has at most `most`.
+
+    A larger part is a group of its own.
+
+    >>> import numpy as np
+    >>> [[part.size for part in group] for group in grouped(map(np.zeros, [1, 2, 3, 9, 1]), 5)]
+    [[1, 2], [3], [9], [1]]
+    """
+    groups: list[list[T]] = []
+    room = 0
+    for part in parts:
+        if part.size > room or not groups:
+            groups.append([])
+            room = most
+        groups[-1].append(part)
+        room -= part.size
+    return [*map(tuple, groups)]
 
 
 def shares(
