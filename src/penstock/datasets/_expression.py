@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from penstock.datasets._tokens import Token, number_in, text_in, tokens_of, unreadable
+from penstock.datasets._expression_words import Token, number_in, text_in, tokens_of, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

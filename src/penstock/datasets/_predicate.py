@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.datasets._expression import Comparison, IsNull, Node, Not
-from penstock.datasets._tokens import point_at
+from penstock.datasets._expression_words import point_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

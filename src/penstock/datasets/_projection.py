@@ -14,6 +14,7 @@ from penstock.datasets._field_paths import LIST, Steps, closest, paths_in, steps
 from penstock.datasets._field_plan import Plan, Way
 from penstock.datasets._field_types import arrow_type
 from penstock.datasets._held import held
+from penstock.datasets._joining import joined
 from penstock.datasets._table_source import TableSource
 from penstock.errors import OptionError, SchemaMismatchError
 
@@ -33,7 +34,8 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
 
     `fields` maps names or paths to types, or names them and the source's schema has the types. A
     path goes into structs by dots and into lists by `[]`: `items[].price` is a list column. What
-    is missing is null. A top-level field whose own name looks like a path wins over the path.
+    is missing is null. In a record with a top-level field whose own name looks like a path, that
+    field wins over the path.
 
     >>> from penstock.datasets._memory import ListSource
     >>> source = ListSource([{"user": {"age": 42}, "items": [{"price": 1}, {"price": 2}]}, {}])
@@ -93,15 +95,53 @@ def typed_schema(fields: Fields | None) -> pa.Schema | None:
 
 def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
     """Return the columns of a schema whose names may be paths."""
-    if all(len(steps_of(name)) == 1 for name in schema.names):
+    paths = [name for name in schema.names if len(steps_of(name)) > 1]
+    if not paths:
         return source._columns(ids, schema)  # noqa: SLF001
-    names = frozenset(source.schema.names).intersection(schema.names)
-    plan = _plan(schema, names, complete=getattr(source, "schema_is_complete", False))
+    known = source.schema.names
+    names = frozenset(name for name in paths if name in known)
+    if getattr(source, "schema_is_complete", False):
+        return _read(source, ids, schema, _plan(schema, names, complete=True))
+    plan = _plan(schema, frozenset(), complete=False)
+    if not names:
+        return _read(source, ids, schema, plan)
+    try:
+        return _read(source, ids, schema, plan, names)
+    except (_TwoMeaningsError, SchemaMismatchError):
+        # A record with a field of that very name may hold anything where the path leads.
+        return _read_by_names(source, ids, schema, paths)
+
+
+def _read_by_names(
+    source: Source, ids: NDArray[np.int64], schema: pa.Schema, paths: Sequence[str]
+) -> pa.RecordBatch:
+    """Read what of `paths` is the name of a field in a record as that, and else as a path."""
+    groups: dict[frozenset[str], list[int]] = {}
+    for row, record in enumerate(source._records(ids)):  # noqa: SLF001
+        there = record if isinstance(record, Mapping) else ()
+        groups.setdefault(frozenset(name for name in paths if name in there), []).append(row)
+    parts = [
+        _read(source, ids[rows], schema, _plan(schema, names, complete=True))
+        for names, rows in groups.items()
+    ]
+    back = np.empty(len(ids), np.int64)
+    back[np.concatenate([*groups.values()])] = np.arange(len(ids))
+    return joined(parts, back)
+
+
+def _read(
+    source: Source,
+    ids: NDArray[np.int64],
+    schema: pa.Schema,
+    plan: Plan,
+    doubtful: frozenset[str] = frozenset(),
+) -> pa.RecordBatch:
+    """Read what is planned; of `doubtful` fields some records have the name, and some the path."""
     layers = [source._columns(ids, layer) for layer in plan.layers]  # noqa: SLF001
     columns = []
     for field, ways in zip(schema, plan.ways, strict=True):
         try:
-            columns.append(_column(field, ways, layers))
+            columns.append(_column(field, ways, layers, is_doubtful=field.name in doubtful))
         except _NullAt as null:
             raise SchemaMismatchError(
                 f"record {ids[null.row]:,}: field {field.name!r} holds null, which does not fit "
@@ -150,11 +190,19 @@ class _NullAt(Exception):  # noqa: N818 (caught above, where the record is known
         self.row = row
 
 
-def _column(field: pa.Field, ways: Sequence[Way], layers: Sequence[pa.RecordBatch]) -> pa.Array:
+class _TwoMeaningsError(Exception):
+    """A path leads to something, and only the record tells whether its name is there, and null."""
+
+
+def _column(
+    field: pa.Field, ways: Sequence[Way], layers: Sequence[pa.RecordBatch], *, is_doubtful: bool
+) -> pa.Array:
     column: pa.Array | None = None
     for way in ways:
         name, *steps = way.steps
         found = _inside(layers[way.layer].column(name), tuple(steps), field.type)
+        if column is not None and is_doubtful and (_null_rows(column) & ~_null_rows(found)).any():
+            raise _TwoMeaningsError
         column = found if column is None else _first_present(column, found)
     if not field.nullable:
         _refuse(_null_rows(column))

@@ -50,6 +50,28 @@ class Run(msgspec.Struct, frozen=True):
     """Of the file when the run was found; a file that grew has another one now."""
 
 
+class TokensMeta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the samples of a token index are."""
+
+    dtype: str
+    """Of the tokens: `uint16`, `uint32` …"""
+    sample_size: int | None
+    """Tokens of every sample; None: a sample is a document."""
+    eos: int | None
+    """The token that ends every document, where samples have one size."""
+    packing: str | None
+    """`concat` or `best_fit`, where samples have one size."""
+    pad: int | None = None
+    """What stands where a sample is filled up."""
+    documents: int = 0
+    tokens: int = 0
+    """Of all samples, those that fill up not counted."""
+    dropped: int = 0
+    """Tokens behind the last full sample."""
+    padding: int = 0
+    """Tokens that only fill up."""
+
+
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A whole index."""
 
@@ -75,6 +97,8 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Longer ones were set aside, too."""
     profiled: bool = False
     """Whether there is a `profile.json`."""
+    tokens: TokensMeta | None = None
+    """Of an index of tokens: what its samples are."""
 
     @property
     def bad_lines(self) -> int:

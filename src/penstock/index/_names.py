@@ -11,6 +11,7 @@ from typing import Literal
 FILES, ROWS, FRAMES, META = "file_location.txt", "sample_locations.bin", "frames.bin", "meta.json"
 BAD_LINES, PROFILE, PROFILE_STATE = "bad_lines.ndjson", "profile.json", "profile.state"
 COLUMNS = "columns"
+DOCUMENT_ENDS, DOCUMENT_OFFSETS = "document_ends.bin", "document_offsets.bin"
 State = Literal["tmp", "old"]
 
 
