@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from penstock.order._order import Kind as Kind
     from penstock.order._order import Order as Order
     from penstock.order._order import clip_blocks as clip_blocks
+    from penstock.order._packing import Packing as Packing
+    from penstock.order._packing import best_fit as best_fit
     from penstock.order._permutation import Permutation as Permutation
     from penstock.order._sharing import share as share
     from penstock.order._sharing import share_full as share_full
@@ -40,8 +42,10 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "KINDS": "_order",
         "Kind": "_order",
+        "Packing": "_packing",
         "Skip": "_skips",
         "Skips": "_skips",
+        "best_fit": "_packing",
         "keys": "_mix",
         "mixed": "_mix",
         "whole_number": "_whole",

@@ -1,0 +1,79 @@
+"""Whatever a tokenizer returned, as one flat array of token ids."""
+
+from __future__ import annotations
+
+import reprlib
+from array import array
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+_INT64_MAX = np.iinfo(np.int64).max
+
+
+class Encoded(NamedTuple):
+    """Token ids of some texts, one text after the other."""
+
+    ids: NDArray[Any]
+    """Flat, of any integer dtype."""
+    lengths: NDArray[np.int64]
+    """int64[texts]: how many of the ids are of each text."""
+
+
+def encoded(results: Iterable[object]) -> Encoded:
+    """Return what a tokenizer returned for each text: lists, arrays, or objects with `.ids`.
+
+    >>> ids, lengths = encoded([[5, 6], [], np.array([7])])
+    >>> ids.tolist(), lengths.tolist()
+    ([5, 6, 7], [2, 0, 1])
+    """
+    parts = [_ids(result, number) for number, result in enumerate(results)]
+    lengths = np.fromiter(map(len, parts), np.int64, len(parts))
+    return Encoded(np.concatenate(parts) if parts else np.empty(0, np.int64), lengths)
+
+
+def _ids(result: object, number: int) -> NDArray[Any]:
+    """Return the ids of one text."""
+    ids = input_ids(getattr(result, "ids", result))
+    if isinstance(ids, list | tuple):
+        try:
+            # Takes nothing but integers, where NumPy would cut off fractions or guess a type.
+            return np.asarray(array("q", ids))
+        except (TypeError, OverflowError):
+            _refuse(result, number)
+    try:
+        found = np.asarray(ids)
+    except (TypeError, ValueError, RuntimeError):
+        _refuse(result, number)
+    if found.ndim == 1 and not found.size:
+        return np.empty(0, np.int64)  # NumPy takes an empty list for one of floats.
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        _refuse(result, number)
+    if found.dtype != np.uint64:
+        return found
+    # Beside signed integers they would become floats.
+    if int(found.max()) > _INT64_MAX:
+        _refuse(result, number)
+    return found.astype(np.int64)
+
+
+def input_ids(result: object) -> object:
+    """Return what tokenizers that return mappings call `input_ids`; anything else as it is."""
+    return result.get("input_ids") if isinstance(result, Mapping) else result
+
+
+def _refuse(result: object, number: int) -> NoReturn:
+    raise OptionError(
+        f"The tokenizer returned {reprlib.repr(result)} for text {number}: expected the token ids "
+        "of that text, integers in a list or a one-dimensional array. Give a function that returns "
+        "such ids for one text, or say batched=True if it takes a list of texts.",
+        number=number,
+    )
