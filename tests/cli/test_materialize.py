@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,8 +30,6 @@ from tests.datasets.materialize_programs import FIELDS, LINES, write_large
 from tests.unprivileged import as_nobody, folder_for_all
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.servers.s3_server import S3Server
 
 
@@ -130,6 +129,51 @@ def test_columns_are_dropped_by_name_or_all(lines: Path) -> None:
     assert [column["path"] for column in told["dropped"]] == ["id", "tags"]
     assert document("materialize", lines, "--list")["columns"] == []
     assert document("materialize", lines, "--drop")["dropped"] == []
+
+
+@pytest.mark.parametrize("is_file", [False, True], ids=["folder", "file"])
+@pytest.mark.parametrize("what", ["stale", "damaged", "missing"])
+def test_columns_are_listed_and_dropped_whatever_became_of_the_index(
+    lines: Path, what: str, *, is_file: bool
+) -> None:
+    path = lines / "a.jsonl" if is_file else lines
+    told = document("materialize", path, "id,price")
+    index = Path(told["columns"][0]["folder"]).parent
+    if what == "stale":
+        written(lines / "a.jsonl", '{"id": 7}')
+    elif what == "damaged":
+        (index / "meta.json").write_text("{")
+    else:
+        for file in index.glob("*.*"):
+            if file.is_file():
+                file.unlink()
+    done = invoke("materialize", path, "--list")
+    assert done.exit_code == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:-1]] == ["id", "price"]
+    assert "not known: no index tells" in done.stdout
+    assert ("stale" in done.stderr) is (what == "stale")
+    told = document("materialize", path, "--list")
+    assert {column["stale"] for column in told["columns"]} == {None}
+    dropped = document("materialize", path, "price", "--drop")["dropped"]
+    assert [column["path"] for column in dropped] == ["price"]
+    assert names(document("materialize", path, "--list")) == ["id:int64"]
+    assert len(document("materialize", path, "--drop")["dropped"]) == 1
+
+
+def test_columns_in_a_folder_of_their_own_need_no_index(lines: Path, tmp_path: Path) -> None:
+    document("materialize", lines, "id", "--path", tmp_path / "own")
+    written(lines / "a.jsonl", '{"id": 7}')
+    there = "--path", tmp_path / "own"
+    assert names(document("materialize", lines, "--list", *there)) == ["id:int64"]
+    assert len(document("materialize", lines, "--drop", *there)["dropped"]) == 1
+
+
+def test_the_column_with_nulled_values_is_told_not_one_with_bad_records(lines: Path) -> None:
+    written(lines / "a.jsonl", '{"id": 1}', '{"id": "x"}')
+    penstock.open(lines).materialize({"id": "int64"}, on_error="mask")
+    told = document("materialize", lines, "id:int64", "--on-error", "null")
+    (column,) = told["columns"]
+    assert (column["nulled"], column["bad"], column["built"]) == (1, 0, True)
 
 
 def test_types_come_from_the_profile_where_there_is_one(tmp_path: Path) -> None:

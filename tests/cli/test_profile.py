@@ -265,3 +265,9 @@ def test_bars_show_every_count_and_nothing_where_there_is_none(counts: list[int]
     for bar, count in zip(bars, counts, strict=False):
         assert (bar == " ") == (count == 0)
     assert not any(counts) or "█" in bars
+
+
+def test_help_says_what_the_signs_mean() -> None:
+    text = " ".join(succeed("profile", "--help").split())
+    assert "A field marked ! changes on the way" in text
+    assert "Marked ? it may mean nothing" in text

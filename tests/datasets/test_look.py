@@ -148,3 +148,11 @@ def test_no_value_becomes_a_tag(value: str) -> None:
     hostile = f"<script>{value}</script>"
     source = ListSource([{hostile: hostile, "n": {hostile: [hostile]}}])
     assert set(Checker(html_of(source)).seen) <= TAGS
+
+
+def test_a_source_with_columns_tells_which() -> None:
+    columns = ListSource(sample_records(3)).materialize({"id": "int8", "user.age": "int16"})
+    assert text_of(columns) == "Materialized of 3 records: columns of id int8, user.age int16"
+    assert "columns of id int8" in html_of(columns)
+    none = ListSource([]).materialize({"id": "int8"})
+    assert text_of(none) == "Materialized of 0 records: no columns"

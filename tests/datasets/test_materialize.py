@@ -293,6 +293,17 @@ def test_a_name_with_a_dot_is_a_path_in_one_source_only(tmp_path: Path) -> None:
     assert same(both.materialize(fields).read([0, 1], fields), both.read([0, 1], fields))
 
 
+def test_columns_of_a_name_with_a_dot_are_what_each_record_has(tmp_path: Path) -> None:
+    some = [{"user.age": 1, "user": "x"}, {"user": {"age": 2}}, {"user.age": None, "user": "y"}]
+    (tmp_path / "a.jsonl").write_text(lines([*some, {}] * 50))
+    source = penstock.open(tmp_path)
+    fields = {"user.age": "int8"}
+    every = np.arange(200)
+    columns = source.materialize(fields)
+    assert source.read(every, fields)["user.age"].to_pylist() == [1, 2, None, None] * 50
+    assert same(columns.read(every, fields), source.read(every, fields))
+
+
 @pytest.mark.parametrize("what", ["list", "table"])
 def test_records_in_memory_have_columns_in_the_cache(what: str, own_cache: Path) -> None:
     some = records(0, 50)

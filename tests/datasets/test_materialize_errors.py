@@ -20,11 +20,15 @@ from penstock.datasets import (
     list_columns_of,
     typed_schema,
 )
+from penstock.datasets._materialize_bad import decoded
+from penstock.datasets._memory import ListSource
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from tests.datasets.materialize_samples import lines, records, same
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 FIELDS = {"id": "int64", "price": "float32", "name": "string"}
 
@@ -170,3 +174,24 @@ def test_too_many_bad_records_are_not_set_aside(tmp_path: Path) -> None:
     columns = source.materialize({"n": "int64"}, on_error="null")
     assert columns.read([0, 1, 20], {"n": "int64"}).to_pydict() == {"n": [None, 1, None]}
     assert list_columns_of(source)[0].meta.nulled == 110
+
+
+@pytest.mark.parametrize("share", [0.001, 0.02, 0.3, 1.0])
+def test_each_record_is_read_a_few_times_however_many_are_bad(share: float) -> None:
+    class Counting(ListSource):
+        read_so_far = 0
+
+        def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+            self.read_so_far += len(ids)
+            return super()._columns(ids, schema)
+
+    count = 4000
+    is_bad = np.random.default_rng(3).random(count) < share
+    source = Counting({"n": "x" if bad else n, "m": n} for n, bad in enumerate(is_bad))
+    schema = pa.schema({"n": pa.int16(), "m": pa.int32()})
+    columns, bad = decoded(source, np.arange(count), schema, "null", 0)
+    assert bad == {"n": np.flatnonzero(is_bad).tolist()}
+    assert columns["m"].to_pylist() == [*range(count)]
+    wanted = [None if bad else n for n, bad in enumerate(is_bad)]
+    assert columns["n"].to_pylist() == wanted
+    assert source.read_so_far < 10 * count

@@ -183,3 +183,27 @@ def test_a_folder_of_something_else_is_neither_used_nor_marked(tmp_path: Path) -
         source.materialize(Y, path=other)
     assert drop_columns_of(source, path=other) == []
     assert [path.name for path in other.iterdir()] == ["mine.txt"]
+
+
+def test_a_column_that_cannot_be_used_is_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(tmp_path, 1)
+    rebuilt(tmp_path)
+    for _ in range(2):  # Once each time that it was made.
+        (column,) = (tmp_path / "index" / "columns").glob("y-*")
+        next(path for path in column.iterdir() if path.suffix == ".bin").write_bytes(b"")
+        caplog.clear()
+        for _ in range(2):
+            source = penstock.open(tmp_path)
+            assert columns_of(source, typed_schema(Y)) is None
+            list_columns_of(source)
+        (warning,) = caplog.records
+        assert "a column cannot be used" in warning.getMessage()
+        source.materialize(Y, workers=0)
+    columns = [penstock.open(tmp_path).materialize(Y) for _ in range(2)]
+    drop_columns_of(source)
+    caplog.clear()
+    assert [middle(one) for one in columns] == [[1], [1]]
+    (warning,) = caplog.records
+    assert "1 columns in" in warning.getMessage()

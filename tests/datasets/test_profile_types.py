@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.datasets import missing_fields
+from penstock.datasets._memory import ListSource
 from penstock.datasets._profile_types import profile_types
+from penstock.errors import SchemaMismatchError
 from penstock.index import profile_records
 from tests.rounds import rounds
 
@@ -135,3 +137,11 @@ def test_a_schema_decides_where_it_is_certain_and_the_profile_adds_null() -> Non
         "t": "list<int8 = -1>",
     }
     assert found.left_out == {"odd.k": "no tensor stands for int"}
+
+
+def test_a_lone_surrogate_fails_under_any_type_and_is_named() -> None:
+    records = [{"a": "x"}, {"a": "\ud800"}]
+    found = types_of(*records)
+    assert found.types == {"a": "string"}
+    with pytest.raises(SchemaMismatchError, match="surrogate"):
+        ListSource(records).read([0, 1], found.types)

@@ -137,6 +137,38 @@ def test_a_name_with_a_dot_wins_over_a_path(kind: Callable[[list[Record]], Sourc
     assert source.read([1, 0], ["a.b"])["a.b"].to_pylist() == [None, 1]
 
 
+MIXED: list[Record] = [
+    {"a.b": 1, "a": "no struct"},
+    {"a": {"b": 2}},
+    {"a.b": None, "a": {"b": 3}},
+    {"a.b": 4, "a": {"b": 5}},
+    {"a.b": None, "a": 6},
+    {},
+    {"a": None},
+]
+
+
+@pytest.mark.parametrize("without", [(), (0, 4)], ids=["any parent", "objects only"])
+def test_a_name_with_a_dot_wins_only_in_records_that_have_it(without: tuple[int, ...]) -> None:
+    records = [record for row, record in enumerate(MIXED) if row not in without]
+    source = ListSource(records)
+    ids = [*range(len(records)), 0, 1]
+    wanted = [pick(records[i], "a.b") for i in ids]
+    assert 2 in wanted
+    assert source.read(ids, {"a.b": "int8"})["a.b"].to_pylist() == wanted
+    assert [source.read([i], {"a.b": "int8"})["a.b"][0].as_py() for i in ids] == wanted
+
+
+def test_a_path_that_does_not_fit_is_told_beside_a_name_with_a_dot() -> None:
+    source = ListSource([{"a.b": 1, "a": "x"}, {"a": {"b": "no number"}}])
+    with pytest.raises(SchemaMismatchError, match="'no number'"):
+        source.read([0, 1], {"a.b": "int8"})
+    with pytest.raises(SchemaMismatchError, match=r"record 1: field 'a\.b' holds null"):
+        ListSource([{"a.b": 1}, {"a": {}}]).read(
+            [0, 1], pa.schema([pa.field("a.b", pa.int8(), nullable=False)])
+        )
+
+
 def test_a_late_name_with_a_dot_is_found_beside_the_path() -> None:
     early = [{"a": {"b": i}} for i in range(1500)]
     source = ListSource([*early, {"a.b": 7}, {"a.b": 8, "a": {"b": 9}}])

@@ -11,7 +11,13 @@ import pytest
 import zstandard
 
 import penstock
-from penstock.errors import CorruptFileError, CorruptIndexError, OptionError, StaleIndexError
+from penstock.errors import (
+    CorruptFileError,
+    CorruptIndexError,
+    ObjectNotFoundError,
+    OptionError,
+    StaleIndexError,
+)
 from penstock.index import (
     IndexStore,
     create_default_jsonl_indexer,
@@ -214,6 +220,16 @@ def test_a_damaged_state_is_named_and_not_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "index" / "bad_lines.ndjson").write_text("[]\n")
     with pytest.raises(CorruptIndexError, match=r"bad_lines\.ndjson is damaged"):
         list(read_bad_lines(tmp_path / "index"))
+
+
+def test_bad_lines_are_read_from_the_folder_of_an_index_only(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n")
+    build(tmp_path)
+    assert [*read_bad_lines(tmp_path / "index")] == []
+    for folder in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(ObjectNotFoundError, match="holds no index: expected") as raised:
+            read_bad_lines(folder)
+        assert str(raised.value).startswith(f"{folder} ")
 
 
 def columns_in(folder: Path) -> Path:

@@ -18,7 +18,7 @@ import pytest
 import penstock
 from penstock import DataLoader
 from penstock.cli._bench_fields import parse_fields
-from penstock.datasets import CsvRows, list_columns_of, typed_schema
+from penstock.datasets import CsvRows, drop_columns_of, list_columns_of, typed_schema
 from penstock.errors import BadRecordsError, OptionError, SchemaMismatchError, StorageError
 from penstock.loading._column_command import command_for
 from penstock.order import Order
@@ -47,6 +47,23 @@ def decided(loader: DataLoader) -> tuple[str, str]:
 
 
 class TestToldWhy:
+    def test_a_column_that_vanished_before_the_first_batch_is_not_said_to_be_gathered(
+        self, lines: Path
+    ) -> None:
+        source = penstock.open(lines)
+        fields = {"n": "int64", "x": "float32"}
+        source.materialize(fields)
+        loader, begun = (DataLoader(source, fields, batch_size=10) for _ in range(2))
+        assert decided(loader)[0] == "gathered; they were there"
+        next(iter(begun))
+        drop_columns_of(source, ["x"])
+        told = decided(loader)[0]
+        assert told.startswith("gathered; they were there; but some fields are decoded anew")
+        assert told.endswith("(x)")
+        drop_columns_of(source)
+        assert decided(loader)[0].startswith("decoded anew for each batch: columns are gone")
+        assert decided(begun)[0] == "gathered; they were there"  # What is mapped stays.
+
     def test_they_are_made_with_the_first_batch_and_then_there(self, lines: Path) -> None:
         loader = DataLoader(lines, TYPES, batch_size=10, shuffle=True)
         columns, workers = decided(loader)

@@ -392,6 +392,7 @@ class TestMeanwhile:
             with caplog.at_level(logging.WARNING):
                 assert outcome(loader).batches == expected.batches
             assert len([one for one in caplog.messages if "3 columns in" in one]) == 1
+            assert loader.explain()["columns"].startswith("decoded anew for each batch: columns")
             caplog.clear()
             penstock.open(own_lines).materialize(TYPES)
 

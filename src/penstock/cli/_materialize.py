@@ -17,7 +17,8 @@ from penstock.cli._column_text import (
     estimate_text,
     shown_folder,
 )
-from penstock.cli._opening import open_existing, open_indexed
+from penstock.cli._opening import folders_without_index, open_existing, open_indexed
+from penstock.cli._other_sources import refuse_tokens
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._units import bytes_text, counted
 from penstock.cli._verb import (
@@ -30,10 +31,13 @@ from penstock.cli._verb import (
     storage_option,
 )
 from penstock.datasets import (
+    Source,
+    drop_columns_in,
     drop_columns_of,
     estimate_columns,
+    list_columns_in,
     list_columns_of,
-    type_text,
+    origins_of,
 )
 from penstock.errors import (
     BadRecordsError,
@@ -45,10 +49,11 @@ from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import pyarrow as pa
 
-    from penstock.datasets import ColumnMeta, ColumnsEstimate, ListedColumn, Source
+    from penstock.datasets import ColumnsEstimate, ListedColumn
     from penstock.storage import StorageOptions
 
 
@@ -140,14 +145,16 @@ def materialize(  # noqa: PLR0913 (one argument an option)
     if fields is None and not (lists or drop):
         raise click.UsageError("name the FIELDS to decode, such as price:float32,user.age.")
     given = None if fields is None else parse_fields(fields, "FIELDS")
+    refuse_tokens(path, storage_options, folder, "batches of them are gathered as they are")
     task = _Task(path, target, on_error, workers, as_json)
     try:
         if lists or drop:
-            source = open_existing(path, storage_options, folder)
+            there = open_existing(path, storage_options, folder)
+            where = folders_without_index(path, storage_options, folder, target)
             if drop:
-                _drop(task, source, given)
+                _drop(task, where if there is None else there, given)
             else:
-                _list(task, source, given)
+                _list(task, where if there is None else there, given)
             return FINE
         source = open_indexed(path, storage_options, folder)
         _build(task, source, schema_of(given or {}, source))
@@ -168,11 +175,11 @@ def _build(task: _Task, source: Source, schema: pa.Schema) -> None:
         echo(estimate_text(task.path, cost))
     began, start = time.time(), time.monotonic()
     with Progress(cost.records, unit="records") as progress:
-        source.materialize(
+        columns = source.materialize(
             schema, task.target, progress, on_error=task.on_error, workers=task.workers
         )
     seconds = time.monotonic() - start
-    used = _used(task, source, schema)
+    used = _used(task, columns)
     built = [column for column in used if column.meta.created >= began]
     made = _Made(len(source), cost, used, built, seconds)
     if task.as_json:
@@ -183,18 +190,14 @@ def _build(task: _Task, source: Source, schema: pa.Schema) -> None:
     echo(_summary(task, made))
 
 
-def _used(task: _Task, source: Source, schema: pa.Schema) -> list[ListedColumn]:
-    """Return the columns of all fields, in their order."""
-    there: dict[tuple[str, str], ListedColumn] = {}
-    for column in list_columns_of(source, task.target):
-        is_nulled = bool(column.meta.nulled)
-        if column.stale or (is_nulled and task.on_error != "null"):
-            continue
-        key = column.meta.path, column.meta.type
-        if key not in there or not is_nulled:
-            there[key] = column
-    keys = [(field.name, type_text(field.type)) for field in schema]
-    return [there[key] for key in keys if key in there]
+def _used(task: _Task, columns: Source) -> list[ListedColumn]:
+    """Return what is told of the columns that a source has, in the order of its fields."""
+    there = {
+        (one.folder, one.meta.path, one.meta.arrow_type, one.meta.nulled > 0): one
+        for one in list_columns_of(columns, task.target)
+    }
+    specs = [spec for origin in origins_of(columns) for spec in getattr(origin, "specs", ())]
+    return [there[spec] for spec in specs if spec in there]
 
 
 def _document(task: _Task, made: _Made) -> dict[str, object]:
@@ -233,10 +236,13 @@ def _summary(task: _Task, made: _Made) -> str:
     return f"{task.path}: {told}; in {where}"
 
 
-def _list(task: _Task, source: Source | None, given: dict[str, str | None] | None) -> None:
-    columns = [] if source is None else list_columns_of(source, task.target)
+def _list(task: _Task, where: Source | Sequence[Path], given: dict[str, str | None] | None) -> None:
+    records = 0
+    if isinstance(where, Source):
+        columns, records = list_columns_of(where, task.target), len(where)
+    else:
+        columns = list_columns_in(where)
     columns = [column for column in columns if given is None or column.meta.path in given]
-    records = 0 if source is None else len(source)
     size = sum(column.meta.bytes for column in columns)
     if task.as_json:
         told = [column_document(column, records) for column in columns]
@@ -245,15 +251,16 @@ def _list(task: _Task, source: Source | None, given: dict[str, str | None] | Non
     if columns:
         echo(column_table(columns, records))
     folders = dict.fromkeys(shown_folder(task.path, column.folder) for column in columns)
-    where = f", {bytes_text(size)}, in {' and '.join(folders)}" if columns else ""
-    echo(f"{task.path}: {counted(len(columns), 'column')}{where}")
+    told_more = f", {bytes_text(size)}, in {' and '.join(folders)}" if columns else ""
+    echo(f"{task.path}: {counted(len(columns), 'column')}{told_more}")
 
 
-def _drop(task: _Task, source: Source | None, given: dict[str, str | None] | None) -> None:
+def _drop(task: _Task, where: Source | Sequence[Path], given: dict[str, str | None] | None) -> None:
     names = None if given is None else list(given)
-    dropped: list[ColumnMeta] = []
-    if source is not None:
-        dropped = drop_columns_of(source, names, task.target)
+    if isinstance(where, Source):
+        dropped = drop_columns_of(where, names, task.target)
+    else:
+        dropped = drop_columns_in(where, names)
     size = sum(meta.bytes for meta in dropped)
     stays = (
         f"what is published in {task.target} stays; remove it with the tools of your storage"

@@ -10,6 +10,7 @@ import click
 
 from penstock.batch import FieldEncoder
 from penstock.cli._bench_fields import parse_fields
+from penstock.cli._other_sources import refuse_tokens
 from penstock.cli._profile_found import Asked, find_profile
 from penstock.cli._profile_table import drift_lines, profile_table
 from penstock.cli._terminal import echo
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     type=click.Choice(["table", "fields", "json"]),
     default="table",
     show_default=True,
-    help="fields: a dict for DataLoader, with types under which nothing fails.",
+    help="fields: a dict for DataLoader, with types that hold every value seen.",
 )
 @click.option(
     "--fields", "names", metavar="A,B.C", help="Only these fields, and what is inside of them."
@@ -79,10 +80,15 @@ def profile(  # noqa: PLR0913 (one argument an option)
     The profile of the index is shown (penstock index --profile), if it is of the files as they
     are. Else all records are read once, and what was found is kept: in the index, which is built
     if there is none, or in the cache directory for Parquet, remote and read-only data.
+
+    A field marked ! changes on the way, as a line below the table says. Marked ? it may mean
+    nothing: a rare field that begins late or ends early, integers beside floats, a CSV column of
+    numbers and texts. Numbers with ~ are estimates.
     """
     if as_json and form == "fields":
         raise click.UsageError("give either --json or --as fields, not both.")
     wanted = None if names is None else list(parse_fields(names))
+    refuse_tokens(path, storage_options, folder, "they have no fields")
     found = find_profile(Asked(path, storage_options, folder, workers))
     document = found.document if wanted is None else _only(found.document, wanted)
     if as_json or form == "json":

@@ -14,6 +14,7 @@ from penstock.cli._by_number import source_of
 from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._index_facts import index_facts
 from penstock.cli._indexed import index_of
+from penstock.cli._other_sources import other_source
 from penstock.cli._terminal import Progress
 from penstock.datasets import keep_profile, known_profile, profile_of
 from penstock.datasets import open as open_source
@@ -59,6 +60,9 @@ def find_profile(asked: Asked) -> FoundProfile:
     that has no profile is built again where nothing else about it changes by that. For everything
     else records are gone through, and what was found is kept in the cache directory.
     """
+    other = other_source(asked.path, asked.options) if asked.chosen is None else None
+    if other is not None:
+        return _of_source(asked, other)
     facts = index_facts(asked.path, asked.options, asked.chosen)
     kind, listing = list_of_one_kind(asked.path, asked.options)
     if facts.problem is not None or (facts.found is not None and facts.found.is_stale):

@@ -21,6 +21,7 @@ from penstock.datasets._column_take import map_column, mapped
 from penstock.datasets._column_write import Place, check_type, write_column
 from penstock.datasets._field_paths import LIST, is_listlike, steps_of
 from penstock.datasets._field_types import type_text
+from penstock.datasets._warned import is_news, made_anew
 from penstock.errors import CorruptIndexError
 from penstock.index import sync
 
@@ -199,6 +200,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
         sync(folder / META)
         sync(folder)
         _put(folder, root / name)
+        made_anew(root / name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return meta
@@ -281,7 +283,12 @@ def find_column(
             return None
         return Column(root, name, meta)
     except CorruptIndexError as why:
-        _log.warning("a column cannot be used and is made again when it is asked for: %s", why)
+        if is_news(root / name):
+            _log.warning(
+                "a column cannot be used, and its field is decoded anew for each batch until the "
+                "column is made again: %s",
+                why,
+            )
         return None
 
 
@@ -320,7 +327,8 @@ def _all(root: Path) -> list[tuple[Path, ColumnMeta]]:
             try:
                 meta = _read_meta(folder)
             except CorruptIndexError as why:
-                _log.warning("a column is left out: %s", why)
+                if is_news(folder):
+                    _log.warning("a column is left out: %s", why)
                 continue
             if meta is not None:
                 found.append((folder, meta))

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,20 +16,26 @@ from penstock.datasets._parquet import ParquetRows
 from penstock.datasets._views import fingerprint_of
 from penstock.errors import OptionError, StorageError
 from penstock.index import digest
-from penstock.storage import StorageOptions, cache_directory, is_pattern, is_remote, join, locate
+from penstock.storage import (
+    CACHE_TAG,
+    StorageOptions,
+    cache_directory,
+    is_pattern,
+    is_remote,
+    join,
+    locate,
+    mark_as_cache,
+)
 
 if TYPE_CHECKING:
     from penstock.datasets._column_facts import FileFacts
     from penstock.datasets._column_folder import ColumnMeta
     from penstock.datasets._source import Source
+    from penstock.index import Place
 
 COLUMNS = "columns"
 _BESIDE = f"index/{COLUMNS}"
-_MARKS = {
-    ".gitignore": "*\n",
-    "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# Fields that Penstock decoded once; they are decoded again when they are gone.\n",
-}
+_WHAT = "Fields that Penstock decoded once; they are decoded again when they are gone."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,19 +85,29 @@ def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> 
     return ColumnPlace(cached, (own / COLUMNS,), beside, options)
 
 
+def column_folders(place: Place) -> list[Path]:
+    """Return where columns may lie that were made with the index of a place.
+
+    For those who have no source: the index may be stale, damaged or gone.
+    """
+    beside = [] if place.is_remote else [Path(place.folder) / COLUMNS]
+    # A remote index is fetched, and its columns are named after the data.
+    where = place.base if place.is_remote else place.folder
+    kinds = ("_jsonl.JsonlDataset", "_csv.CsvRows")
+    keys = [digest([f"penstock.datasets.{kind}", "utf-8", where]) for kind in kinds]
+    return [*beside, *(cache_directory() / COLUMNS / key for key in keys)]
+
+
 def make_root(root: Path) -> None:
     """Make and mark a folder for columns; one that is something else is not touched."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        if any(root.iterdir()) and not (root / "CACHEDIR.TAG").exists():
+        if any(root.iterdir()) and not (root / CACHE_TAG).exists():
             raise OptionError(
                 f"{root} is there and holds something else than columns; it is not touched. Give "
                 "them a folder of their own: path= (--path)."
             )
-        for name, text in _MARKS.items():
-            # Backup programs and git leave it alone.
-            with suppress(FileExistsError), open(root / name, "x", encoding="utf-8") as file:
-                file.write(text)
+        mark_as_cache(root, _WHAT)
     except OSError as why:
         raise StorageError(
             f"cannot write columns in {root}: {why.strerror or why}. Give them another folder: "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 
 from penstock.errors import StorageError
-from penstock.storage import LocalStore, cache_directory
+from penstock.storage import LocalStore, cache_directory, mark_as_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.datasets")
 
-_MARKS = {
-    ".gitignore": "*\n",
-    "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# What Penstock found out about sources; it is found again when it is gone.\n",
-}
+_WHAT = "What Penstock found out about sources; it is found again when it is gone."
 
 T = TypeVar("T")
 
@@ -56,6 +52,10 @@ class Once(Generic[T]):
                 if self._found is None:
                     self._found = (self._find(),)
         return self._found[0]
+
+    def known(self) -> T | None:
+        """Return the value if this process has found it."""
+        return None if self._found is None else self._found[0]
 
     def __reduce__(self) -> tuple[type[Once[T]], tuple[Callable[[], T]]]:
         return Once, (self._find,)
@@ -118,7 +118,6 @@ def keep_file(path: Path, *parts: bytes | memoryview) -> None:
         draft.publish(str(path), exclusive=False)
     finally:
         draft.discard()
-    for name, text in _MARKS.items():
-        # Backup programs and git leave the folder alone; that it can be lost harms nobody.
-        with suppress(OSError):
-            (path.parent / name).write_text(text, encoding="utf-8")
+    # Backup programs and git leave the folder alone; that it can be lost harms nobody.
+    with suppress(OSError):
+        mark_as_cache(path.parent, _WHAT)

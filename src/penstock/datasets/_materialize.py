@@ -13,7 +13,7 @@ from penstock.datasets._arrow import whole_schema
 from penstock.datasets._column_folder import drop_columns, list_columns
 from penstock.datasets._column_place import Freshness, column_place
 from penstock.datasets._column_write import check_type
-from penstock.datasets._materialize_build import Building, only_builder
+from penstock.datasets._materialize_build import Building, only_column_builder
 from penstock.datasets._materialize_columns import SourceColumns
 from penstock.datasets._materialize_estimate import ColumnsEstimate
 from penstock.datasets._materialized import Materialized, origins_of
@@ -21,7 +21,8 @@ from penstock.datasets._projection import typed_fields
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
 
     from penstock.datasets._column_folder import ColumnMeta
     from penstock.datasets._materialize_bad import OnError
@@ -165,8 +166,10 @@ class ListedColumn(NamedTuple):
     """A column that is there."""
 
     meta: ColumnMeta
-    stale: bool
-    """Whether it is of other records, so that it is built anew when it is asked for."""
+    stale: bool | None
+    """Whether it is of other records, so that it is built anew when it is asked for.
+
+    None where there is no index that could tell."""
     folder: str
     """Where it lies."""
 
@@ -192,10 +195,23 @@ def drop_columns_of(
     path: str | os.PathLike[str] | None = None,
 ) -> list[ColumnMeta]:
     """Remove the columns of these fields, or all of them; whoever uses one keeps it."""
+    return drop_columns_in([column_place(origin, path).root for origin in _origins(source)], names)
+
+
+def list_columns_in(folders: Iterable[Path]) -> list[ListedColumn]:
+    """Return all columns in some folders, whatever they are of."""
+    return [
+        ListedColumn(meta, None, str(folder)) for folder in folders for meta in list_columns(folder)
+    ]
+
+
+def drop_columns_in(
+    folders: Iterable[Path], names: Collection[str] | None = None
+) -> list[ColumnMeta]:
+    """Remove the columns of these fields from some folders, or all of them."""
     dropped = []
-    for origin in _origins(source):
-        root = column_place(origin, path).root
-        if list_columns(root):  # Else it may be a folder of something else.
-            with only_builder(root):
-                dropped += drop_columns(root, names)
+    for folder in folders:
+        if list_columns(folder):  # Else it may be a folder of something else.
+            with only_column_builder(folder):
+                dropped += drop_columns(folder, names)
     return dropped

@@ -60,18 +60,13 @@ def decoded(
         if on_error == "raise":
             raise told(source, why, ids, schema) from None
     rows: list[int] = []
-    for row in _bad_rows(source, ids, schema, 0):
+    for row in _bad_rows(source, ids, schema):
         rows.append(row)
         if on_error == "mask" and len(rows) > most:
             raise too_many(source, ids[rows], schema, most)
-    is_bad = np.zeros(len(ids), np.bool_)
-    is_bad[rows] = True
     bad: dict[str, list[int]] = {}
-    parts = [_readable(source, ids[row : row + 1], schema, bad) for row in rows]
-    parts.insert(0, _read(source, ids[~is_bad], schema))
-    back = np.empty(len(ids), np.int64)
-    back[np.concatenate([np.flatnonzero(~is_bad), rows])] = np.arange(len(ids))
-    return Decoded(joined(parts, back), bad)
+    arrays = [_readable(source, ids[rows], field, bad) for field in schema]
+    return Decoded(_put_in(source, ids, rows, pa.record_batch(arrays, schema=schema)), bad)
 
 
 def too_many(
@@ -95,34 +90,50 @@ def _read(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Recor
     return source._projected(ids, schema)  # noqa: SLF001 (what a source is asked for)
 
 
-def _bad_rows(
-    source: Source, ids: NDArray[np.int64], schema: pa.Schema, first: int
-) -> Iterator[int]:
-    """Yield the rows in which something is bad, where it is known that there are some."""
-    if len(ids) == 1:
-        yield first
-        return
-    half = len(ids) // 2
-    for start, part in ((first, ids[:half]), (first + half, ids[half:])):
+def _bad_rows(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> Iterator[int]:
+    """Yield the rows in which something is bad, where it is known that there are some.
+
+    Twice as many are read at once as were good before them, and half as many of those in which
+    something is bad. So each is read a few times, be few of them bad or all.
+    """
+    start, size, bad_before = 0, 1, len(ids)
+    while start < len(ids):
+        if start < bad_before:
+            size = max(1, (bad_before - start) // 2)
+        stop = min(start + size, len(ids))
         try:
-            _read(source, part, schema)
+            _read(source, ids[start:stop], schema)
         except OF_A_RECORD:
-            yield from _bad_rows(source, part, schema, start)
+            bad_before = stop
+            if stop - start == 1:
+                yield start
+                start, size = stop, 1
+        else:
+            start, size = stop, 2 * size
 
 
 def _readable(
-    source: Source, one: NDArray[np.int64], schema: pa.Schema, bad: dict[str, list[int]]
+    source: Source, ids: NDArray[np.int64], field: pa.Field, bad: dict[str, list[int]]
+) -> pa.Array:
+    """Return a field of bad records, null where it cannot be read; note those in `bad`."""
+    schema = pa.schema([field])
+    try:
+        return _read(source, ids, schema).column(0)
+    except OF_A_RECORD:
+        rows = [*_bad_rows(source, ids, schema)]
+    bad[field.name] = ids[rows].tolist()
+    nulls = pa.record_batch([pa.nulls(len(rows), field.type)], schema=schema)
+    return _put_in(source, ids, rows, nulls).column(0)
+
+
+def _put_in(
+    source: Source, ids: NDArray[np.int64], rows: Sequence[int], those: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Return the fields of a bad record, null where they cannot be read; note those in `bad`."""
-    arrays = []
-    for field in schema:
-        try:
-            array = _read(source, one, pa.schema([field])).column(0)
-        except OF_A_RECORD:
-            bad.setdefault(field.name, []).append(int(one[0]))
-            array = pa.nulls(1, field.type)
-        arrays.append(array)
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    """Return the fields of some records, where what stands in some rows is given."""
+    others = np.setdiff1d(np.arange(len(ids)), rows)
+    order = np.empty(len(ids), np.int64)
+    order[np.concatenate([others, np.array(rows, np.int64)])] = np.arange(len(ids))
+    return joined([_read(source, ids[others], those.schema), those], order)
 
 
 def told(
@@ -134,7 +145,7 @@ def told(
     }
     record = details.get("record")
     if record is None:
-        record = int(ids[next(_bad_rows(source, ids, schema, 0))])
+        record = int(ids[next(_bad_rows(source, ids, schema))])
     details["record"] = record
     text = str(why).rstrip(". ")
     if source.files:

@@ -80,7 +80,7 @@ class Wanted:
 
 
 @contextmanager
-def only_builder(root: Path) -> Iterator[None]:
+def only_column_builder(root: Path) -> Iterator[None]:
     """Be the only one who changes the columns in a folder, in any process of any host."""
     make_root(root)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from penstock.datasets._materialize_build import (
     Building,
     Wanted,
     build,
-    only_builder,
+    only_column_builder,
     remove_finished,
 )
 from penstock.datasets._materialize_estimate import ColumnsEstimate, estimated
@@ -55,7 +54,7 @@ class SourceColumns:
     def ensured(self, schema: pa.Schema, how: Building) -> list[ColumnSpec]:
         """Return columns of all fields; build those that are missing."""
         if self.missing(schema):
-            with only_builder(self.place.root):
+            with only_column_builder(self.place.root):
                 # Whoever was at it before may have built them, and files may have changed.
                 self._freshness = Freshness(self._origin)
                 fields = self.missing(schema)
@@ -78,7 +77,7 @@ class SourceColumns:
         """Return columns of all fields; None where one of them is missing."""
         length = len(self._origin)
         if self._published(self.missing(schema), length):
-            with only_builder(self.place.root):
+            with only_column_builder(self.place.root):
                 # Whoever was at it before may have fetched them.
                 fetch_columns(self._published(self.missing(schema), length), self.place)
         specs = self._all_found(schema)
@@ -168,6 +167,5 @@ class SourceColumns:
         for spec in specs:
             column = spec.find(self._freshness)
             if column is not None:
-                name = column_name(spec.path, spec.type, nulled=spec.nulled)
-                folders.append((Path(spec.root) / name, column.meta))
+                folders.append((spec.folder, column.meta))
         publish_columns(folders, self.place, self._freshness)

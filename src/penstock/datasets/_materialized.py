@@ -20,6 +20,7 @@ from penstock.datasets._materialized_plan import ColumnSpec, GatherPlan
 from penstock.datasets._projection import typed_fields, typed_schema
 from penstock.datasets._source import Source
 from penstock.datasets._views import Chosen, Concatenated
+from penstock.datasets._warned import is_news
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -51,23 +52,33 @@ class Materialized(Source):
         self._opened = Once(self._open)
         self._plans: dict[object, tuple[object, GatherPlan]] = {}
 
-    def _open(self) -> dict[tuple[str, pa.DataType], Column]:
+    def _find(self) -> dict[tuple[str, pa.DataType], Column]:
         freshness = Freshness(self.origin)
         found: dict[tuple[str, pa.DataType], Column] = {}
         for spec in self.specs:
             column = spec.find(freshness)
             if column is not None:
                 found[spec.path, spec.type] = column
+        return found
+
+    def _open(self) -> dict[tuple[str, pa.DataType], Column]:
+        found = self._find()
         gone = [spec for spec in self.specs if (spec.path, spec.type) not in found]
-        if gone:
+        news = [spec for spec in gone if is_news(spec.folder)]
+        if news:
             _log.warning(
                 "%d columns in %s are gone, damaged or of other records, and their fields are "
                 "decoded anew for each batch: %s. To make them again: source.materialize(…)",
-                len(gone),
-                gone[0].root,
-                ", ".join(spec.path for spec in gone),
+                len(news),
+                news[0].root,
+                ", ".join(spec.path for spec in news),
             )
         return found
+
+    @property
+    def materialized(self) -> pa.Schema:
+        """The fields that have columns."""
+        return pa.schema([(spec.path, spec.type) for spec in self.specs])
 
     def __len__(self) -> int:
         return len(self.origin)
@@ -228,6 +239,22 @@ def has_columns(source: Source, schema: pa.Schema) -> bool:
         and wanted <= {(spec.path, spec.type) for spec in origin.specs}
         for origin in origins_of(source)
     )
+
+
+def gone_columns(source: Source, schema: pa.Schema) -> list[str]:
+    """Return the fields whose columns are gone, damaged or of other records.
+
+    That is as it was when this process first needed them, or else as it is now.
+    """
+    wanted = {(field.name, field.type) for field in schema}
+    gone = []
+    for origin in origins_of(source):
+        if isinstance(origin, Materialized):
+            known = origin._opened.known()
+            found = origin._find() if known is None else known
+            missing = wanted.difference(found)
+            gone += [spec.path for spec in origin.specs if (spec.path, spec.type) in missing]
+    return gone
 
 
 def knows_bad(source: Source, schema: pa.Schema) -> bool:

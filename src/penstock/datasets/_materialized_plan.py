@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._column_folder import find_column
+from penstock.datasets._column_folder import column_name, find_column
 from penstock.datasets._joining import joined
 from penstock.datasets._materialize_bad import decoded
+from penstock.datasets._warned import is_news
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.datasets._column_folder import Column
     from penstock.datasets._column_place import Freshness
     from penstock.datasets._source import Source
+
 
 _log = logging.getLogger("penstock.datasets")
 
@@ -34,12 +36,18 @@ class ColumnSpec(NamedTuple):
     nulled: bool = False
     """Whether it has null in place of values that do not fit."""
 
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return Path(self.root) / column_name(self.path, self.type, nulled=self.nulled)
+
     def find(self, freshness: Freshness) -> Column | None:
         """Return the column, unless it is gone, damaged, or of other records."""
         try:
             column = find_column(Path(self.root), self.path, self.type, nulled=self.nulled)
         except OSError as why:
-            _log.warning("a column cannot be used: %s", why)
+            if is_news(self.folder):
+                _log.warning("a column cannot be used: %s", why)
             return None
         if column is None or len(column.bad) != column.meta.bad:
             return None

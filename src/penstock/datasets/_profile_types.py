@@ -53,8 +53,9 @@ def profile_types(
     *,
     categories: bool = False,
 ) -> ProfileTypes:
-    """Return field types under which nothing fails that a profile has seen.
+    """Return field types that hold every value that a profile has seen.
 
+    Only a text with a lone surrogate fails all the same: UTF-8, and so Arrow, cannot express it.
     `document` is what `profile.json` holds. Where a schema is certain, as in tables,
     `schema_types` has the types that it gives to its fields, and only null is taken from the
     profile. With `categories`, texts that come again and again are categories.

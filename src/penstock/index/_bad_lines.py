@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import CorruptIndexError
-from penstock.index._names import BAD_LINES
+from penstock.errors import CorruptIndexError, ObjectNotFoundError
+from penstock.index._names import BAD_LINES, FILES, META
 from penstock.storage import join
 
 if TYPE_CHECKING:
@@ -36,15 +36,29 @@ def write_bad_lines(file: BinaryIO, lines: Iterable[BadLine]) -> None:
 
 
 def read_bad_lines(folder: str | os.PathLike[str]) -> Iterator[BadLine]:
-    """Yield what was set aside when the index in a local folder was built; nothing without one.
+    """Yield what was set aside when the index in a local folder was built.
 
-    >>> list(read_bad_lines("no/such/index"))
-    []
+    That is nothing where lines were not validated. A folder without an index is an error.
+
+    >>> read_bad_lines("no/such/index")
+    Traceback (most recent call last):
+    penstock.errors.ObjectNotFoundError: no/such/index holds no index: expected the folder of one...
     """
     path = join(os.fspath(folder), BAD_LINES)
+    if os.path.exists(path):
+        return _lines_in(path)
+    if not any(os.path.exists(join(os.fspath(folder), name)) for name in (FILES, META)):
+        raise ObjectNotFoundError(
+            f"{os.fspath(folder)} holds no index: expected the folder of one, with {META} or "
+            f"{FILES}, and {BAD_LINES} if it was built with validate=True. It is the folder "
+            "'index' in that of the data, or what penstock index PATH prints.",
+            path=os.fspath(folder),
+        )
+    return iter(())
+
+
+def _lines_in(path: str) -> Iterator[BadLine]:
     decoder = msgspec.json.Decoder(BadLine)
-    if not os.path.exists(path):
-        return
     with open(path, "rb") as file:
         for text in file:
             try:

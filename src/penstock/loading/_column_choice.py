@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from penstock.datasets import columns_of, estimate_columns, has_columns, missing_columns
+from penstock.datasets import (
+    columns_of,
+    estimate_columns,
+    gone_columns,
+    has_columns,
+    missing_columns,
+)
 from penstock.errors import (
     BadRecordsError,
     OptionError,
@@ -67,6 +73,16 @@ class Columns:
             return _without(self.source, failure)
         seconds = time.monotonic() - began
         return Columns(source, f"gathered; they were made in {seconds:.1f} s", are_used=True)
+
+    def told(self, schema: pa.Schema | None) -> str:
+        """Return why, and what has become of the columns until this process needed them."""
+        if schema is None or not self.are_used:
+            return self.why
+        gone = dict.fromkeys(gone_columns(self.source, schema))
+        if not gone:
+            return self.why
+        told = f"{_DECODED}: columns are gone, damaged or stale by now ({', '.join(gone)})"
+        return told if len(gone) == len(schema) else f"{self.why}; but some fields are {told}"
 
 
 def choose_columns(

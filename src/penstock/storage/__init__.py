@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from penstock.storage._block_cache import BlockCache as BlockCache
     from penstock.storage._block_cache import block_cache as block_cache
     from penstock.storage._block_cache import block_key as block_key
+    from penstock.storage._cache_mark import CACHE_TAG as CACHE_TAG
+    from penstock.storage._cache_mark import mark_as_cache as mark_as_cache
     from penstock.storage._cached_store import CachedStore as CachedStore
     from penstock.storage._drafts import list_drafts as list_drafts
     from penstock.storage._drafts import remove_draft as remove_draft
@@ -85,5 +87,9 @@ __all__, __getattr__, __dir__ = facade(
         "refuse_special_file": "_local",
         "remove_draft": "_drafts",
         "world_size": "_environment",
+    },
+    for_rooms={
+        "CACHE_TAG": "_cache_mark",
+        "mark_as_cache": "_cache_mark",
     },
 )

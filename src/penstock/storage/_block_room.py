@@ -10,6 +10,8 @@ import struct
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from penstock.storage._cache_mark import mark_as_cache
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -20,11 +22,7 @@ _LEFT_WHEN_FULL = 0.9
 """Share of the limit that is left after making room: so that most blocks need no look around."""
 _BLOCK = re.compile(r"[0-9a-f]{40}\.block")
 _DRAFT = re.compile(r"[0-9a-f]{40}\.block-tmp")
-_MARKS = {
-    ".gitignore": "*\n",
-    "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# Blocks of remote files, kept by Penstock; what is gone is fetched again.\n",
-}
+_WHAT = "Blocks of remote files, kept by Penstock; what is gone is fetched again."
 _held: set[int] = set()
 
 
@@ -187,9 +185,7 @@ def private_folder(wanted: Path) -> Path:
         if not _is_private(folder):
             raise PermissionError(f"{folder} can be written to by others")
     (folder / "locks").mkdir(mode=0o700, exist_ok=True)
-    for name, text in _MARKS.items():
-        with suppress(FileExistsError), open(folder / name, "x", encoding="utf-8") as file:
-            file.write(text)
+    mark_as_cache(folder, _WHAT)
     return folder
 
 
