@@ -6,6 +6,7 @@ from penstock._lazy import facade
 
 if TYPE_CHECKING:
     from penstock.datasets._column_folder import ColumnMeta as ColumnMeta
+    from penstock.datasets._column_place import column_folders as column_folders
     from penstock.datasets._column_units import is_stream as is_stream
     from penstock.datasets._csv import CsvRows as CsvRows
     from penstock.datasets._dataset import Dataset as Dataset
@@ -15,16 +16,21 @@ if TYPE_CHECKING:
     from penstock.datasets._jsonl import JsonlDataset as JsonlDataset
     from penstock.datasets._materialize import ListedColumn as ListedColumn
     from penstock.datasets._materialize import columns_of as columns_of
+    from penstock.datasets._materialize import drop_columns_in as drop_columns_in
     from penstock.datasets._materialize import drop_columns_of as drop_columns_of
     from penstock.datasets._materialize import estimate_columns as estimate_columns
+    from penstock.datasets._materialize import list_columns_in as list_columns_in
     from penstock.datasets._materialize import list_columns_of as list_columns_of
     from penstock.datasets._materialize import missing_columns as missing_columns
     from penstock.datasets._materialize_estimate import ColumnsEstimate as ColumnsEstimate
     from penstock.datasets._materialized import Materialized as Materialized
+    from penstock.datasets._materialized import gone_columns as gone_columns
     from penstock.datasets._materialized import has_columns as has_columns
     from penstock.datasets._materialized import known_bad as known_bad
     from penstock.datasets._materialized import knows_bad as knows_bad
     from penstock.datasets._materialized import origins_of as origins_of
+    from penstock.datasets._mds import MdsRows as MdsRows
+    from penstock.datasets._megatron import MegatronTokens as MegatronTokens
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._missing_fields import Missing as Missing
     from penstock.datasets._missing_fields import missing_fields as missing_fields
@@ -51,6 +57,8 @@ if TYPE_CHECKING:
     from penstock.datasets._tensor_types import Text as Text
     from penstock.datasets._tensor_types import UpTo as UpTo
     from penstock.datasets._tensor_types import number_in as number_in
+    from penstock.datasets._token_source import TokenSource as TokenSource
+    from penstock.datasets._tokens import TokensDataset as TokensDataset
     from penstock.datasets._views import Chosen as Chosen
     from penstock.datasets._vocabulary import root_of as root_of
     from penstock.datasets._vocabulary import vocabulary as vocabulary
@@ -63,9 +71,13 @@ __all__, __getattr__, __dir__ = facade(
         "Dataset": "_dataset",
         "JsonlDataset": "_jsonl",
         "Location": "_source",
+        "MdsRows": "_mds",
+        "MegatronTokens": "_megatron",
         "ParquetRows": "_parquet",
         "Source": "_source",
         "SubsampledDataset": "_subsampled",
+        "TokenSource": "_token_source",
+        "TokensDataset": "_tokens",
     },
     for_rooms={
         "Category": "_tensor_types",
@@ -86,15 +98,19 @@ __all__, __getattr__, __dir__ = facade(
         "Text": "_tensor_types",
         "TextCondition": "_where",
         "UpTo": "_tensor_types",
+        "column_folders": "_column_place",
         "columns_of": "_materialize",
+        "drop_columns_in": "_materialize",
         "drop_columns_of": "_materialize",
         "estimate_columns": "_materialize",
+        "gone_columns": "_materialized",
         "has_columns": "_materialized",
         "is_stream": "_column_units",
         "keep_profile": "_profile_source",
         "known_bad": "_materialized",
         "known_profile": "_profile_source",
         "knows_bad": "_materialized",
+        "list_columns_in": "_materialize",
         "list_columns_of": "_materialize",
         "missing_columns": "_materialize",
         "missing_fields": "_missing_fields",

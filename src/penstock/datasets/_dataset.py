@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.datasets._texts import Text
     from penstock.index import SampleIndex
 
-_ROW = struct.Struct("<QQQ")
+ROW = struct.Struct("<QQQ")
 _MOST_OPEN = 128
 """Files that are open or mapped at the same time; each is a descriptor."""
 _SAMPLED = 1000
@@ -158,10 +158,10 @@ class Dataset(Source):
         starts = meta.starts()
         borders = [np.array([0], np.int64)]
         for run, low, high in zip(meta.runs, starts[:-1], starts[1:], strict=True):
-            borders += [self._borders(run.file, int(low), int(high)), np.array([high])]
+            borders += [self._block_borders(run.file, int(low), int(high)), np.array([high])]
         return np.unique(np.concatenate(borders))
 
-    def _borders(self, file: int, low: int, high: int) -> NDArray[np.int64]:
+    def _block_borders(self, file: int, low: int, high: int) -> NDArray[np.int64]:
         """Return the first records of the blocks of one run."""
         begins = self._sample_index.frames_of(file)[:, 3].astype(np.int64)
         if not len(begins):
@@ -194,7 +194,7 @@ class Dataset(Source):
     def _raw(self, number: int) -> bytes:
         if self._by_ranges is not None:
             return self._bytes_of(np.array([number], np.int64))[0]
-        file, offset, size = _ROW.unpack_from(self._row_bytes, number * _ROW.size)
+        file, offset, size = ROW.unpack_from(self._row_bytes, number * ROW.size)
         text = self._texts.get(file) or self._text(file)
         return text.read(offset, size)
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.datasets._token_source import TOKENS, TokenSource
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -47,6 +49,8 @@ def html_of(source: Source) -> str:
     about = f"<table><caption>{kind}</caption><tbody>{rows}</tbody></table>"
     try:
         records = source.head(_SHOWN_RECORDS)
+        if isinstance(source, TokenSource):
+            records = [{TOKENS: row[:_LONGEST_VALUE].tolist()} for row in records]
     except Exception as why:  # noqa: BLE001 (a look never fails: it shows what is wrong)
         said = escape(_short(f"{type(why).__name__}: {why}", 1000))
         return f"<div>{about}<p>The first records cannot be read. {said}</p></div>"
@@ -100,7 +104,16 @@ def _fingerprint(source: Source) -> str:
 
 
 def _fields(source: Source) -> str:
-    schema = source.schema
+    if isinstance(source, TokenSource):
+        return source._about()  # noqa: SLF001 (for this page)
+    # Of a source with columns those are what it has more than its origin.
+    columns = getattr(source, "materialized", None)
+    if columns is None:
+        return _types(source.schema)
+    return f"columns of {_types(columns)}" if len(columns) else "no columns"
+
+
+def _types(schema: pa.Schema) -> str:
     shown = [f"{field.name} {_type(field.type)}" for field in list(schema)[:_SHOWN_FIELDS]]
     if len(schema) > _SHOWN_FIELDS:
         shown.append(f"… {_count(len(schema) - _SHOWN_FIELDS, 'field')} more")

@@ -7,15 +7,22 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from penstock.datasets._open_tokens import (
+    is_of_pair,
+    local_tokens,
+    mds_rows,
+    megatron_tokens,
+    remote_tokens,
+)
 from penstock.datasets._source import Source
 from penstock.errors import ObjectNotFoundError, OptionError
-from penstock.index import CSV, JSONL, PARQUET, LineScanner, list_files, open_or_build
+from penstock.index import CSV, JSONL, PARQUET, LineScanner, Listing, list_files, open_or_build
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.index import Found, Listing
+    from penstock.index import Found
     from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
@@ -31,6 +38,9 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
     storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
     """Return the records of a path, a pattern, a list of paths, a table, a frame or a list.
+
+    A folder whose index is one of tokens, a pair of Megatron files (`.bin` and `.idx`) and a
+    folder of MDS shards are opened as what they are.
 
     Files that have no index get one on the way: in the folder itself, or under the cache
     directory for single files, patterns, remote data and folders that may not be written to;
@@ -56,7 +66,46 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
             _log.warning("an empty list was opened: there are no records, and no paths of any")
         return source
     options = StorageOptions(storage_options)
-    listing = list_files(what, (), options)
+    opened = _of_tokens(what, options, index, storage_options)
+    if not isinstance(opened, Listing):
+        return opened
+    return _of_records(what, opened, options, index, storage_options, progress=progress)
+
+
+def _of_tokens(
+    what: Any,
+    options: StorageOptions,
+    index: str | os.PathLike[str] | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Source | Listing:
+    """Return tokens or MDS samples, if that is what is there; else a listing of the files."""
+    found = local_tokens(what, index)
+    if found is None and is_of_pair(what):
+        found = megatron_tokens(what, options, storage_options)
+    if found is not None:
+        return found
+    try:
+        listing = list_files(what, (), options)
+    except ObjectNotFoundError:
+        found = megatron_tokens(what, options, storage_options)  # What both names begin with.
+        if found is None:
+            raise
+        return found
+    found = mds_rows(listing, options, storage_options)
+    if found is None and index is None:
+        found = remote_tokens(listing, options)
+    return listing if found is None else found
+
+
+def _of_records(  # noqa: PLR0913 (as users give them)
+    what: Any,
+    listing: Listing,
+    options: StorageOptions,
+    index: str | os.PathLike[str] | None,
+    storage_options: Mapping[str, Any] | None,
+    *,
+    progress: bool | View | None,
+) -> Source:
     kind = _format_of(listing)
     chosen = _only(listing, kind)
     if kind == "CSV":
@@ -76,8 +125,8 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
         return ParquetRows(what, storage_options=storage_options)
     from penstock.datasets._jsonl import JsonlDataset  # noqa: PLC0415
 
-    opened = open_or_build(chosen, LineScanner(), options=options, index=index, progress=progress)
-    return JsonlDataset(opened)
+    found = open_or_build(chosen, LineScanner(), options=options, index=index, progress=progress)
+    return JsonlDataset(found)
 
 
 def _are_paths(what: Any) -> bool:

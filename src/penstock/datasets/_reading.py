@@ -27,7 +27,7 @@ def read_fields(source: Source, names: Sequence[str], length: int) -> Iterator[p
     """
     if isinstance(source, Concatenated):
         # One by one, because a field may have another type in each.
-        for one, own in zip(source.sources, source.lengths, strict=True):
+        for one, own in zip(source.sources, source.sizes, strict=True):
             share = min(own, length)
             yield from read_fields(one, names, share)
             length -= share

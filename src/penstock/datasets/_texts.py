@@ -6,7 +6,7 @@ import mmap
 import os
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 CACHED_BYTES = 64 << 20
 """Of decompressed frames that a process keeps."""
+_REBUILD = "Build the index again: penstock index PATH --overwrite"
 
 
 class Text(Protocol):
@@ -51,9 +52,9 @@ def open_text(index: SampleIndex, number: int) -> Text:
     meta = index.meta.files[number] if index.meta is not None else None
     compression = compression_of(path)
     if isinstance(store, LocalStore):
-        _check_unchanged(path, store, name, meta)
+        _check_unchanged(path, store, name, meta, _remedy(index))
         if compression is None and not is_network(name):
-            return MappedText(name, path)
+            return MappedText(name, path, _remedy(index))
     known = Entry(name, meta.size, meta.modified, meta.version) if meta is not None else None
     file = store.open(name, known)
     if compression is None:
@@ -66,13 +67,20 @@ def open_text(index: SampleIndex, number: int) -> Text:
     return FramedText(file, places)
 
 
-def _check_unchanged(path: str, store: LocalStore, name: str, meta: FileMeta | None) -> None:
+def _remedy(index: SampleIndex) -> str:
+    if index.meta is not None and index.meta.kind == "tokens":
+        return "Tokenise the text again, with overwrite=True (--overwrite)."
+    return _REBUILD
+
+
+def _check_unchanged(
+    path: str, store: LocalStore, name: str, meta: FileMeta | None, remedy: str
+) -> None:
     try:
         entry = store.entry(name)
     except ObjectNotFoundError:
         raise StaleIndexError(
-            f"{path} is gone since the index was built. Bring it back, or build the index again: "
-            "penstock index PATH --overwrite",
+            f"{path} is gone since the index was built. Bring it back. {remedy}",
             path=path,
         ) from None
     if meta is None:
@@ -85,7 +93,7 @@ def _check_unchanged(path: str, store: LocalStore, name: str, meta: FileMeta | N
     if not same:
         raise StaleIndexError(
             f"{path} changed since the index was built: {meta.size:,} bytes then, "
-            f"{entry.size:,} now. Build the index again: penstock index PATH --overwrite",
+            f"{entry.size:,} now. {remedy}",
             path=path,
         )
 
@@ -93,10 +101,11 @@ def _check_unchanged(path: str, store: LocalStore, name: str, meta: FileMeta | N
 class MappedText:
     """A plain file on this machine: the page cache is the only copy."""
 
-    __slots__ = ("_map", "_path")
+    __slots__ = ("_map", "_path", "_remedy")
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, path: str, remedy: str = _REBUILD) -> None:
         self._path = path
+        self._remedy = remedy
         try:
             with open(name, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -109,6 +118,8 @@ class MappedText:
     def read(self, offset: int, size: int) -> bytes:
         end = offset + size
         mapped = self._map
+        if not size:
+            return b""  # Perhaps of a file without a byte, which cannot be mapped.
         # Touching a page behind the file's end would kill the process, so its size is asked.
         if mapped is None or end > len(mapped) or end > mapped.size():
             self._fail(end)
@@ -119,16 +130,32 @@ class MappedText:
         starts = np.asarray(offsets, np.int64)
         ends = starts + np.asarray(sizes, np.int64)
         last = int(ends.max())
+        if not last:
+            return [b""] * len(starts)
         if mapped is None or last > len(mapped) or last > mapped.size():
             self._fail(last)
         places = zip(starts.tolist(), ends.tolist(), strict=True)
         return [mapped[start:end] for start, end in places]
 
+    def items(
+        self, kind: np.dtype[Any], begin: int, stop: int, step: int | None = None
+    ) -> NDArray[Any]:
+        """Return what lies between two bytes as items of a kind, one every `step` bytes.
+
+        They are a view of the map: read-only, and as long as the file as safe as `read`.
+        """
+        mapped = self._map
+        if mapped is None or stop > len(mapped) or stop > mapped.size():
+            self._fail(stop)
+        step = step or kind.itemsize
+        count = max(0, (stop - begin - kind.itemsize) // step + 1)
+        return np.ndarray((count,), kind, mapped, begin, (step,))
+
     def _fail(self, end: int) -> NoReturn:
         size = self._map.size() if self._map is not None else 0
         raise StaleIndexError(
             f"{self._path} shrank: a record ends at byte {end:,}, and the file has {size:,} now. "
-            "Build the index again: penstock index PATH --overwrite",
+            f"{self._remedy}",
             path=self._path,
         )
 

@@ -174,15 +174,15 @@ class Concatenated(Source):
         nested = (one.sources if isinstance(one, Concatenated) else [one] for one in sources)
         self.sources: list[Source] = list(chain.from_iterable(nested))
         # Fixed here: a source that grows later must not move the records of those after it.
-        self.lengths = [len(one) for one in self.sources]
+        self.sizes = [len(one) for one in self.sources]
 
     @property
     def _starts(self) -> np.ndarray:
         """The number of each source's first record, and at last the length of all."""
-        return np.cumsum([0, *self.lengths], dtype=np.int64)
+        return np.cumsum([0, *self.sizes], dtype=np.int64)
 
     def __len__(self) -> int:
-        return sum(self.lengths)
+        return sum(self.sizes)
 
     @property
     def fingerprint(self) -> str:
@@ -192,7 +192,7 @@ class Concatenated(Source):
     def _fingerprint_over(self, last: str) -> str:
         """Return the fingerprint when that of the last source is, or was, this one."""
         prints = [*(one.fingerprint for one in self.sources[:-1]), last]
-        return fingerprint_of("concatenated", *prints, *map(str, self.lengths[:-1]))
+        return fingerprint_of("concatenated", *prints, *map(str, self.sizes[:-1]))
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         # Where another than the last source grew, the records after it have other numbers.
@@ -219,7 +219,7 @@ class Concatenated(Source):
     def blocks(self) -> np.ndarray:
         """The blocks of all sources."""
         parts = [np.zeros(1, np.int64)]
-        for start, length, one in zip(self._starts, self.lengths, self.sources, strict=False):
+        for start, length, one in zip(self._starts, self.sizes, self.sources, strict=False):
             borders = one.blocks[1:]
             borders = np.append(borders[borders < length], length) if length else borders[:0]
             parts.append(start + borders)

@@ -1,0 +1,226 @@
+"""What `index.json` says of an MDS folder, and the files that are really there.
+
+The format is that of MosaicML Streaming 0.13, version 2 of it.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from penstock.errors import (
+    CorruptFileError,
+    ObjectNotFoundError,
+    OptionError,
+    StorageError,
+    TruncatedFileError,
+)
+from penstock.index import Found, digest
+from penstock.storage import LocalStore, locate
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from penstock.storage import Entry, StorageOptions, Store
+
+INDEX = "index.json"
+_VERSION = 2
+
+
+class _File(msgspec.Struct, frozen=True):
+    basename: str
+    bytes: int
+    hashes: dict[str, str] = {}
+
+
+class _Shard(msgspec.Struct, frozen=True):
+    column_names: list[str]
+    column_encodings: list[str]
+    column_sizes: list[int | None]
+    raw_data: _File
+    samples: int
+    compression: str | None = None
+    zip_data: _File | None = None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    format: str = "mds"
+    version: int = _VERSION
+
+
+class _Index(msgspec.Struct, frozen=True):
+    version: int
+    shards: list[msgspec.Raw]
+
+
+class Shard(NamedTuple):
+    """One file of samples."""
+
+    file: Found
+    """As it is stored."""
+    text_bytes: int
+    """How large it is uncompressed."""
+    samples: int
+    compression: str | None
+    """How it is compressed, without the level; None: not at all."""
+
+    @property
+    def path(self) -> str:
+        """The path or URL under which a user knows it."""
+        return self.file.path
+
+    @property
+    def is_mappable(self) -> bool:
+        """Whether it lies on this machine, uncompressed."""
+        return isinstance(self.file.store, LocalStore) and self.compression is None
+
+
+class MdsIndex(NamedTuple):
+    """The columns of a folder and its shards, those without samples left out."""
+
+    folder: str
+    columns: tuple[tuple[str, str, int | None], ...]
+    """Name, encoding and, where all values have one, size in bytes."""
+    shards: list[Shard]
+    marks: list[list[object]]
+    """Of each shard what changes when it does."""
+
+    def fingerprint_of(self, shards: int) -> str:
+        """Return the fingerprint of the first shards."""
+        return digest(["mds", self.columns, self.marks[:shards]])
+
+
+def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) -> bool:
+    """Whether a path is a folder with the `index.json` of MDS shards; costs one small read.
+
+    >>> is_mds("no/such/folder")
+    False
+    """
+    store, name = locate(path, options)
+    try:
+        found = msgspec.json.decode(_text(store, name), type=_Index)
+        return bool(found.shards) and bool(msgspec.json.decode(found.shards[0], type=_Shard))
+    except (StorageError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> MdsIndex:
+    """Read what a folder holds; each shard must be there and as large as `index.json` says."""
+    store, folder = locate(path, options)
+    shown = store.path(folder)
+    told = _decoded(_text(store, folder), _joined(shown, INDEX))
+    columns = _columns_of(told, _joined(shown, INDEX))
+    # Merged folders have shards in folders of their own.
+    is_deep = any(
+        "/" in file.basename for one in told for file in (one.raw_data, one.zip_data) if file
+    )
+    there = {entry.name: entry for entry in store.list(folder, recursive=is_deep)}
+    shards, marks = [], []
+    for one in told:
+        if not one.samples:
+            continue
+        raw = one.raw_data
+        shards.append(_found(store, folder, one, there))
+        marks.append([raw.basename, raw.bytes, one.samples, raw.hashes])
+    return MdsIndex(shown, columns, shards, marks)
+
+
+def _text(store: Store, folder: str) -> bytes:
+    with closing(store.open(_joined(folder, INDEX))) as file:
+        return file.read_at(0, file.size) if file.size else b""
+
+
+def _joined(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}" if folder else name
+
+
+def _decoded(text: bytes, shown: str) -> list[_Shard]:
+    try:
+        index = msgspec.json.decode(text, type=_Index)
+        if index.version != _VERSION:
+            raise OptionError(
+                f"{shown} is of version {index.version}: only MDS version {_VERSION} is known. "
+                "Write the data again with a present mosaicml-streaming."
+            )
+        shards = []
+        for raw in index.shards:
+            head = msgspec.json.decode(raw, type=_Head)
+            if (head.format, head.version) != ("mds", _VERSION):
+                raise OptionError(
+                    f"{shown} lists shards of format {head.format!r}, version {head.version}; only "
+                    f"'mds' of version {_VERSION} is read. Open files of JSON Lines or CSV "
+                    "themselves: penstock.open('FOLDER/*.jsonl')."
+                )
+            shards.append(msgspec.json.decode(raw, type=_Shard))
+    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+        raise CorruptFileError(
+            f"{shown} is no index of MDS shards: {why}. Copy the folder again, or write it anew.",
+            path=shown,
+        ) from None
+    return shards
+
+
+def _columns_of(shards: Sequence[_Shard], shown: str) -> tuple[tuple[str, str, int | None], ...]:
+    found: tuple[tuple[str, str, int | None], ...] = ()
+    for one in shards:
+        names, kinds, sizes = one.column_names, one.column_encodings, one.column_sizes
+        if not len({*names}) == len(names) == len(kinds) == len(sizes):
+            raise CorruptFileError(
+                f"{shown}: the columns of {one.raw_data.basename} do not fit each other. Write the "
+                "folder anew.",
+                path=shown,
+            )
+        own = tuple(zip(names, kinds, sizes, strict=True))
+        if found and own != found:
+            raise OptionError(
+                f"{shown}: {one.raw_data.basename} has other columns than the shards before it "
+                f"({_told(own)}; before: {_told(found)}). Write shards of one kind to a folder."
+            )
+        found = own
+    return found
+
+
+def _told(columns: Sequence[tuple[str, str, int | None]]) -> str:
+    return ", ".join(f"{name}: {encoding}" for name, encoding, _ in columns) or "none"
+
+
+def _found(store: Store, folder: str, shard: _Shard, there: dict[str, Entry]) -> Shard:
+    """Return a shard as it is stored: plain where that is there, else compressed."""
+    raw, packed = shard.raw_data, shard.zip_data
+    kinds: list[tuple[_File, str | None]] = [(raw, None)]
+    if packed is not None and shard.compression is not None:
+        kinds.append((packed, shard.compression.partition(":")[0]))
+    for file, compression in kinds:
+        entry = there.get(_inside(store, folder, file.basename))
+        if entry is None:
+            continue
+        if entry.size != file.bytes:
+            path = store.path(entry.name)
+            kind = TruncatedFileError if entry.size < file.bytes else CorruptFileError
+            raise kind(
+                f"{path} has {entry.size:,} bytes, and {INDEX} says {file.bytes:,}. Copy it again.",
+                path=path,
+            )
+        return Shard(Found(store, entry), raw.bytes, shard.samples, compression)
+    missing = kinds[-1][0].basename
+    path = store.path(_inside(store, folder, missing))
+    raise ObjectNotFoundError(
+        f"{INDEX} lists {missing}, which is not in {store.path(folder)}. Copy the whole folder "
+        "again; the cache of a StreamingDataset holds only what it has read.",
+        path=path,
+    )
+
+
+def _inside(store: Store, folder: str, basename: str) -> str:
+    """Return the name of a shard; one that leaves the folder is refused."""
+    clean = posixpath.normpath(basename)
+    if clean.startswith(("/", "../")) or clean in (".", "..") or not basename:
+        raise OptionError(
+            f"{INDEX} of {store.path(folder)} names {basename!r}, which is not in that folder. "
+            "Such an index is not followed."
+        )
+    return _joined(folder, clean)
