@@ -24,6 +24,11 @@ def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
             f"this is an index of {meta.kind}, not of tokens. Open it with penstock.open(), or "
             "tokenise first: penstock tokenize SRC DST"
         )
+    if meta is not None and meta.kind == "tokens" and meta.tokens is None:
+        raise CorruptIndexError(
+            "meta.json is one of tokens, and does not say of which type they are: it is damaged. "
+            "Tokenise again: penstock tokenize SRC DST --overwrite"
+        )
     wanted = np.dtype(np.uint16 if asked is None else asked).newbyteorder("<")
     if not np.issubdtype(wanted, np.integer):
         raise OptionError(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.datasets._token_rows import Ends, Runs
     from penstock.index import SampleIndex
-    from penstock.index._meta import TokensMeta
+    from penstock.index import TokensMeta
 
 
 class TokensDataset(TokenSource, Dataset):

@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from penstock.index._listing import Found as Found
     from penstock.index._listing import Listing as Listing
     from penstock.index._listing import list_files as list_files
+    from penstock.index._load import kind_in as kind_in
     from penstock.index._load import read_meta as read_meta
     from penstock.index._meta import FileMeta as FileMeta
     from penstock.index._meta import Meta as Meta
+    from penstock.index._meta import TokensMeta as TokensMeta
     from penstock.index._meta import decode_meta as decode_meta
     from penstock.index._open_index import exists as exists
     from penstock.index._open_index import load_beside as load_beside
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
     from penstock.index._profile_files import profile_text as profile_text
     from penstock.index._profile_files import read_profile as read_profile
     from penstock.index._row_check import scan_rows as scan_rows
+    from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
     from penstock.index._sample_index import rows_before as rows_before
@@ -66,6 +69,20 @@ if TYPE_CHECKING:
     from penstock.index._seen_kinds import UNREADABLE as UNREADABLE
     from penstock.index._stale import Changes as Changes
     from penstock.index._stale import changes as changes
+    from penstock.index._token_generator import TokenizedSampleGenerator as TokenizedSampleGenerator
+    from penstock.index._token_job import TokenReport as TokenReport
+    from penstock.index._token_text import TextField as TextField
+    from penstock.index._token_text import get_text_from_jsonl as get_text_from_jsonl
+    from penstock.index._token_view import TokenView as TokenView
+    from penstock.index._tokenize import TokenIndexer as TokenIndexer
+    from penstock.index._tokenize import (
+        create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
+    )
+    from penstock.index._tokenizer import Encoded as Encoded
+    from penstock.index._tokenizer import NamedTokenizer as NamedTokenizer
+    from penstock.index._tokenizer import Tokenizer as Tokenizer
+    from penstock.index._tokenizer import load_tokenizer as load_tokenizer
+    from penstock.index._tokenizer import tokenizer_of as tokenizer_of
     from penstock.index._units import Part as Part
 
 __all__, __getattr__, __dir__ = facade(
@@ -79,7 +96,11 @@ __all__, __getattr__, __dir__ = facade(
         "SampleGeneratorInterface": "_indexer",
         "SampleIndex": "_sample_index",
         "SampleLocation": "_sample_index",
+        "TokenReport": "_token_job",
+        "TokenizedSampleGenerator": "_token_generator",
         "create_default_jsonl_indexer": "_indexer",
+        "create_tokenize_and_index_jsonl_text_func": "_tokenize",
+        "get_text_from_jsonl": "_token_text",
         "read_bad_lines": "_bad_lines",
         "read_profile": "_profile_files",
     },
@@ -91,6 +112,8 @@ __all__, __getattr__, __dir__ = facade(
         "Checks": "_checks",
         "CsvScanner": "_csv_scan",
         "Dialect": "_csv_types",
+        "Documents": "_sample_index",
+        "Encoded": "_tokenizer",
         "FileMeta": "_meta",
         "FileScan": "_scan",
         "Found": "_listing",
@@ -103,12 +126,18 @@ __all__, __getattr__, __dir__ = facade(
         "Look": "_checks",
         "Meta": "_meta",
         "Mode": "_build",
+        "NamedTokenizer": "_tokenizer",
         "PARQUET": "_listing",
         "Part": "_units",
         "Piece": "_line_pieces",
         "Place": "_place",
         "Profile": "_profile",
         "Scanner": "_scan",
+        "TextField": "_token_text",
+        "TokenIndexer": "_tokenize",
+        "TokenView": "_token_view",
+        "Tokenizer": "_tokenizer",
+        "TokensMeta": "_meta",
         "UNREADABLE": "_seen_kinds",
         "UnifiedSchema": "_parquet_scan",
         "changes": "_stale",
@@ -117,8 +146,10 @@ __all__, __getattr__, __dir__ = facade(
         "digest": "_fingerprint",
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",
+        "kind_in": "_load",
         "list_files": "_listing",
         "load_beside": "_open_index",
+        "load_tokenizer": "_tokenizer",
         "local_folder": "_open_index",
         "make_index": "_open_index",
         "open_or_build": "_open_index",
@@ -132,6 +163,7 @@ __all__, __getattr__, __dir__ = facade(
         "rows_before": "_sample_index",
         "scan_rows": "_row_check",
         "sync": "_kept_columns",
+        "tokenizer_of": "_tokenizer",
         "type_of": "_csv_types",
         "wider_type": "_csv_types",
         "with_line_end": "_csv_types",

@@ -16,6 +16,8 @@ from penstock.index._kept_columns import link_folder, move_rest, sync
 from penstock.index._names import (
     BAD_LINES,
     COLUMNS,
+    DOCUMENT_ENDS,
+    DOCUMENT_OFFSETS,
     FILES,
     FRAMES,
     META,
@@ -24,18 +26,17 @@ from penstock.index._names import (
     hidden_name,
     is_hidden,
 )
-from penstock.storage import locate
+from penstock.index._token_journal import take_back_dead
+from penstock.storage import StorageOptions, locate, mark_as_cache
 
 if TYPE_CHECKING:
     from typing import Self
 
     from penstock.index._place import Place
 
-_TAG = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# Made by Penstock from the data beside it, or named in meta.json; it can be made again.\n"
-)
+_WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
+_NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, DOCUMENT_ENDS, DOCUMENT_OFFSETS)
 
 
 class NewFolder:
@@ -103,7 +104,7 @@ class NewFolder:
         store, name = locate(self._place.folder, self._place.options)
         # An index counts only with its meta.json: that goes first, and comes last.
         if replace:
-            for old in (META, FRAMES, BAD_LINES, PROFILE, PROFILE_STATE):
+            for old in (META, *_NOT_ALWAYS):
                 with suppress(ObjectNotFoundError):
                     store.delete(f"{name}/{old}")
         for file in sorted(self.path.iterdir(), key=lambda file: file.name == META):
@@ -151,11 +152,15 @@ def bring_back(final: Path) -> None:
             return
 
 
-def clear_dead_folders(final: Path) -> None:
-    """Remove what killed builders left: folders on their way that nobody holds."""
+def clear_dead_folders(final: Path, options: StorageOptions | None = None) -> None:
+    """Remove what killed builders left: folders on their way that nobody holds.
+
+    Tokens that such a builder had begun to publish go with it.
+    """
     for found in list(final.parent.iterdir()):
+        is_dead = is_hidden(found.name, final.name, "tmp") and _is_dead(found)
         if is_hidden(found.name, final.name, "old") or (
-            is_hidden(found.name, final.name, "tmp") and _is_dead(found)
+            is_dead and take_back_dead(found, options or StorageOptions())
         ):
             shutil.rmtree(found, ignore_errors=True)
 
@@ -176,5 +181,4 @@ def _is_dead(folder: Path) -> bool:
 
 def mark(folder: Path) -> None:
     """Keep a folder out of repositories and backups."""
-    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    (folder / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")
+    mark_as_cache(folder, _WHAT)

@@ -24,6 +24,7 @@ from penstock.storage import LocalStore, StorageOptions, join
 if TYPE_CHECKING:
     from typing import BinaryIO
 
+    from penstock.index._meta import TokensMeta
     from penstock.index._sample_index import SampleIndex
 
 _ROWS_AT_ONCE = 65_536
@@ -78,6 +79,8 @@ class IndexStore:
         self._files: dict[str, int] = {}
         self._runs: list[list[int]] = []
         self._bytes: dict[int, int] = {}
+        self.tokens: TokensMeta | None = None
+        """What the samples are, where they are tokens; set before `close`."""
 
     @property
     def base_path(self) -> str:
@@ -128,7 +131,8 @@ class IndexStore:
             records[number] += count
         files = [self._file(path, number, records[number]) for path, number in self._files.items()]
         runs = [Run(file, records, files[file].fingerprint) for file, records in self._runs]
-        meta = Meta("samples", files, runs, format=FORMAT, version=VERSION)
+        kind = "samples" if self.tokens is None else "tokens"
+        meta = Meta(kind, files, runs, format=FORMAT, version=VERSION, tokens=self.tokens)
         names = "".join(f"{file.path}\n" for file in files)
         (self._new.path / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
         (self._new.path / META).write_bytes(encode_meta(meta))
@@ -142,7 +146,8 @@ class IndexStore:
         index = load_index(Origin(self._folder, self._base, StorageOptions()))
         if index.meta is not None:
             listing = listing_of(index.meta, self._base)
-            check_fresh(listing, index.meta, f"penstock index {self._base}")
+            verb = "tokenize SRC" if index.meta.kind == "tokens" else "index"
+            check_fresh(listing, index.meta, f"penstock {verb} {self._base}")
         return index
 
     def exists(self) -> bool:

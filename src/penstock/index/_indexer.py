@@ -94,6 +94,9 @@ class FileTextLinesIndexer:
             if isinstance(self._store, IndexStore):
                 self._store.discard()
             raise
+        describe = getattr(self._generator, "tokens_meta", None)
+        if isinstance(self._store, IndexStore) and describe is not None:
+            self._store.tokens = describe()
         self._store.close()
 
     def _add_lines(self, bar: Progress) -> None:

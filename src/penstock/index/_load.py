@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index._meta import Meta, decode_meta
-from penstock.index._names import FILES, FRAMES, META, ROWS, being_replaced
-from penstock.index._sample_index import Origin, SampleIndex, map_rows
+from penstock.index._names import (
+    DOCUMENT_ENDS,
+    DOCUMENT_OFFSETS,
+    FILES,
+    FRAMES,
+    META,
+    ROWS,
+    being_replaced,
+)
+from penstock.index._sample_index import Origin, SampleIndex, map_documents, map_rows
 from penstock.storage import LocalStore, join, locate
 
 if TYPE_CHECKING:
@@ -58,6 +66,10 @@ def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
     if folder.has(FRAMES):
         with folder.open(FRAMES) as file:
             index.frames = map_rows(file, folder.name(FRAMES), 5)
+    if folder.has(DOCUMENT_OFFSETS):
+        with folder.open(DOCUMENT_OFFSETS) as offsets, folder.open(DOCUMENT_ENDS) as ends:
+            name = folder.name(DOCUMENT_OFFSETS)
+            index.documents = map_documents(offsets, ends, len(rows), name)
     return index
 
 

@@ -61,9 +61,9 @@ def open_or_build(  # noqa: PLR0913 (options, told by name)
     place = _existing_place(listing, scanner, options, index)
     if not exists(place):
         _refuse_unasked(listing)
-        with only_builder(place.folder, timeout, lambda: _is_there(place)) as mine:
+        with only_builder(place.folder, timeout, lambda: is_there(place)) as mine:
             if mine:
-                _refuse_other_folder(place)
+                refuse_other_folder(place)
                 with suppress(IndexExistsError):  # Another machine was quicker.
                     build_index(listing, scanner, place, BuildOptions(progress))
     opened = load_place(place)
@@ -98,8 +98,8 @@ def make_index(  # noqa: PLR0913 (options, told by name)
             f"{_shown(listing)} holds no file to index.", path=listing.named[0]
         )
     with only_builder(place.folder, timeout):
-        if not _is_there(place):
-            _refuse_other_folder(place)
+        if not is_there(place):
+            refuse_other_folder(place)
             build_index(listing, scanner, place, build)
         elif mode == "new":
             raise IndexExistsError(
@@ -144,7 +144,7 @@ def exists(place: Place) -> bool:
     return True
 
 
-def _is_there(place: Place) -> bool:
+def is_there(place: Place) -> bool:
     """Whether there is an index, asked by the only builder: what a killed one put aside is back."""
     if not place.is_remote:
         bring_back(Path(place.folder))
@@ -246,7 +246,7 @@ def _refuse_other_kind(place: Place, scanner: Scanner) -> None:
         )
 
 
-def _refuse_other_folder(place: Place) -> None:
+def refuse_other_folder(place: Place) -> None:
     """Raise where the folder's name is taken by something that is no index."""
     folder = Path(place.folder)
     if (

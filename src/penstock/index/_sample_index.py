@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,17 @@ class Origin:
     options: StorageOptions
 
 
+class Documents(NamedTuple):
+    """Where documents end in samples of tokens that all have one size, each in a map of a file.
+
+    Sample i has documents, or pieces of some, that end at `ends[offsets[i]:offsets[i + 1]]`; the
+    last of those is the number of its tokens, and what stands behind only fills up.
+    """
+
+    offsets: NDArray[np.uint64]
+    ends: NDArray[np.uint32]
+
+
 @dataclass(eq=False)
 class SampleIndex:
     """All sample locations; rows are (file, offset, bytes) as uint64, usually a map of a file."""
@@ -53,6 +64,8 @@ class SampleIndex:
         default_factory=lambda: np.empty((0, 5), np.uint64), kw_only=True
     )
     """Of compressed files: (file, offset, bytes, text offset, text bytes) of each frame."""
+    documents: Documents | None = field(default=None, kw_only=True)
+    """Of tokens in samples of one size: where documents end; None where nobody noted it."""
     origin: Origin | None = field(default=None, kw_only=True)
     _frame_borders: NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
@@ -100,6 +113,25 @@ def map_rows(file: BinaryIO, path: str, width: int = 3) -> NDArray[np.uint64]:
         return np.empty((0, width), np.uint64)
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return np.frombuffer(mapped, "<u8").reshape(-1, width)
+
+
+def map_documents(offsets: BinaryIO, ends: BinaryIO, samples: int, path: str) -> Documents:
+    """Return where the documents of so many samples end."""
+    mapped = (map_rows(offsets, path, 1)[:, 0], _map_numbers(ends))
+    if len(mapped[0]) != samples + 1 or int(mapped[0][-1]) != len(mapped[1]):
+        raise CorruptIndexError(
+            f"{path} is cut off or damaged: it does not tell of the documents of {samples:,} "
+            "samples. Tokenize again: penstock tokenize SRC DST --overwrite",
+            path=path,
+        )
+    return Documents(*mapped)
+
+
+def _map_numbers(file: BinaryIO) -> NDArray[np.uint32]:
+    size = os.fstat(file.fileno()).st_size // 4
+    if not size:
+        return np.empty(0, np.uint32)
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), "<u4", size)
 
 
 def _plain(files: list[str], rows: NDArray[np.uint64]) -> SampleIndex:

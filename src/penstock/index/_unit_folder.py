@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.index._fingerprint import digest
 from penstock.index._folder import clear_dead_folders, make_parent, mark
 from penstock.index._names import hidden_name
+from penstock.index._token_journal import JOURNAL
 from penstock.storage import cache_directory
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class UnitFolder:
             self._final = cache_directory() / "indexes" / digest(place.folder)
         else:
             self._final = Path(place.folder)
+        self._options = place.options
         self._key = key
         self._lock = -1
         self.path = Path()
@@ -42,7 +44,7 @@ class UnitFolder:
             # Held by a builder that does not know of this one, for its cache is another.
             self.path = self._final.with_name(hidden_name(self._final.name, "tmp"))
         try:
-            clear_dead_folders(self._final)
+            clear_dead_folders(self._final, self._options)
             mark(self.path)
         except BaseException:
             self.__exit__(BaseException)
@@ -73,7 +75,9 @@ class UnitFolder:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         is_kept = kind is not None and not issubclass(kind, Exception)
-        if not is_kept or not any(self.path.glob("*.unit")):
+        is_kept = is_kept and any(self.path.glob("*.unit"))
+        # What was not taken back yet lies here alone.
+        if not is_kept and not (self.path / JOURNAL).exists():
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
         self._lock = -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -20,9 +21,10 @@ from penstock.storage import LocalStore, join
 from penstock.work import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from penstock.index._checks import Checks
+    from penstock.index._line_pieces import LongLine, Piece
     from penstock.index._listing import Found
     from penstock.index._scan import Scanner
     from penstock.storage import OpenFile
@@ -106,7 +108,41 @@ class ScanUnit:
 
 
 def _scan_lines(part: Part, look: Look, advance: Callable[[int], object]) -> PartFound:
-    check, frames = LineCheck(look), Frames()
+    check = LineCheck(look)
+    with opened_lines(part, advance, look.checks.max_line_bytes) as lines:
+        for piece in lines:
+            check.add(piece)
+    return PartFound(check.records, check.aside, lines.newlines, lines.frames)
+
+
+class PartLines:
+    """The lines that begin in a part, some whole ones at a time."""
+
+    def __init__(
+        self, pieces: LinePieces, blocks: Generator[bytes, None, None], frames: Frames
+    ) -> None:
+        self._pieces, self._blocks, self._frames = pieces, blocks, frames
+
+    def __iter__(self) -> Iterator[Piece | LongLine]:
+        return self._pieces.of(self._blocks)
+
+    @property
+    def newlines(self) -> int:
+        """In the part, as far as it was read."""
+        return self._pieces.newlines
+
+    @property
+    def frames(self) -> list[tuple[int, int, int, int]]:
+        """The zstd frames that were met."""
+        return self._frames.rows
+
+
+@contextmanager
+def opened_lines(
+    part: Part, advance: Callable[[int], object], longest: int | None = None
+) -> Iterator[PartLines]:
+    """Give the lines of a part; those of more than `longest` bytes are not held."""
+    frames = Frames()
     with opened(part.found) as file:
         start, is_begun, stop = part.start, True, float("inf")
         if _is_cut(part.found):
@@ -115,11 +151,11 @@ def _scan_lines(part: Part, look: Look, advance: Callable[[int], object]) -> Par
             blocks = _local_blocks(file, part, advance)
         else:
             blocks = _of_size(text_blocks(file, start, advance, frames), _BLOCK_BYTES)
-        longest = look.checks.max_line_bytes
         pieces = LinePieces(start, stop, is_begun=is_begun, longest=longest)
-        for piece in pieces.of(blocks):
-            check.add(piece)
-    return PartFound(check.records, check.aside, pieces.newlines, frames.rows)
+        try:
+            yield PartLines(pieces, blocks, frames)
+        finally:
+            blocks.close()  # Nobody may read ahead in a file that is closed.
 
 
 def _is_cut(found: Found) -> bool:
@@ -128,7 +164,9 @@ def _is_cut(found: Found) -> bool:
     return is_plain and isinstance(found.store, LocalStore)
 
 
-def _local_blocks(file: OpenFile, part: Part, advance: Callable[[int], object]) -> Iterator[bytes]:
+def _local_blocks(
+    file: OpenFile, part: Part, advance: Callable[[int], object]
+) -> Generator[bytes, None, None]:
     """Yield blocks of a part, and then of what follows, where its last line ends."""
     for at in range(part.start, file.size, _BLOCK_BYTES):
         block = file.read_at(at, min(_BLOCK_BYTES, file.size - at))
@@ -136,7 +174,7 @@ def _local_blocks(file: OpenFile, part: Part, advance: Callable[[int], object]) 
         advance(max(0, min(len(block), part.stop - at)))
 
 
-def _of_size(blocks: Iterable[bytes], size: int) -> Iterator[bytes]:
+def _of_size(blocks: Iterable[bytes], size: int) -> Generator[bytes, None, None]:
     """Yield the same bytes in blocks of about one size."""
     held: list[bytes] = []
     held_bytes = 0

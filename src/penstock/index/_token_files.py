@@ -1,0 +1,66 @@
+"""The names of token files: one for each file of text, none twice."""
+
+from __future__ import annotations
+
+import posixpath
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from penstock.errors import OptionError
+from penstock.index._listing import JSONL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+POSTFIX = "tokenized-samples"
+
+
+def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:
+    """Return the name of the token file of each text file, whose path is relative.
+
+    It is made of the stem alone where no other file has the same one; else the folder goes along,
+    and where that does not tell them apart either, the whole name. Case does not count: there are
+    file systems for which it does not.
+
+    >>> token_file_names(["a.jsonl", "b/c.jsonl.zst"])
+    ['a-tokenized-samples.bin', 'c-tokenized-samples.bin']
+    >>> token_file_names(["a.jsonl", "b/a.jsonl", "c/a.jsonl", "c/A.jsonl.gz"], "t")
+    ['a-t.bin', 'b/a-t.bin', 'c/a.jsonl-t.bin', 'c/A.jsonl.gz-t.bin']
+    """
+    if not postfix or "/" in postfix or "\n" in postfix:
+        raise OptionError(
+            f"file_name_postfix={postfix!r}: expected a part of a file's name, as {POSTFIX!r}."
+        )
+    ways = [_names(path) for path in paths]
+    levels = [0] * len(paths)
+    while True:
+        names = [way[level] for way, level in zip(ways, levels, strict=True)]
+        counts = Counter(name.casefold() for name in names)
+        taken = [
+            number
+            for number, name in enumerate(names)
+            if counts[name.casefold()] > 1 and levels[number] < len(ways[number]) - 1
+        ]
+        if not taken:
+            return [f"{name}-{postfix}.bin" for name in names]
+        for number in taken:
+            levels[number] += 1
+
+
+def _names(path: str) -> tuple[str, ...]:
+    """Return what a token file may be called, the shortest first."""
+    folder, base = posixpath.split(path)
+    stem = stem_of(base)
+    return stem, posixpath.join(folder, stem), path
+
+
+def stem_of(name: str) -> str:
+    """Return a file's name without what says that it holds JSON Lines.
+
+    >>> stem_of("a.b.JSONL"), stem_of("a.jsonl.zst"), stem_of("a.txt")
+    ('a.b', 'a', 'a')
+    """
+    for suffix in sorted(JSONL, key=len, reverse=True):
+        if name.lower().endswith(suffix) and len(name) > len(suffix):
+            return name[: -len(suffix)]
+    return posixpath.splitext(name)[0]

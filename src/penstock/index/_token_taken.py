@@ -1,0 +1,57 @@
+"""What may not be overwritten by tokens."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError
+from penstock.index._load import kind_in
+from penstock.index._open_index import is_there, local_folder, refuse_other_folder
+from penstock.index._token_publish import taken
+from penstock.storage import LocalStore, locate
+
+if TYPE_CHECKING:
+    from penstock.index._token_job import TokenJob
+
+
+def refuse_existing(job: TokenJob) -> None:
+    """Raise where tokens, or anything else, lie already where a job's would."""
+    has_index = _has_index(job)
+    if job.overwrite:
+        return
+    for path in _there(job):
+        raise taken(path)
+    if has_index:
+        raise IndexExistsError(
+            f"there is an index in {job.place.folder} already. overwrite=True (--overwrite) builds "
+            "it and its token files anew; output_base_path= leads elsewhere."
+        )
+
+
+def _has_index(job: TokenJob) -> bool:
+    if job.store is not None:
+        return job.store.exists()
+    if not is_there(job.place):
+        refuse_other_folder(job.place)
+        return False
+    with suppress(CorruptIndexError, ObjectNotFoundError):  # What is damaged may be replaced.
+        kind = kind_in(local_folder(job.place))
+        if kind != "tokens":
+            raise IndexExistsError(
+                f"{job.place.folder} holds an index of {kind or 'records'}, and is not overwritten "
+                "by one of tokens. Give another folder: output_base_path="
+            )
+    return True
+
+
+def _there(job: TokenJob) -> list[str]:
+    """Return the token files that are there."""
+    store, name = locate(job.folder, job.place.options)
+    if isinstance(store, LocalStore):
+        return [path for path in job.paths if os.path.lexists(path)]
+    found: set[str] = set()
+    with suppress(ObjectNotFoundError):
+        found = {store.path(entry.name) for entry in store.list(name, recursive=True)}
+    return [path for path in job.paths if path in found]

@@ -1,0 +1,112 @@
+"""Tokens of objects, and tokens that become objects."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import zstandard
+
+from penstock.errors import IndexExistsError
+from penstock.index import list_files, load_beside, read_bad_lines
+from penstock.storage import StorageOptions
+from tests.index.tokenize_samples import Tokens, by_hand, indexer, letters, line, tokens_in
+from tests.servers.faults import Fault, s3_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.servers.fault_proxy import FaultProxy
+    from tests.servers.s3_server import S3Server
+
+pytestmark = pytest.mark.s3
+FILES = {"a.jsonl": ["to be", "or not"] * 5, "b.jsonl": [], "sub/c.jsonl": ["that is"] * 3}
+NAMES = {name.rpartition("/")[2]: texts for name, texts in FILES.items()}
+
+
+@pytest.fixture
+def url(s3_server: S3Server, bucket: str) -> str:
+    for name, texts in FILES.items():
+        s3_server.put(bucket, f"data/{name}", "".join(map(line, texts)).encode())
+    return f"s3://{bucket}/data"
+
+
+def make(server: S3Server | FaultProxy, *arguments: Any, **options: Any) -> Any:
+    return indexer(letters, *arguments, storage_options=server.storage_options, **options)()
+
+
+def remote_tokens(server: S3Server, bucket: str, folder: str) -> Tokens:
+    index = load_beside(f"s3://{bucket}/{folder}", "index", StorageOptions(server.storage_options))
+    start = f"{folder}/tokenized-samples/"
+    documents = index.documents
+    assert documents is not None
+    stops = documents.offsets.tolist()
+    return Tokens(
+        {
+            key.removeprefix(start): server.get(bucket, key)
+            for key in sorted(server.list_keys(bucket))
+            if key.startswith(start)
+        },
+        [path.removeprefix(f"s3://{bucket}/{folder}/") for path in index.file_locations],
+        index.sample_locations.tolist(),
+        [documents.ends[a:b].tolist() for a, b in pairwise(stops)],
+    )
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_objects_are_tokenised_into_a_local_folder(
+    workers: int, url: str, s3_server: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    s3_server.put(bucket, "data/d.jsonl.zst", zstandard.compress(line("question").encode()))
+    report = make(s3_server, url, output_base_path=tmp_path, sample_size=4, num_workers=workers)
+    files = {
+        "a.jsonl": NAMES["a.jsonl"],
+        "b.jsonl": [],
+        "d.jsonl": ["question"],
+        "c.jsonl": NAMES["c.jsonl"],
+    }
+    assert tokens_in(tmp_path) == by_hand(files, 4)
+    assert report.files == 4
+
+
+def test_tokens_lie_beside_the_objects_they_were_made_of(
+    url: str, s3_server: S3Server, bucket: str, own_cache: Path
+) -> None:
+    make(s3_server, url, sample_size=4)
+    assert remote_tokens(s3_server, bucket, "data") == by_hand(NAMES, 4)
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        make(s3_server, url, sample_size=4)
+    with pytest.raises(IndexExistsError, match="overwrite=True"):
+        make(s3_server, url, sample_size=4, file_name_postfix="other")
+    make(s3_server, url, sample_size=5, overwrite=True)
+    assert remote_tokens(s3_server, bucket, "data") == by_hand(NAMES, 5)
+    listing = list_files(url, (".jsonl",), StorageOptions(s3_server.storage_options))
+    assert len(listing.files) == 3
+    assert list((own_cache / "indexes").iterdir()) == []
+
+
+def test_local_files_become_tokens_in_a_bucket(
+    s3_server: S3Server, bucket: str, tmp_path: Path, own_cache: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(line("to be") + "{oops\n")
+    target = f"s3://{bucket}/out"
+    report = make(s3_server, tmp_path, output_base_path=target, sample_size=2, on_error="skip")
+    assert (report.samples, report.bad_documents) == (3, 1)
+    assert remote_tokens(s3_server, bucket, "out") == by_hand({"a.jsonl": ["to be"]}, 2)
+    (fetched,) = (own_cache / "fetched-indexes").iterdir()
+    assert [(bad.file, bad.line) for bad in read_bad_lines(fetched)] == [("a.jsonl", 2)]
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_an_upload_that_fails_leaves_nothing_of_it(
+    url: str, s3_server: S3Server, bucket: str, fault_proxy: FaultProxy
+) -> None:
+    before = set(s3_server.list_keys(bucket))
+    fault_proxy.add(Fault(s3_error(403, "AccessDenied"), "PUT", "file_location", times=None))
+    with pytest.raises(PermissionError):
+        make(fault_proxy, url, sample_size=4)
+    left = {key for key in s3_server.list_keys(bucket) if key.startswith("data/")} - before
+    assert not any("tokenized-samples" in key or "meta.json" in key for key in left)
+    make(s3_server, url, sample_size=4)
+    assert remote_tokens(s3_server, bucket, "data") == by_hand(NAMES, 4)
