@@ -21,7 +21,7 @@ from tests.cli.commands import SECONDS, command, invoke, run, written
 
 VERBS = [
     *("info", "show", "index", "check", "profile", "materialize"),
-    *("convert", "clean", "plan", "bench", "demo"),
+    *("tokenize", "convert", "clean", "plan", "bench", "demo"),
 ]
 SECRET = "hushhush-0123"
 

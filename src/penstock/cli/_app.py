@@ -15,6 +15,7 @@ _VERBS = {
     "check": "What is wrong: bad lines, damaged files, leftovers.",
     "profile": "What the fields hold: types, nulls, ranges, and what drifts.",
     "materialize": "Decode fields once, so that batches are only gathered.",
+    "tokenize": "Text into samples of tokens, for language models.",
     "plan": "What a run will do: steps, reads, which records come when.",
     "bench": "How fast a loader is here, where its time goes, what helps.",
     "convert": "The same lines compressed or sharded in another way.",
@@ -53,5 +54,6 @@ def app() -> None:
 
     PATH is a JSON Lines file (.jsonl, .jsonl.zst, .jsonl.gz), a directory of them, or a pattern
     in quotes ('logs/*.jsonl'); files and directories may lie in object storage (s3://, gs://,
-    az://). All verbs but convert read CSV and Parquet, too.
+    az://). All verbs but convert and tokenize read CSV and Parquet, too; those that look, plan or
+    run also tokens (a folder of penstock tokenize, Megatron-LM's .bin and .idx) and MDS folders.
     """

@@ -16,6 +16,7 @@ from penstock.cli._bench_fields import all_types, cheap_types, field_types, pars
 from penstock.cli._bench_runs import Run, Setting, measure
 from penstock.cli._bench_text import Report, document, text
 from penstock.cli._by_number import open_numbered
+from penstock.cli._other_sources import is_tokens
 from penstock.cli._terminal import echo, echo_json
 from penstock.cli._verb import (
     FINDINGS,
@@ -26,6 +27,7 @@ from penstock.cli._verb import (
     json_option,
     storage_option,
 )
+from penstock.errors import OptionError
 from penstock.jsonl import compression_of
 from penstock.loading import natural_shuffle
 from penstock.storage import is_remote
@@ -113,9 +115,9 @@ def bench(  # noqa: PLR0913 (one argument an option)
     """Run penstock.DataLoader over PATH for a while, show where the time goes, and suggest.
 
     Nothing is done with the batches, so that all of the time is the loader's. PATH needs an index
-    (penstock index), or is CSV or Parquet. Without torch batches are Arrow record batches. Every
-    run decodes; one more gathers from columns (penstock materialize), if they are there, or made
-    in a few seconds, for this one look.
+    (penstock index), or is CSV, Parquet or tokens. Without torch batches are Arrow record batches.
+    Every run decodes; one more gathers from columns (penstock materialize), if they are there, or
+    made in a few seconds, for this one look.
     """
     given = parse_fields(fields) if fields is not None else None
     with open_numbered(path, storage_options, folder) as opened:
@@ -127,12 +129,12 @@ def bench(  # noqa: PLR0913 (one argument an option)
             path,
             is_remote=any(map(is_remote, source.files)),
             compressions=frozenset(filter(None, map(compression_of, source.files))),
-            names_fields=given is not None,
+            names_fields=given is not None or is_tokens(source),
         )
         notes, output = _notes(facts, shuffle)
         base = Setting(
             workers="auto",
-            types=all_types(source.schema) if given is None else field_types(given, source.schema),
+            types=_types(path, source, given),
             batch_size=min(batch_size, len(source)),
             shuffle=False if facts.is_gzip and shuffle == "true" else _SHUFFLES[shuffle],
             output=output,
@@ -147,6 +149,15 @@ def bench(  # noqa: PLR0913 (one argument an option)
     else:
         echo(text(report))
     return FINE
+
+
+def _types(path: str, source: Source, given: dict[str, str | None] | None) -> dict[str, str]:
+    """Return the fields of a batch; tokens have none, and are a batch as they are."""
+    if is_tokens(source):
+        if given is not None:
+            raise OptionError(f"--fields: {path} holds tokens, which have no fields. Leave it out.")
+        return {}
+    return all_types(source.schema) if given is None else field_types(given, source.schema)
 
 
 def _notes(facts: Facts, shuffle: str) -> tuple[list[str], Literal["arrow"] | None]:

@@ -40,10 +40,10 @@ def columns_for(
     source: Source, types: Mapping[str, str], facts: Facts
 ) -> Iterator[Gathered | None]:
     """Give the records with columns, or None where it would take long to make them."""
-    schema = _schema(types)
     if not types:
         yield None
         return
+    schema = _schema(types)
     there = columns_of(source, schema)
     if there is not None:
         yield Gathered(there, None)

@@ -94,6 +94,7 @@ def _facts(report: Report) -> list[str]:
     more = len(types) - _FEW_FIELDS
     shown = ", ".join(types[:_FEW_FIELDS]) + (f" and {more} more" if more > 0 else "")
     made = "Arrow record batches" if first.setting.output else "tensors"
+    made += f": {shown}" if types else ""
     cold = f"{report.cold.first * 1000:,.0f} ms"
     if _reads_remotely(report):
         storage = _storage(report.cold)
@@ -101,7 +102,7 @@ def _facts(report: Report) -> list[str]:
     return [
         f"  records  {report.records:,} in {counted(report.files, 'file')}",
         f"  order    {first.order}",
-        f"  batches  of {first.setting.batch_size:,} as {made}: {shown}",
+        f"  batches  of {first.setting.batch_size:,} as {made}",
         f"  first    of all batches took {cold}",
     ]
 

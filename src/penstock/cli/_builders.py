@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.cli._paths import Leftover
+from penstock.index import take_back_dead
 from penstock.storage import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from penstock.storage import StorageOptions
 
     Writer = Literal["gone", "at work", "unknown"]
 
@@ -46,13 +49,16 @@ def builders_in(directory: str) -> list[Leftover]:
     return []
 
 
-def remove_builder(path: str, *, undecided: bool = False) -> bool:
+def remove_builder(path: str, options: StorageOptions, *, undecided: bool = False) -> bool:
     """Remove a folder whose builder is gone; return whether that was so.
 
-    With `undecided` also where nobody can know; one that is held is never removed.
+    With `undecided` also where nobody can know; one that is held is never removed. Tokens that a
+    builder was killed in replacing come back first.
     """
     with _held(path) as writer:
         is_going = writer == "gone" or (writer == "unknown" and undecided)
+        if is_going and not take_back_dead(Path(path), options):
+            return False
         if is_going:
             shutil.rmtree(path)
         return is_going

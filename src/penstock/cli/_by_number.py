@@ -16,6 +16,7 @@ import numpy as np
 from penstock.cli._csv_head import head_of
 from penstock.cli._formats import kind_of, list_of_one_kind, scanner_of
 from penstock.cli._indexed import index_of
+from penstock.cli._other_sources import other_source
 from penstock.cli._paths import as_typed
 from penstock.cli._selection import sampled_numbers
 from penstock.cli._terminal import Progress
@@ -77,6 +78,10 @@ def open_by_number(
     With `head` only so many of the first records are needed. Nothing is ever written into the
     folder that PATH names.
     """
+    tokens = other_source(path, options) if chosen is None else None
+    if tokens is not None:
+        yield ByNumber(path, tokens)
+        return
     indexed = usable_index(path, options, chosen)
     if indexed is not None:
         yield ByNumber(path, source_of(indexed, options))

@@ -12,6 +12,7 @@ from penstock.cli._check_parts import Finding, Sample, line_parts
 from penstock.cli._check_run import PART_BYTES, Report, check_parts
 from penstock.cli._formats import kind_of, list_of_one_kind
 from penstock.cli._indexed import index_of
+from penstock.cli._other_sources import eos_of, other_source
 from penstock.cli._paths import entry_of, find, leftovers_in
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._units import bytes_text, counted, parse_share
@@ -101,6 +102,10 @@ def check(  # noqa: PLR0913 (one argument an option)
     text that is not UTF-8, and quotes that are never closed; of Parquet, row groups that cannot be
     read, and files whose schemas do not go together. Exit code 1 means that something was found.
     """
+    if (other := other_source(path, storage_options)) is not None:
+        from penstock.cli._check_tokens import check_source  # noqa: PLC0415 (only for those)
+
+        return check_source(path, other, eos_of(path, storage_options), as_json=as_json)
     chosen = None if sample is None else Sample(sample, str(seed))
     asked = _Asked(path, most, chosen, workers, storage_options, as_json)
     report = Report(most, _quiet if as_json else _tell)

@@ -64,13 +64,12 @@ def clean(
     storage_options: StorageOptions,
     as_json: bool,
 ) -> int:
-    """Remove what killed writers and builders of indexes and columns left in PATH and below it.
+    """Remove what killed writers and builders of indexes, columns and tokens left below PATH.
 
     Without PATH in Penstock's cache directory. What a living process holds is never touched. What
-    a killed penstock index or materialize had finished goes, too: without this it is used by the
-    same command, run again.
+    a killed penstock index, materialize or tokenize had finished goes, too: without this it is
+    used by the same command, run again.
     """
-    del storage_options  # The same grammar for every verb, though nothing remote is asked.
     if path is not None and is_remote(path):
         _report(path, [], [], [], as_json=as_json, dry_run=dry_run, note=_REMOTE)
         return FINE
@@ -88,7 +87,7 @@ def clean(
         undecided = older_than is not None and leftover.entry.modified < time.time() - older_than
         going = leftover.writer == "gone" or (leftover.writer == "unknown" and undecided)
         if going and not dry_run:
-            going = _removed(leftover, errors, undecided=undecided)
+            going = _removed(leftover, storage_options, errors, undecided=undecided)
         (removed if going else kept).append(leftover)
     _report(path or root, removed, kept, errors, as_json=as_json, dry_run=dry_run)
     return FAILED if errors else FINE
@@ -105,10 +104,14 @@ def _leftovers_below(root: str, errors: list[str]) -> Iterator[Leftover]:
         yield from leftovers_in(directory)
 
 
-def _removed(leftover: Leftover, errors: list[str], *, undecided: bool) -> bool:
-    remove = remove_builder if is_builder(leftover.entry.name) else remove_draft
+def _removed(
+    leftover: Leftover, options: StorageOptions, errors: list[str], *, undecided: bool
+) -> bool:
+    name = leftover.entry.name
     try:
-        return remove(leftover.entry.name, undecided=undecided)
+        if is_builder(name):
+            return remove_builder(name, options, undecided=undecided)
+        return remove_draft(name, undecided=undecided)
     except OSError as failure:
         errors.append(f"cannot remove {leftover.entry.name}: {failure.strerror or failure}.")
         return False

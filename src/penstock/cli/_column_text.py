@@ -28,7 +28,7 @@ def column_document(column: ListedColumn, records: int) -> dict[str, object]:
         "bytes": meta.bytes,
         "created": meta.created,
         "stale": column.stale,
-        "missing_records": max(0, records - meta.length),
+        "missing_records": None if column.stale is None else max(0, records - meta.length),
         "nulled": meta.nulled,
         "bad": meta.bad,
         "folder": column.folder,
@@ -48,6 +48,8 @@ def column_table(columns: Sequence[ListedColumn], records: int) -> str:
 
 
 def _state(column: ListedColumn, records: int) -> str:
+    if column.stale is None:
+        return "not known: no index tells"
     if column.stale:
         return "stale: of other records"
     missing = records - column.meta.length

@@ -32,6 +32,8 @@ def without_nonfinite(value: object) -> object:
     >>> without_nonfinite({"a": [1.5, float("nan")]})
     {'a': [1.5, None]}
     """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, dict):
         return {key: without_nonfinite(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -39,12 +41,16 @@ def without_nonfinite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def as_text(value: object) -> str:
+def as_text(value: object) -> object:
     r"""Return what tables hold and JSON has no word for as text; bytes that are none as base64.
+
+    Arrays become lists.
 
     >>> as_text(dt.date(2026, 1, 31)), as_text(b"abc"), as_text(b"\xff")
     ('2026-01-31', 'abc', '/w==')
     """
+    if hasattr(value, "tolist"):  # Of NumPy, which not every verb loads.
+        return value.tolist()
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, bytes):

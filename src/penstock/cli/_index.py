@@ -11,6 +11,7 @@ import click
 
 from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._indexed import meta_of
+from penstock.cli._other_sources import other_source, refuse_tokens
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
@@ -136,6 +137,8 @@ def index(  # noqa: PLR0913 (one argument an option)
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
     build = BuildOptions(None, full_hash, validate, profile, max_line_bytes, workers)
     build.check()
+    if folder is None:
+        _refuse_numbered(path, storage_options)
     kind, listing = list_of_one_kind(path, storage_options)
     if kind == "parquet":
         if build.checks:
@@ -158,6 +161,13 @@ def index(  # noqa: PLR0913 (one argument an option)
     else:
         echo(_summary(task, built))
     return FINDINGS if built.new_bad_lines else FINE
+
+
+def _refuse_numbered(path: str, options: StorageOptions) -> None:
+    """Say that samples have numbers already; in no case is their index replaced."""
+    refuse_tokens(path, options, None, "they have an index of their own")
+    if other_source(path, options) is not None:
+        raise OptionError(f"{path} is an MDS folder, which has an index of its own: index.json.")
 
 
 def _build(task: _Task) -> _Built:

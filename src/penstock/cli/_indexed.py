@@ -21,6 +21,8 @@ from penstock.index import (
 from penstock.storage import is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from penstock.cli._formats import Kind
     from penstock.index import Meta, Place
     from penstock.storage import Entry, StorageOptions
@@ -61,6 +63,16 @@ def index_of(path: str, options: StorageOptions, chosen: str | None = None) -> I
 
     Nothing is listed where there is none. Raises `CorruptIndexError` for one that is damaged.
     """
+    for kind, place in places_of(path, options, chosen):
+        if exists(place):
+            return _looked_at(path, kind, place, options)
+    return None
+
+
+def places_of(
+    path: str, options: StorageOptions, chosen: str | None = None
+) -> Iterator[tuple[Kind, Place]]:
+    """Yield where the index of a PATH may lie, if its files are of a kind."""
     named = kind_by_name(path)
     kinds = _KINDS if named is None else [named] if named in _KINDS else []
     unlisted = _unlisted(path, options)
@@ -68,17 +80,13 @@ def index_of(path: str, options: StorageOptions, chosen: str | None = None) -> I
         # By its name a file has tabs; an index of it may still be one of commas.
         for scanner in (scanner_of(kind, names=[path]), scanner_of(kind)):
             place = place_of(unlisted, scanner, options, chosen)
-            if exists(place):
-                return _looked_at(path, kind, place, options)
+            yield kind, place
             if place.beside or chosen is not None:
-                return None  # The same place for every kind.
+                return  # The same place for every kind.
             if not path.lower().endswith(".tsv"):
                 break
     if kinds and unlisted.is_remote and unlisted.folder is not None:
-        place = place_of(unlisted, scanner_of(kinds[0]), options, beside_remote=True)
-        if exists(place):
-            return _looked_at(path, kinds[0], place, options)
-    return None
+        yield kinds[0], place_of(unlisted, scanner_of(kinds[0]), options, beside_remote=True)
 
 
 def meta_of(place: Place) -> Meta | None:

@@ -11,6 +11,7 @@ from penstock.cli._counting import count_records
 from penstock.cli._formats import kind_of
 from penstock.cli._index_facts import index_facts
 from penstock.cli._known_facts import KnownFacts, facts_of_index, leftover_document, leftover_text
+from penstock.cli._other_sources import other_source
 from penstock.cli._paths import Found, as_typed, find
 from penstock.cli._reading import texts_of
 from penstock.cli._terminal import Progress, echo, echo_json, table
@@ -78,10 +79,15 @@ def info(
 ) -> int:
     """Show what PATH holds: files, records, bytes, compression, index, columns, leftovers.
 
-    Of CSV and Parquet also the columns. Records are the lines that are not blank, or the rows;
-    whether each is good, `penstock check` tells. With an index only files that are new or changed
-    since are read to count them.
+    Of CSV and Parquet also the columns, of tokens how they were packed. Records are the lines that
+    are not blank, or the rows; whether each is good, `penstock check` tells. With an index only
+    files that are new or changed since are read to count them.
     """
+    if folder is None and (other := other_source(path, storage_options)) is not None:
+        from penstock.cli._info_tokens import tell_of_source  # noqa: PLC0415 (only for those)
+
+        tell_of_source(path, other, storage_options, as_json=as_json)
+        return FINE
     facts = index_facts(path, storage_options, folder)
     kind = facts.found.kind if facts.found else kind_of(path, storage_options)
     if kind != "jsonl":

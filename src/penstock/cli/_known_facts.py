@@ -52,7 +52,7 @@ class KnownFacts(NamedTuple):
         lines = []
         if self.columns:
             size = bytes_text(sum(column.meta.bytes for column in self.columns))
-            stale = sum(column.stale for column in self.columns)
+            stale = sum(bool(column.stale) for column in self.columns)
             told = f"{counted(len(self.columns), 'column')}, {size}"
             lines.append(("materialised", told + (f", {stale:,} of them stale" * bool(stale))))
         if self.profile is not None:
@@ -80,7 +80,7 @@ class KnownFacts(NamedTuple):
             "materialized": {
                 "columns": len(self.columns),
                 "bytes": sum(column.meta.bytes for column in self.columns),
-                "stale": sum(column.stale for column in self.columns),
+                "stale": sum(bool(column.stale) for column in self.columns),
                 "folders": sorted({column.folder for column in self.columns}),
             },
             "profile": profile,

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from penstock.cli._by_number import open_numbered
 from penstock.cli._formats import list_of_one_kind
+from penstock.cli._other_sources import format_of, is_tokens
 from penstock.cli._plan_numbers import Layout, steps_of
 from penstock.cli._plan_steps import list_steps
 from penstock.cli._plan_text import Plan, document, text
@@ -33,6 +34,7 @@ from penstock.datasets import list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
 from penstock.order import Cursor, Skips
+from penstock.storage import locate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +164,8 @@ def plan(  # noqa: PLR0913 (one argument an option)
     """Say what a run over PATH will do: steps, rows, padding, reads, and which records come when.
 
     It is the order of penstock.DataLoader with the same numbers. Nothing but the index is read,
-    unless --show asks for records. PATH needs an index (penstock index), or is CSV or Parquet.
+    unless --show asks for records. PATH needs an index (penstock index), or is CSV, Parquet
+    or tokens.
     """
     asked = _Asked(**numbers)
     if show and step is None:
@@ -182,14 +185,13 @@ def plan(  # noqa: PLR0913 (one argument an option)
         if step is not None:
             ranks = range(asked.world_size) if rank is None else [rank]
             return list_steps(opened, cursor, sharing, step, ranks, show=show, as_json=as_json)
-        _, listing = list_of_one_kind(path, storage_options)
         whole = Plan(
             path,
             opened.source,
             steps_of(cursor, opened.source, sharing),
             why,
             layout,
-            {found.path: found.entry.size for found in listing.files},
+            _sizes(path, opened.source, storage_options),
             has_state=asked.state is not None,
             columns=_columns(opened.source),
         )
@@ -200,8 +202,19 @@ def plan(  # noqa: PLR0913 (one argument an option)
     return FINE
 
 
+def _sizes(path: str, source: Source, options: StorageOptions) -> dict[str, int]:
+    """Return the bytes of each file."""
+    if format_of(source) is not None:
+        entries = ((file, locate(file, options)) for file in source.files)
+        return {file: store.entry(name).size for file, (store, name) in entries}
+    _, listing = list_of_one_kind(path, options)
+    return {found.path: found.entry.size for found in listing.files}
+
+
 def _columns(source: Source) -> list[str]:
     """Return the fields that have columns of all records."""
+    if is_tokens(source):
+        return []
     there = [one.meta for one in list_columns_of(source) if not one.stale]
     return list(dict.fromkeys(meta.path for meta in there if meta.length == len(source)))
 

@@ -6,7 +6,10 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from penstock.cli._fields import as_text, pick, without_nonfinite
+from penstock.cli._show_tokens import ids_text
 from penstock.cli._terminal import echo, echo_json
 from penstock.errors import MalformedLineError
 
@@ -46,7 +49,10 @@ class Printed:
                 raise MalformedLineError(message, path=record.path) from None
 
     def _add(self, record: Record, value: object) -> None:
-        text = json.dumps(value, indent=2, ensure_ascii=False, default=as_text)
+        if isinstance(value, np.ndarray):
+            text = ids_text(value)
+        else:
+            text = json.dumps(value, indent=2, ensure_ascii=False, default=as_text)
         if self._document is None:
             # A lone surrogate cannot be printed; its escape is what stood in the file.
             printable = text.encode("utf-8", "backslashreplace").decode()

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli._by_number import Record, chosen_numbers, open_by_number, records_of
+from penstock.cli._by_number import (
+    ByNumber,
+    Record,
+    chosen_numbers,
+    open_by_number,
+    records_of,
+)
+from penstock.cli._other_sources import eos_of, is_tokens, other_source
 from penstock.cli._paths import find
 from penstock.cli._printing import Printed
 from penstock.cli._selection import Batches, sampled, sliced
@@ -24,13 +31,14 @@ from penstock.cli._verb import (
     json_option,
     storage_option,
 )
+from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._by_number import ByNumber
     from penstock.cli._matching import Matching
     from penstock.cli._selection import Batch, Numbered
+    from penstock.datasets import Source
     from penstock.storage import StorageOptions
 
 _FIRST = slice(0, 5)
@@ -92,6 +100,7 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
         "penstock show logs -3: --fields id,user.name",
         "penstock show table.csv --where \"age > 30 and city starts with 'B'\"",
         "penstock show s3://bucket/logs --sample 10 --seed 1 --json",
+        "penstock show tokens 0 --decode tokenizer.json",
     ),
 )
 @click.argument("path")
@@ -109,6 +118,11 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     help="Only records for which it holds: \"age > 30 and not name starts with 'test'\".",
 )
 @click.option("--fields", metavar="A,B.C", help="Only these fields; items[].price goes into lists.")
+@click.option(
+    "--decode",
+    metavar="TOKENIZER",
+    help="Of tokens: the text that they stand for, by this file (tokenizer.json, or a .model).",
+)
 @index_option
 @storage_option
 @json_option
@@ -120,19 +134,31 @@ def show(  # noqa: PLR0913 (one argument an option)
     seed: int,
     where: str | None,
     fields: str | None,
+    decode: str | None,
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
 ) -> int:
     """Show records of PATH: the first 5, number N (from 0; -1 is the last), or the range A:B.
 
-    JSON Lines, CSV or Parquet. With an index (penstock index) any record is fetched at once, and
-    numbers are those of the index. Without one JSON Lines are streamed; malformed lines are passed
-    over with a warning and have no number.
+    JSON Lines, CSV, Parquet, or tokens (a folder of penstock tokenize, Megatron-LM's .bin and
+    .idx, an MDS folder), of which --decode shows the text. With an index (penstock index) any
+    record is fetched at once, and numbers are those of the index. Without one JSON Lines are
+    streamed; malformed lines are passed over with a warning and have no number.
     """
     if which is not None and sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
     wanted = _Wanted(path, which, sample, seed, where)
+    source = other_source(path, storage_options) if folder is None else None
+    if source is not None and (decode is not None or is_tokens(source)):
+        if where is not None:
+            raise OptionError("--where: tokens have no fields that a condition could be about.")
+        return _show_tokens(wanted, source, (decode, fields), storage_options, as_json=as_json)
+    if decode is not None:
+        raise OptionError(
+            f"--decode: {path} holds records, not tokens; they are shown without it. penstock "
+            "tokenize makes tokens of their text."
+        )
     names = [name.strip() for name in fields.split(",")] if fields else None
     printed = Printed(names, as_json=as_json)
     with open_by_number(path, storage_options, folder, head=wanted.head) as opened:
@@ -154,6 +180,30 @@ def _show_by_number(wanted: _Wanted, opened: ByNumber, printed: Printed) -> str:
     numbers = chosen_numbers(opened.source, wanted.which, sample, wanted.where)
     printed.add_all(records_of(opened, numbers))
     return f"{wanted.path} holds {counted(len(opened.source), 'record')}"
+
+
+def _show_tokens(
+    wanted: _Wanted,
+    source: Source,
+    shown: tuple[str | None, str | None],
+    options: StorageOptions,
+    *,
+    as_json: bool,
+) -> int:
+    """Print samples of tokens; `shown` is the tokenizer and the field that they lie in."""
+    from penstock.cli._show_tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for them)
+
+    sample = (wanted.sample, wanted.seed) if wanted.sample else None
+    numbers = chosen_numbers(source, wanted.which, sample, None)
+    decode, field = shown
+    printed = PrintedTokens(eos_of(wanted.path, options), decode, as_json=as_json)
+    printed.add_all(samples_of(ByNumber(wanted.path, source), numbers, field))
+    printed.finish()
+    if printed.count or wanted.which is None:
+        return FINE
+    held = f"{wanted.path} holds {counted(len(source), 'sample')}"
+    echo(f"penstock: no such sample: {held}.", err=True)
+    return FINDINGS
 
 
 def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from penstock.datasets._materialized import knows_bad as knows_bad
     from penstock.datasets._materialized import origins_of as origins_of
     from penstock.datasets._mds import MdsRows as MdsRows
+    from penstock.datasets._mds import is_mds as is_mds
     from penstock.datasets._megatron import MegatronTokens as MegatronTokens
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._missing_fields import Missing as Missing
@@ -105,6 +106,7 @@ __all__, __getattr__, __dir__ = facade(
         "estimate_columns": "_materialize",
         "gone_columns": "_materialized",
         "has_columns": "_materialized",
+        "is_mds": "_mds",
         "is_stream": "_column_units",
         "keep_profile": "_profile_source",
         "known_bad": "_materialized",

@@ -13,9 +13,9 @@ from penstock.index import (
     LineScanner,
     decode_meta,
     exists,
+    kind_in,
     load_beside,
     place_of,
-    read_meta,
 )
 from penstock.storage import is_pattern, is_remote, join, locate
 
@@ -42,16 +42,12 @@ def local_tokens(what: Any, index: str | os.PathLike[str] | None = None) -> Sour
         return None
     folder = join(base, _INDEX) if index is None else os.path.abspath(locate(index)[1])
     try:
-        meta = read_meta(folder)
+        kind = kind_in(folder)
     except (ObjectNotFoundError, CorruptIndexError):
         return None  # Whoever needs that index will tell of it.
-    store = IndexStore(base, os.path.relpath(folder, base))
-    if (meta is None and not store.exists()) or (meta is not None and meta.kind != _KIND):
+    if kind != _KIND:
         return None
-    opened = store.load()
-    if meta is None and not all(path.endswith(".bin") for path in opened.file_locations):
-        return None
-    return _dataset(opened)
+    return _dataset(IndexStore(base, os.path.relpath(folder, base)).load())
 
 
 def remote_tokens(listing: Listing, options: StorageOptions) -> Source | None:

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from penstock.index._stale import changes as changes
     from penstock.index._token_generator import TokenizedSampleGenerator as TokenizedSampleGenerator
     from penstock.index._token_job import TokenReport as TokenReport
+    from penstock.index._token_journal import take_back_dead as take_back_dead
     from penstock.index._token_text import TextField as TextField
     from penstock.index._token_text import get_text_from_jsonl as get_text_from_jsonl
     from penstock.index._token_view import TokenView as TokenView
@@ -164,6 +165,7 @@ __all__, __getattr__, __dir__ = facade(
         "scan_rows": "_row_check",
         "sync": "_kept_columns",
         "tokenizer_of": "_tokenizer",
+        "take_back_dead": "_token_journal",
         "type_of": "_csv_types",
         "wider_type": "_csv_types",
         "with_line_end": "_csv_types",

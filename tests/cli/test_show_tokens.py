@@ -1,0 +1,204 @@
+"""Tokens on the command line: shown as numbers and as text, told of, planned, checked, refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock.cli import _show_tokens
+from tests.cli.commands import document, invoke, succeed, written
+from tests.cli.token_samples import END, TEXTS, bpe, corpus
+from tests.datasets.mds_files import write_mds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a tokenizer, texts, and tokens of them."""
+    bpe(tmp_path / "tokenizer.json")
+    corpus(tmp_path / "corpus")
+    tokenize(tmp_path, "tokens", "--sample-size", 48)
+    return tmp_path
+
+
+def tokenize(place: Path, name: str, *arguments: object) -> None:
+    given = [place / "corpus", place / name, "--tokenizer", place / "tokenizer.json"]
+    succeed("tokenize", *given, "--workers", 0, *arguments)
+
+
+def megatron(place: Path) -> Path:
+    """Write the documents of the texts as Megatron-LM does; return the file of tokens."""
+    rows = [np.append(row, 0) for row in penstock.open(place / "documents")]
+    lengths = np.array([len(row) for row in rows], np.int32)
+    np.concatenate(rows).astype(np.uint16).tofile(place / "corpus_text_document.bin")
+    pointers = np.append(0, np.cumsum(lengths[:-1], dtype=np.int64) * 2).astype(np.int64)
+    head = b"MMIDIDX\x00\x00" + (1).to_bytes(8, "little") + (8).to_bytes(1, "little")
+    counts = len(rows).to_bytes(8, "little") + (len(rows) + 1).to_bytes(8, "little")
+    documents = np.arange(len(rows) + 1, dtype=np.int64)
+    body = lengths.tobytes() + pointers.tobytes() + documents.tobytes()
+    (place / "corpus_text_document.idx").write_bytes(head + counts + body)
+    return place / "corpus_text_document.bin"
+
+
+def test_tokens_are_numbers_without_a_tokenizer(place: Path) -> None:
+    expected = penstock.open(place / "tokens")[3].tolist()
+    assert document("show", place / "tokens", "3") == [expected]
+    assert str(expected) in succeed("show", place / "tokens", "3")
+    assert len(document("show", place / "tokens")) == 5
+    assert len(document("show", place / "tokens", "--sample", "3")) == 3
+    assert document("show", place / "tokens", "-1") == [
+        penstock.open(place / "tokens")[-1].tolist()
+    ]
+
+
+def test_a_terminal_gets_the_first_and_the_last_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_show_tokens.sys.stdout, "isatty", lambda: True)
+    text = _show_tokens.ids_text(np.arange(1000))
+    assert text.startswith("[0, 1, 2")
+    assert text.endswith("998, 999]")
+    assert "968 more" in text
+
+
+def test_the_text_has_the_ends_of_documents_marked(place: Path) -> None:
+    told = succeed("show", place / "tokens", "0", "--decode", place / "tokenizer.json")
+    head, *lines = told.splitlines()
+    assert head.startswith("# 0 – ")
+    assert "48 tokens" in head
+    assert lines[:3:2] == TEXTS[:2]
+    assert lines[1] == "── end of document ──"
+    assert lines[-1] == "── goes on in another sample ──"
+    assert END not in told
+    (shown,) = document("show", place / "tokens", "0", "--decode", place / "tokenizer.json")
+    assert shown["documents"][:2] == TEXTS[:2]
+    assert shown["padding"] == 0
+
+
+def test_padding_is_marked(place: Path) -> None:
+    tokenize(place, "packed", "--sample-size", 256, "--packing", "best_fit")
+    shown = document("show", place / "packed", ":", "--decode", place / "tokenizer.json")
+    assert sorted(text for one in shown for text in one["documents"]) == sorted(TEXTS)
+    padded = next(number for number, one in enumerate(shown) if one["padding"])
+    told = succeed("show", place / "packed", padded, "--decode", place / "tokenizer.json")
+    assert f"{shown[padded]['padding']} token" in told.splitlines()[-1]
+    assert "padding" in told.splitlines()[-1]
+
+
+def test_a_folder_of_another_tool_is_cut_where_the_tokenizer_ends_documents(place: Path) -> None:
+    (place / "tokens" / "index" / "meta.json").unlink()
+    (shown,) = document("show", place / "tokens", "0", "--decode", place / "tokenizer.json")
+    assert shown["documents"][:2] == TEXTS[:2]
+
+
+def test_megatron_files_are_shown_by_either_name_or_their_prefix(place: Path) -> None:
+    tokenize(place, "documents")
+    file = megatron(place)
+    for path in (file, file.with_suffix(".idx"), file.with_suffix("")):
+        (shown,) = document("show", path, "5", "--decode", place / "tokenizer.json")
+        assert shown["documents"] == [TEXTS[5]]
+    assert "Megatron-LM" in succeed("info", file)
+    assert "nothing wrong" in succeed("check", file)
+    assert document("plan", file, "--batch-size", "8")["records"] == len(TEXTS)
+
+
+def test_mds_samples_are_shown_and_their_tokens_decoded(place: Path) -> None:
+    tokenize(place, "documents")
+    documents = list(penstock.open(place / "documents"))
+    rows = [{"tokens": row.astype(np.uint16), "id": n} for n, row in enumerate(documents)]
+    write_mds(place / "mds", {"tokens": "ndarray:uint16", "id": "int"}, rows, samples=50)
+    assert document("show", place / "mds", "7") == [{"id": 7, "tokens": documents[7].tolist()}]
+    given = ["show", place / "mds", "7", "--decode", place / "tokenizer.json"]
+    assert document(*given)[0]["documents"] == [TEXTS[7]]
+    assert document(*given, "--fields", "tokens")[0]["documents"] == [TEXTS[7]]
+    done = invoke(*given, "--fields", "id")
+    assert done.exit_code == 2
+    assert "tokens" in done.stderr
+    assert document("info", place / "mds")["format"] == "MDS"
+    assert "nothing wrong" in succeed("check", place / "mds")
+    assert document("plan", place / "mds", "--batch-size", "8")["files"] == 3
+    assert "id" in succeed("profile", place / "mds")
+    assert document("materialize", place / "mds", "id:int64")["records"] == len(TEXTS)
+    assert invoke("index", place / "mds").exit_code == 2
+
+
+@pytest.mark.parametrize("verb", ["show", "info", "check", "plan", "bench"])
+def test_verbs_that_look_take_tokens(place: Path, verb: str) -> None:
+    more = {"plan": ["--batch-size", 4], "bench": ["--batch-size", 4, "--seconds", 0.1]}
+    more["bench"] += ["--workers", "0"]
+    told = document(verb, place / "tokens", *more.get(verb, []))
+    assert told
+    if verb != "show":
+        assert told["records"] == len(penstock.open(place / "tokens"))
+
+
+def test_a_plan_shows_the_tokens_of_a_step(place: Path) -> None:
+    given = ["plan", place / "tokens", "--batch-size", 2, "--step", 0, "--show"]
+    source = penstock.open(place / "tokens")
+    (step,) = document(*given)["steps"]
+    assert [row["value"] for row in step["records"]] == [
+        source[row["record"]].tolist() for row in step["records"]
+    ]
+    assert f"# {step['records'][0]['record']} – " in succeed(*given)
+
+
+def test_info_tells_how_tokens_were_packed(place: Path) -> None:
+    told = document("info", place / "tokens")
+    assert (told["dtype"], told["sample_size"], told["packing"]) == ("uint16", 48, "concat")
+    assert (told["documents"], told["eos"]) == (len(TEXTS), 0)
+    assert told["tokens"] == told["records"] * 48
+    text = succeed("info", place / "tokens")
+    assert "samples" in text
+    assert "concat, EOS 0" in text
+
+
+@pytest.mark.parametrize("verb", ["index", "profile", "materialize"])
+def test_verbs_that_are_about_fields_refuse_tokens(place: Path, verb: str) -> None:
+    done = invoke(verb, place / "tokens", *(["x:int64"] if verb == "materialize" else []))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "holds tokens" in done.stderr
+    assert penstock.open(place / "tokens")[0].tolist()
+
+
+@pytest.mark.parametrize("option", [["--where", "id > 3"], ["--fields", "id"]])
+def test_tokens_have_no_fields(place: Path, option: list[str]) -> None:
+    done = invoke("show", place / "tokens", *option)
+    assert done.exit_code == 2
+    assert "fields" in done.stderr
+
+
+def test_what_cannot_be_decoded_is_told(place: Path) -> None:
+    lines = written(place / "a.jsonl", '{"text": "a"}')
+    done = invoke("show", lines, "--decode", place / "tokenizer.json")
+    assert done.exit_code == 2
+    assert "not tokens" in done.stderr
+    done = invoke("show", place / "tokens", "9999")
+    assert done.exit_code == 1
+    assert "no such sample" in done.stderr
+    (place / "broken.json").write_text("{}")
+    done = invoke("show", place / "tokens", "--decode", place / "broken.json")
+    assert done.exit_code == 3
+    assert "broken.json" in done.stderr
+
+
+def test_the_end_of_documents_need_not_be_in_the_tokenizer(place: Path) -> None:
+    tokenize(place, "other", "--sample-size", 48, "--eos", 60_000)
+    given = ["show", place / "other", "0", "--decode", place / "tokenizer.json"]
+    assert document(*given)[0]["documents"][:2] == TEXTS[:2]
+    (place / "other" / "index" / "meta.json").unlink()
+    done = invoke(*given)
+    assert done.exit_code == 2
+    assert "token 60000 is none of the" in done.stderr
+
+
+def test_a_damaged_border_is_a_finding(place: Path) -> None:
+    ends = place / "tokens" / "index" / "document_ends.bin"
+    values = np.fromfile(ends, np.uint32)
+    values[0] += 1
+    values.tofile(ends)
+    done = invoke("check", place / "tokens")
+    assert done.exit_code == 1
+    assert "sample 0" in done.stdout
