@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from penstock.batch._parts import Masked as Masked
     from penstock.batch._parts import Padded as Padded
     from penstock.batch._tensors import tensor as tensor
+    from penstock.batch._token_arrays import TokenRows as TokenRows
+    from penstock.batch._tokens import Tokens as Tokens
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -26,6 +28,7 @@ __all__, __getattr__, __dir__ = facade(
         "Jagged": "_jagged",
         "Masked": "_parts",
         "Padded": "_parts",
+        "Tokens": "_tokens",
     },
-    for_rooms={"tensor": "_tensors"},
+    for_rooms={"TokenRows": "_token_arrays", "tensor": "_tensors"},
 )

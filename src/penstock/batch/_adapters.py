@@ -48,6 +48,7 @@ def as_tensordict(batch: Batch) -> Any:
     """Return the fields as a `TensorDict`."""
     tensordict = require("tensordict", extra="lightning", purpose="Batch.as_tensordict")
     rows = [len(batch)]
+    by_row = batch.by_row
 
     def entry(value: Any) -> Any:
         if isinstance(value, Jagged):
@@ -63,5 +64,8 @@ def as_tensordict(batch: Batch) -> Any:
             return tensordict.NonTensorStack(*value) if value else tensordict.NonTensorData([], [0])
         return value
 
-    entries = {name: entry(value) for name, value in batch.items()}
+    entries = {
+        name: entry(value) if name in by_row else tensordict.NonTensorData(value, rows)
+        for name, value in batch.items()
+    }
     return tensordict.TensorDict(entries, batch_size=rows)

@@ -84,6 +84,16 @@ class Batch(Movable, Mapping[str, Any]):
             return len(self.ids)
         return next((len(v) for v in self._fields.values() if hasattr(v, "__len__")), 0)
 
+    @property
+    def by_row(self) -> set[str]:
+        """The fields that have a value for each row; others are of the batch as a whole.
+
+        >>> Batch({"n": [5, 7], "cu_seqlens": [0, 3, 8], "max_seqlen": 5}).by_row
+        {'n'}
+        """
+        rows = len(self)
+        return {name for name, value in self._fields.items() if _rows(value) == rows}
+
     # Tensors compare by element, so there is no one answer to whether two batches are equal.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -108,14 +118,18 @@ class Batch(Movable, Mapping[str, Any]):
     def as_tensordict(self) -> Any:
         """Return the fields as a `TensorDict` of as many rows.
 
-        Lists are nested tensors; fields of several tensors are tensordicts of them, by name.
+        Lists are nested tensors; fields of several tensors are tensordicts of them, by name. What
+        is not `by_row` is in it as data of no rows, which stays where it is when the rest moves.
         """
         from penstock.batch._adapters import as_tensordict  # noqa: PLC0415 (tensordict, likewise)
 
         return as_tensordict(self)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Hand the fields to polars, pandas, pyarrow or duckdb; values are copied to the host."""
+        """Hand the fields to polars, pandas, pyarrow or duckdb; values are copied to the host.
+
+        Those that are not `by_row` have no place in a table, and are left out.
+        """
         from penstock.batch._to_arrow import record_batch  # noqa: PLC0415 (pyarrow)
 
         return record_batch(self).__arrow_c_stream__(requested_schema)
@@ -124,6 +138,14 @@ class Batch(Movable, Mapping[str, Any]):
         from penstock.batch._look import text_of  # noqa: PLC0415 (only when used)
 
         return text_of(self)
+
+
+def _rows(value: Any) -> int | None:
+    """Return how many rows there are in a field; None for one number."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return shape[0] if len(shape) else None
+    return len(value) if hasattr(value, "__len__") else None
 
 
 def _tensor(values: Any) -> torch.Tensor | None:

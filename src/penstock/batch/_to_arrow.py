@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def record_batch(batch: Batch) -> pa.RecordBatch:
-    """Return one column for each field: lists for lists, null where there is no value.
+    """Return one column for each field that is by row: lists for lists, null for no value.
 
     >>> import torch
     >>> from penstock.batch import Batch
@@ -25,7 +25,9 @@ def record_batch(batch: Batch) -> pa.RecordBatch:
     >>> record_batch(Batch({"tags": tags, "x": torch.tensor([0.5, 1.5])})).to_pydict()
     {'tags': [[], [1, 2]], 'x': [0.5, 1.5]}
     """
-    return pa.RecordBatch.from_arrays([_column(value) for value in batch.values()], list(batch))
+    by_row = batch.by_row
+    columns = {name: _column(value) for name, value in batch.items() if name in by_row}
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
 def _column(value: Any) -> pa.Array:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from penstock.datasets._token_rows import Ends, Runs
-    from penstock.index import SampleIndex
-    from penstock.index import TokensMeta
+    from penstock.index import SampleIndex, TokensMeta
 
 
 class TokensDataset(TokenSource, Dataset):

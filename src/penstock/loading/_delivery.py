@@ -6,6 +6,7 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,10 +43,13 @@ class Delivered(NamedTuple):
     """What is known of a batch besides itself."""
 
     epoch: Cursor
-    task: Task
-    fetched: Fetched
+    position: int
+    """Positions of the epoch that are handed out with it."""
     records: int
     """Rows that count."""
+    gathering: float
+    """Seconds of reading and decoding."""
+    encoding: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +70,60 @@ class Delivery:
             engine.submit(placed.task)
             waiting.append(placed)
             while waiting and len(waiting) >= engine.depth:
-                yield self._next(engine, waiting.popleft())
+                yield from self._next(engine, waiting.popleft())
         while waiting:
-            yield self._next(engine, waiting.popleft())
+            yield from self._next(engine, waiting.popleft())
 
-    def _next(self, engine: Engine, placed: Placed) -> tuple[Delivered, Any]:
-        task = placed.task
+    def _next(self, engine: Engine, placed: Placed) -> Iterator[tuple[Delivered, Any]]:
+        """Yield the batches of a task, however many of them were made together."""
+        left = placed.task.steps
+        while left:
+            task, fetched = self._taken(engine, placed.task)
+            left -= task.steps
+            if task.steps == 1:
+                yield self._one(placed.epoch, task, fetched)
+            else:
+                yield from self._many(placed.epoch, task, fetched)
+
+    def _taken(self, engine: Engine, task: Task) -> tuple[Task, Fetched]:
         began = time.perf_counter()
         try:
-            fetched = engine.take(self.stall_timeout)
+            return engine.take(self.stall_timeout)
         except Stalled as stalled:
             raise self._stalled(str(stalled), task) from None
         finally:
             self.stats.waited(time.perf_counter() - began)
             self.stats.costs(engine.costs())
+
+    def _one(self, epoch: Cursor, task: Task, fetched: Fetched) -> tuple[Delivered, Any]:
         ids, valid = task.where.ids, task.valid
         if fetched.bad:
             valid = self._without_bad(fetched, ids, valid)
         batch = self.fetch.recipe.hand_over(fetched.made, ids, valid)
         records = len(ids) if valid is None else int(np.count_nonzero(valid))
-        delivered = Delivered(placed.epoch, task, fetched, records)
-        return delivered, pinned(batch) if self.pin_memory else batch
+        told = Delivered(epoch, task.position, records, fetched.gathering, fetched.encoding)
+        return told, pinned(batch) if self.pin_memory else batch
+
+    def _many(self, epoch: Cursor, task: Task, fetched: Fetched) -> Iterator[tuple[Delivered, Any]]:
+        """Return batches that were made together, in which every row counts.
+
+        Nothing is done for each of them that can be done for all: where batches are rows of a file
+        that is mapped, this is what a batch costs.
+        """
+        steps = task.steps
+        ids = task.where.ids.reshape(steps, -1)
+        batches = self.fetch.recipe.hand_over_all(fetched.made, ids)
+        if self.pin_memory:
+            batches = map(pinned, batches)
+        told = map(
+            Delivered,
+            repeat(epoch),
+            task.positions,
+            repeat(ids.shape[1]),
+            repeat(fetched.gathering / steps),
+            repeat(fetched.encoding / steps),
+        )
+        return zip(told, batches, strict=True)
 
     def _without_bad(
         self, fetched: Fetched, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None

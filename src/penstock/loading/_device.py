@@ -18,7 +18,7 @@ def pinned(batch: Any) -> Any:  # noqa: ANN401 (what a recipe hands over)
     torch = require("torch", extra="torch", purpose="pin_memory=True")
     if not torch.cuda.is_available():
         return batch
-    return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+    return _like(batch.pin_memory(), batch) if hasattr(batch, "pin_memory") else batch
 
 
 def moved_ahead(batches: Iterator[tuple[T, Any]], device: object) -> Iterator[tuple[T, Any]]:
@@ -54,7 +54,14 @@ def _moved(batch: Any, target: object, **how: bool) -> Any:  # noqa: ANN401 (wha
             f"prefetch_to={target}: a {type(batch).__name__} cannot be moved to a device. Give "
             "field types, or an encode that returns a dict of tensors."
         )
-    return batch.to(target, **how)
+    return _like(batch.to(target, **how), batch)
+
+
+def _like(copy: Any, batch: Any) -> Any:  # noqa: ANN401 (what a recipe makes)
+    """Return the copy of a batch, with what a tensor of tokens has beside it."""
+    if copy is not batch and "ids" in getattr(batch, "__dict__", ()):
+        copy.ids, copy.valid = batch.ids, batch.valid
+    return copy
 
 
 def _ready(ahead: tuple[T, Any, Any], present: Any) -> tuple[T, Any]:  # noqa: ANN401 (a stream)

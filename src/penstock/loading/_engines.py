@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.storage import Meter, metered
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _JOIN_SECONDS = 1.0
 """How long threads are waited for; one that hangs in a read harms nobody."""
-_MOST_BYTES = 16 << 20
-"""Of records that are read together: whoever keeps one batch may keep them all."""
 _GROWTH = 4
 """How many times as many batches are read together as the time before."""
 
@@ -37,13 +35,18 @@ class Engine(Protocol):
 
     depth: int
     """Tasks it should have at a time."""
+    together: int
+    """Steps that the next task should have, at most."""
 
     def submit(self, task: Task) -> None:
         """Take a task."""
         ...
 
-    def take(self, timeout: float) -> Fetched:
-        """Return what was made of the oldest task, or raise what went wrong with it."""
+    def take(self, timeout: float) -> tuple[Task, Fetched]:
+        """Return the oldest task and what was made of it, or raise what went wrong with it.
+
+        What was submitted as one task may come back as several, of a step each.
+        """
         ...
 
     def costs(self) -> Mapping[str, float]:
@@ -55,17 +58,27 @@ class Engine(Protocol):
         ...
 
 
+class Reach(NamedTuple):
+    """How much is read at once."""
+
+    steps: int
+    """At most."""
+    bytes: int
+    """Of all of them, about: whoever keeps one batch may keep them all."""
+
+
 class InCaller:
-    """Makes a batch when it is asked for; the records of up to `together` batches are read at once.
+    """Makes a batch when it is asked for; the records of several batches are read at once.
 
     Where reading is nothing but taking numbers out of memory, each start of it costs as much: the
-    processor has forgotten everything else meanwhile. How many are read at once is found out: more
-    and more, as long as they are small and there is nothing wrong with them.
+    processor has forgotten everything else meanwhile. How many are read at once, at most, `reach`
+    says; it is found out: more and more, as long as they are small and there is nothing wrong with
+    them.
     """
 
-    def __init__(self, fetch: Fetch, together: int = 1) -> None:
-        self.depth = 1
-        self._most = together
+    def __init__(self, fetch: Fetch, reach: Reach | None = None) -> None:
+        self.depth = self.together = 1
+        self._reach = reach
         self._fetch = fetch
         self._tasks: deque[Task] = deque()
         self._gathered: deque[tuple[Task, Gathered | None]] = deque()
@@ -74,29 +87,31 @@ class InCaller:
     def submit(self, task: Task) -> None:
         self._tasks.append(task)
 
-    def take(self, timeout: float) -> Fetched:
+    def take(self, timeout: float) -> tuple[Task, Fetched]:
         del timeout  # Nobody can interrupt this thread but itself.
         with metered(self._meter):
             if not self._gathered:
-                self._gather()
+                self._gather(self._tasks.popleft())
             task, gathered = self._gathered.popleft()
             if gathered is None:
-                return self._fetch(task)
-            return self._fetch.finish(task, gathered)
+                return task, self._fetch(task)
+            return task, self._fetch.finish(task, gathered)
 
-    def _gather(self) -> None:
-        """Read the records of all tasks, together where that pays and can be done."""
-        tasks = list(self._tasks)
-        self._tasks.clear()
-        window = self._fetch.gather_together(tasks) if self._most > 1 else None
-        if window is None:
-            # Each of them by itself, with whatever is wrong with it.
-            self._gathered.extend((task, None) for task in tasks)
-            self.depth = 1
+    def _gather(self, task: Task) -> None:
+        """Read the records of a task, together where that pays and can be done."""
+        reach = self._reach
+        gathered = None if reach is None else self._fetch.gather_together(task)
+        if reach is None or gathered is None:
+            # Each step by itself, with whatever is wrong with it.
+            self._gathered.extend((one, None) for one in task.apart())
+            self.together = 1
             return
-        self._gathered.extend(zip(tasks, window.batches, strict=True))
-        bearable = _MOST_BYTES * len(tasks) // max(1, window.bytes)
-        self.depth = max(1, min(_GROWTH * len(tasks), bearable, self._most))
+        if self._fetch.recipe.is_cut_last:
+            self._gathered.append((task, gathered))
+        else:
+            self._gathered.extend(zip(task.apart(), self._fetch.cut(task, gathered), strict=True))
+        bearable = reach.bytes * task.steps // max(1, self._fetch.recipe.size(gathered.read))
+        self.together = max(1, min(_GROWTH * task.steps, bearable, reach.steps))
 
     def costs(self) -> Mapping[str, float]:
         return self._meter.counts()
@@ -115,6 +130,7 @@ class InThreads:
     def __init__(self, fetch: Fetch, threads: int, ahead: int) -> None:
         self._fetch = fetch
         self.depth = max(1, threads * ahead)
+        self.together = 1
         self._meter = Meter()
         self._inbox: SimpleQueue[tuple[Task, _Answer] | None] = SimpleQueue()
         self._answers: deque[tuple[Task, _Answer]] = deque()
@@ -144,7 +160,7 @@ class InThreads:
         self._answers.append((task, answer))
         self._inbox.put((task, answer))
 
-    def take(self, timeout: float) -> Fetched:
+    def take(self, timeout: float) -> tuple[Task, Fetched]:
         task, answer = self._answers[0]
         try:
             found = answer.get(timeout=timeout)
@@ -157,7 +173,9 @@ class InThreads:
                 raise found
             finally:
                 del found  # Its traceback holds this frame, which would hold it.
-        return found if self._fetch.recipe.is_pure else self._fetch.finish(task, found)  # type: ignore[arg-type,return-value]
+        if self._fetch.recipe.is_pure:
+            return task, found  # type: ignore[return-value]
+        return task, self._fetch.finish(task, found)  # type: ignore[arg-type]
 
     def costs(self) -> Mapping[str, float]:
         return self._meter.counts()

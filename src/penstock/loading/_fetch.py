@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,7 +14,7 @@ from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.loading._order_choice import lies_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -47,14 +46,6 @@ class Gathered(NamedTuple):
     read: Any
     bad: list[Bad]
     seconds: float
-
-
-class Window(NamedTuple):
-    """The records of several batches that were read together."""
-
-    batches: list[Gathered]
-    bytes: int
-    """Of all of them."""
 
 
 class Fetched(NamedTuple):
@@ -104,27 +95,29 @@ class Fetch:
         self._look_once(read)
         return Gathered(read, bad, time.perf_counter() - began)
 
-    def gather_together(self, tasks: Sequence[Task]) -> Window | None:
-        """Read the records of several tasks at once; None where each is to be read by itself.
+    def gather_together(self, task: Task) -> Gathered | None:
+        """Read the records of several steps at once; None where each is to be read by itself.
 
         Whatever is wrong with a record is told by its own batch, when its turn comes.
         """
-        if any(task.unread is not None for task in tasks):
+        if task.unread is not None:
             return None
         began = time.perf_counter()
-        ids = np.concatenate([task.where.ids for task in tasks])
         try:
-            if self._known_bad(ids).any():
+            if self.recipe.schema is not None and self._known_bad(task.where.ids).any():
                 return None
-            read = self.recipe.read(self.source, ids)
+            read = self.recipe.read(self.source, task.where.ids)
         except Exception as why:  # noqa: BLE001 (raised again by the batch that it belongs to)
-            _log.debug("%d batches are read one by one: %r", len(tasks), why)
+            _log.debug("%d batches are read one by one: %r", task.steps, why)
             return None
         self._look_once(read)
-        seconds = (time.perf_counter() - began) / len(tasks)
-        borders = np.cumsum([0, *(len(task.where.ids) for task in tasks)]).tolist()
-        parts = (read.slice(start, stop - start) for start, stop in pairwise(borders))
-        return Window([Gathered(part, [], seconds) for part in parts], read.nbytes)
+        return Gathered(read, [], time.perf_counter() - began)
+
+    def cut(self, task: Task, gathered: Gathered) -> list[Gathered]:
+        """Return what was gathered together apart, a part for each step."""
+        seconds = gathered.seconds / task.steps
+        parts = self.recipe.cut(gathered.read, task.steps)
+        return [Gathered(part, [], seconds) for part in parts]
 
     def finish(self, task: Task, gathered: Gathered) -> Fetched:
         """Make of gathered records what is handed to the user's process."""

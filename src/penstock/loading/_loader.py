@@ -18,12 +18,12 @@ from penstock.loading._explain import Decisions, StepRecords, step_records
 from penstock.loading._fetch import Fetch
 from penstock.loading._order_choice import chosen_order, lies_remote, refuse_shuffled_gzip
 from penstock.loading._ranks import Ranks, find_ranks
-from penstock.loading._recipes import recipe_for
 from penstock.loading._resume import resumed
 from penstock.loading._run import Run
 from penstock.loading._skip_list import read_skips
 from penstock.loading._stats import Stats
 from penstock.loading._steps import Sharing, Steps, step_counts
+from penstock.loading._token_recipes import TOKEN_RECIPES, recipe_over, rows_text
 from penstock.loading._workers import choose_workers
 from penstock.order import Cursor, whole_number
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.loading._column_choice import Columns
+    from penstock.loading._engines import Engine
     from penstock.loading._fetch import OnError
     from penstock.loading._run import Start
     from penstock.loading._skip_list import Skipped
@@ -46,9 +47,10 @@ class DataLoader:
     """Batches of a source: shuffled, shared over ranks, made ahead of time, resumable exactly.
 
     `source` is a Source or anything `penstock.open` takes. `encode` says what a batch is: a dict of
-    field types, a list of names, a callable from an Arrow record batch to tensors; without it a
-    batch is a list of records. A state holds nothing of ranks or workers: another number of them
-    goes on with the very next record.
+    field types, a list of names, `Tokens`, a callable from an Arrow record batch to tensors;
+    without it a batch is a list of records, and of tokens a tensor with `ids` and `valid` as
+    attributes. A state holds nothing of ranks or workers: another number of them goes on with the
+    very next record.
 
     >>> records = [{"n": number} for number in range(10)]
     >>> loader = DataLoader(records, batch_size=4, shuffle=True, seed=1)
@@ -105,7 +107,7 @@ class DataLoader:
         self._prefetch_to = prefetch_to
         self._stall_timeout = _seconds("stall_timeout", stall_timeout)
         self._ranks_told = (rank, world_size, mesh)
-        self._recipe = recipe_for(encode, output, self._encoder)
+        self.source, self._recipe = recipe_over(self.source, encode, output, self._encoder)
         refuse_without_fields(materialize, self._recipe.schema)
         self._materialize = materialize
         self._shuffle = chosen_order(self.source, shuffle, through_columns=self._may_gather)
@@ -195,14 +197,15 @@ class DataLoader:
         )
         engine = self._workers().engine(delivery.fetch)
         try:
-            batches = delivery.batches(engine, self._tasks(*start))
+            batches = delivery.batches(engine, self._tasks(engine, *start))
             if self._prefetch_to is not None:
                 batches = moved_ahead(batches, self._prefetch_to)
-            for delivered, batch in batches:
-                self._run.move(number, delivered.epoch, delivered.task.position)
-                self._stats.handed_out(delivered.fetched, delivered.records)
+            run, stats = self._run, self._stats
+            for (epoch, position, records, gathering, encoding), batch in batches:
+                run.move(number, epoch, position)
+                stats.handed_out(records, gathering, encoding)
                 yield batch
-                self._stats.came_back()
+                stats.came_back()
             if start.epochs is not None:
                 self._run.end(number, start.cursor.epoch + start.epochs)
         finally:
@@ -238,11 +241,17 @@ class DataLoader:
         """Whether batches come out of columns, which may still be to build."""
         return self._columns.are_used or self._columns.to_build is not None
 
+    @property
+    def _reads_tokens(self) -> bool:
+        """Whether tokens are read as such, and not as a column like any other."""
+        return isinstance(self._recipe, TOKEN_RECIPES)
+
     def _workers(self) -> Workers:
         return choose_workers(
             *self._workers_told,
             self.source,
             from_columns=self._is_gathered,
+            from_tokens=self._reads_tokens,
             batch_size=self._sharing().batch_size,
         )
 
@@ -255,12 +264,15 @@ class DataLoader:
         # A block is brought once, for all its records, to all processes of this host.
         return self.source.by_blocks()
 
-    def _tasks(self, cursor: Cursor, epochs: int | None) -> Iterator[Placed]:
-        """Yield the tasks of a pass, each with a cursor of its epoch."""
+    def _tasks(self, engine: Engine, cursor: Cursor, epochs: int | None) -> Iterator[Placed]:
+        """Yield the tasks of a pass, of as many steps as the engine likes, each with its epoch."""
         while True:
             steps = self._steps(cursor)
-            for number in range(steps.first, len(steps)):
-                yield Placed(steps.cursor, steps.task(number))
+            number = steps.first
+            while number < len(steps):
+                task = steps.task(number, engine.together)
+                number += task.steps
+                yield Placed(steps.cursor, task)
             epochs = None if epochs is None else epochs - 1
             # An epoch without a batch would repeat itself for ever.
             if epochs == 0 or not len(steps):
@@ -297,7 +309,8 @@ class DataLoader:
             why = "as the state says"
         is_kept = not self._is_gathered and self._read_from(cursor.kind) is not self.source
         return Decisions(
-            source=f"{cursor.length:,} records, fingerprint {cursor.fingerprint}",
+            source=f"{cursor.length:,} records{rows_text(self.source)}, fingerprint "
+            f"{cursor.fingerprint}",
             order=f"{cursor.kind}, seed {cursor.seed}: {why}",
             batch=self._recipe.describe(),
             sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {sharing.batch_size} "
@@ -306,7 +319,7 @@ class DataLoader:
             blocks="remote and large ones are kept on this host's disk, for all its processes"
             if is_kept
             else "read as they are needed",
-            columns=self._columns.why,
+            columns=self._columns.told(self._recipe.schema),
             state=f"epoch {cursor.epoch}, position {cursor.position:,}",
         )
 

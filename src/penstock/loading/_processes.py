@@ -52,6 +52,7 @@ class InProcesses:
 
     def __init__(self, fetch: Fetch, processes: int, ahead: int, method: StartMethod) -> None:
         self.depth = processes * ahead
+        self.together = 1
         self._fetch = fetch
         self._workers: list[_Worker] = []
         self._tasks: deque[Task] = deque()
@@ -83,7 +84,7 @@ class InProcesses:
         with suppress(BrokenPipeError, ConnectionResetError):
             send(worker.connection, task)
 
-    def take(self, timeout: float) -> Fetched:
+    def take(self, timeout: float) -> tuple[Task, Fetched]:
         worker = self._workers[self._taken % len(self._workers)]
         try:
             done = worker.answer(timeout)
@@ -91,11 +92,11 @@ class InProcesses:
             batch = named_batch(self._tasks[0], self._fetch.source)
             raise WorkerError(f"{worker.death()} {batch}") from None
         self._taken += 1
-        self._tasks.popleft()
+        task = self._tasks.popleft()
         worker.costs = done.costs
         if isinstance(done.result, Failure):
             raise error_of(done.result)
-        return done.result
+        return task, done.result
 
     def costs(self) -> Mapping[str, float]:
         total: Counter[str] = Counter()

@@ -6,12 +6,12 @@ worker process. `hand_over` runs in the user's process and does what only can be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from penstock.batch import Encoder, FieldEncoder
+from penstock.batch import Encoder, FieldEncoder, Tokens
 from penstock.datasets import typed_schema
 from penstock.errors import OptionError
 from penstock.loading._user_batches import user_batch
@@ -34,6 +34,8 @@ class Recipe(Protocol):
     """Whether `make` may run in several threads at once, in any order."""
     schema: pa.Schema | None
     """The fields that are read, where all of them have types that were asked for."""
+    is_cut_last: bool
+    """Whether what was read for several batches is made and handed over together."""
 
     def describe(self) -> str:
         """Return what a batch is, for `explain()`."""
@@ -47,12 +49,27 @@ class Recipe(Protocol):
         """Return what was read with a row for each of `rows` (int64[B]; -1: a bad record)."""
         ...
 
+    def size(self, read: Any) -> int:  # noqa: ANN401
+        """Return how many bytes were read, about."""
+        ...
+
+    def cut(self, read: Any, count: int) -> Iterable[Any]:  # noqa: ANN401
+        """Return what was read for `count` batches of equal size apart."""
+        ...
+
     def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
         """Return what is sent to the user's process."""
         ...
 
     def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
         """Return what the user gets."""
+        ...
+
+    def hand_over_all(self, made: Any, ids: Ids) -> Iterable[Any]:  # noqa: ANN401
+        """Return the batches of `ids` (int64[batches, B]) of what was made together.
+
+        All rows count. Asked where `is_cut_last`.
+        """
         ...
 
 
@@ -68,10 +85,25 @@ class Records(list[Any]):
     """Which rows count, bool[B]; None where all do."""
 
 
-class DictRecipe:
-    """Records as they are."""
+class BaseRecipe:
+    """What most recipes are like: each batch is made, and mostly also read, by itself."""
 
     is_pure = True
+    is_cut_last = False
+
+    def size(self, read: Any) -> int:  # noqa: ANN401
+        raise NotImplementedError
+
+    def cut(self, read: Any, count: int) -> Iterable[Any]:  # noqa: ANN401
+        raise NotImplementedError
+
+    def hand_over_all(self, made: Any, ids: Ids) -> Iterable[Any]:  # noqa: ANN401
+        raise NotImplementedError
+
+
+class DictRecipe(BaseRecipe):
+    """Records as they are."""
+
     schema = None
 
     def describe(self) -> str:
@@ -93,10 +125,8 @@ class DictRecipe:
         return records
 
 
-class _Columnar:
+class _Columnar(BaseRecipe):
     """What reads Arrow columns: those of `fields`, or all."""
-
-    is_pure = True
 
     def __init__(self, fields: Any = None) -> None:  # noqa: ANN401 (what `Source.read` takes)
         self.fields = fields
@@ -109,6 +139,13 @@ class _Columnar:
         from penstock.loading._blank import filled_rows  # noqa: PLC0415 (rarely needed)
 
         return filled_rows(read, rows)
+
+    def size(self, read: pa.RecordBatch) -> int:
+        return int(read.nbytes)
+
+    def cut(self, read: pa.RecordBatch, count: int) -> list[pa.RecordBatch]:
+        rows = len(read) // count
+        return [read.slice(start * rows, rows) for start in range(count)]
 
 
 class ArrowRecipe(_Columnar):
@@ -130,7 +167,7 @@ class ArrowRecipe(_Columnar):
 class FieldRecipe(_Columnar):
     """Tensors by field types: arrays where batches are made, tensors where they are used."""
 
-    def __init__(self, encoder: FieldEncoder) -> None:
+    def __init__(self, encoder: FieldEncoder | Tokens) -> None:
         super().__init__(pa.schema(list(encoder.fields.items())))
         self.encoder = encoder
 
@@ -208,6 +245,6 @@ def recipe_for(encode: object, output: str | None, encoder_of: Callable[[Any], A
             "and `encode`."
         )
     encoder = encoder_of(encode)
-    if type(encoder) is FieldEncoder:
+    if type(encoder) is FieldEncoder or type(encoder) is Tokens:
         return FieldRecipe(encoder)
     return EncoderRecipe(encoder) if isinstance(encoder, Encoder) else CallRecipe(encoder)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.loading._fetch import Fetched
-
 
 class Stats:
     """Sums over all batches that a loader handed out.
@@ -33,12 +31,12 @@ class Stats:
         """Add time during which the user waited for a batch."""
         self._waiting += seconds
 
-    def handed_out(self, fetched: Fetched, records: int) -> None:
-        """Count a batch that is about to be handed out, and its rows that count."""
+    def handed_out(self, records: int, gathering: float, encoding: float) -> None:
+        """Count a batch that is about to be handed out: its rows that count, and seconds."""
         self._batches += 1
         self._records += records
-        self._gathering += fetched.gathering
-        self._encoding += fetched.encoding
+        self._gathering += gathering
+        self._encoding += encoding
         self._handed_out = time.perf_counter()
 
     def came_back(self) -> None:

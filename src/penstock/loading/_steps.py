@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.batch import BatchPosition
@@ -49,16 +49,47 @@ def step_counts(cursor: Cursor, sharing: Sharing) -> tuple[int, int]:
 
 
 class Task(NamedTuple):
-    """The batch of one step: what to read, and where the run stands after it."""
+    """The batch of one step: what to read, and where the run stands after it.
+
+    Or the batches of several whole steps, one after the other, that are read together.
+    """
 
     step: int
+    """The first of them."""
     where: BatchPosition
+    """Of the rows of all steps."""
     valid: NDArray[np.bool_] | None
     """Which rows count, bool[B]; None where all do."""
     unread: NDArray[np.bool_] | None
     """Rows that a resume skips and nobody may read, bool[B]; None where there are none."""
     position: int
-    """Positions of the epoch that are handed out with this batch."""
+    """Positions of the epoch that are handed out with the last of its batches."""
+    steps: int = 1
+    each: int = 1
+    """Positions that every one of several steps hands out, over all ranks."""
+
+    @property
+    def positions(self) -> range:
+        """`position` after each of its steps."""
+        return range(self.position - (self.steps - 1) * self.each, self.position + 1, self.each)
+
+    def apart(self) -> list[Task]:
+        """Return a task for each of its steps."""
+        if self.steps == 1:
+            return [self]
+        where = self.where
+        rows = len(where.ids) // self.steps
+        tasks = []
+        for number, position in enumerate(self.positions):
+            own = slice(number * rows, (number + 1) * rows)
+            # Copies: they are handed to users, and the others must not stay alive for one batch.
+            part = replace(where, positions=where.positions[own].copy(), ids=where.ids[own].copy())
+            valid = None if self.valid is None else self.valid[own]
+            unread = None if self.unread is None else self.unread[own]
+            valid = None if valid is None or valid.all() else valid
+            unread = None if unread is None or not unread.any() else unread
+            tasks.append(Task(self.step + number, part, valid, unread, position))
+        return tasks
 
 
 class Steps:
@@ -74,6 +105,8 @@ class Steps:
     (3, 1)
     >>> epoch.task(1).where.ids.tolist(), epoch.task(2).where.ids.tolist()
     ([6, 7], [9])
+    >>> epoch.task(1, most=5).steps  # The last step is not whole.
+    1
     """
 
     def __init__(
@@ -94,14 +127,18 @@ class Steps:
     def __len__(self) -> int:
         return self.first + self._rest
 
-    def task(self, step: int) -> Task:
-        """Return the batch of a step, from `first` to `len(self) - 1`."""
+    def task(self, step: int, most: int = 1) -> Task:
+        """Return the batch of a step, from `first` to `len(self) - 1`.
+
+        With `most` it has up to so many steps, as long as no row is missing in them.
+        """
         if not self.first <= step < len(self):
             there = f"those from {self.first:,} to {len(self) - 1:,}" if self._rest else "any"
             raise RecordIndexError(f"step {step:,} of epoch {self.cursor.epoch} is not {there}.")
-        number = step - self.first
+        number, count = step - self.first, 1
         if number < self._whole:
-            positions, ids = self._full(number)
+            positions, ids = self._full(number, most)
+            count = len(ids) // self.sharing.batch_size
             valid = None
         else:
             positions, valid = self._shared(number)
@@ -117,11 +154,12 @@ class Steps:
             positions=positions,
             ids=ids,
         )
-        done = self._origin + (number + 1) * self.sharing.global_batch_size
-        return Task(step, where, valid, unread, min(done, len(self.order)))
+        each = self.sharing.global_batch_size
+        done = min(self._origin + (number + count) * each, len(self.order))
+        return Task(step, where, valid, unread, done, count, each)
 
-    def _full(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return positions and record numbers of a step in which no row is missing."""
+    def _full(self, number: int, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return positions and record numbers of some steps in which no row is missing."""
         known = self._known
         start = number - number % self._window
         if known is None or known[0] != start:
@@ -137,8 +175,9 @@ class Steps:
                 lanes=self.order.lanes,
             )
             known = self._known = (start, positions, self.order.at(positions))
+        own = slice(number - start, number - start + most)
         # Copies: they are handed to users, and a window must not stay alive for one batch.
-        return known[1][number - start].copy(), known[2][number - start].copy()
+        return known[1][own].flatten(), known[2][own].flatten()
 
     def _shared(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         sharing = self.sharing

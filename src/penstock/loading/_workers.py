@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import OptionError
-from penstock.loading._engines import InCaller, InThreads
+from penstock.loading._engines import InCaller, InThreads, Reach
 from penstock.loading._order_choice import first_gzip, lies_remote
 from penstock.order import whole_number
 
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 _REMOTE_THREADS = 4
 """Each waits for a network most of the time, and reads many blocks at once when it does not."""
-_TOGETHER = 16_384
-"""Records that are gathered from columns at once."""
+_COLUMN_RECORDS, _COLUMN_BYTES = 16_384, 16 << 20
+"""What is gathered from columns at once."""
+_TOKEN_STEPS, _TOKEN_BYTES = 1024, 1 << 20
+"""What is gathered from token files at once: it should still lie in the cache when it is used."""
 _AHEAD = 2
 """Batches that each thread or process has in hand: one in work, one that waits to be taken."""
 
@@ -36,11 +38,13 @@ class Workers:
     method: StartMethod | None = None
     """How processes are started."""
     ahead: int = _AHEAD
+    reach: Reach | None = None
+    """How much the caller reads at once, beyond a batch."""
 
     def engine(self, fetch: Fetch) -> Engine:
         """Start what makes batches."""
         if self.kind == "caller":
-            return InCaller(fetch, self.ahead)
+            return InCaller(fetch, self.reach)
         if self.kind == "threads":
             return InThreads(fetch, self.count, self.ahead)
         from penstock.loading._processes import InProcesses  # noqa: PLC0415 (multiprocessing)
@@ -59,20 +63,23 @@ class Workers:
         return f"{who}: {self.why}"
 
 
-def choose_workers(
+def choose_workers(  # noqa: PLR0913 (what the choice depends on)
     num_workers: int | Literal["auto"],
     context: str | BaseContext | None,
     source: Source,
     *,
     from_columns: bool = False,
+    from_tokens: bool = False,
     batch_size: int = 1,
 ) -> Workers:
     """Return who makes batches: as told, or by rule."""
     is_remote = lies_remote(source) and not from_columns
+    reach = _reach(from_columns=from_columns, from_tokens=from_tokens, batch_size=batch_size)
     if num_workers == "auto":
-        if from_columns:
-            why = "to gather columns takes less time than to hand a batch over"
-            return Workers("caller", 0, why, ahead=_together(batch_size))
+        if reach is not None and not is_remote:
+            what = "columns" if from_columns else "tokens"
+            why = f"to gather {what} takes less time than to hand a batch over"
+            return Workers("caller", 0, why, reach=reach)
         if is_remote and first_gzip(source) is None:
             return Workers("threads", _REMOTE_THREADS, "remote reads wait for the network")
         return Workers("threads", 1, "the next batches are made while one is used")
@@ -84,14 +91,15 @@ def choose_workers(
             # Somebody must be able to say that nothing comes.
             why = "num_workers=0, and stall_timeout needs somebody who waits"
             return Workers("threads", 1, why, ahead=1)
-        ahead = _together(batch_size) if from_columns else 1
-        return Workers("caller", 0, "num_workers=0", ahead=ahead)
+        return Workers("caller", 0, "num_workers=0", reach=reach)
     from penstock.loading._processes import start_method  # noqa: PLC0415 (multiprocessing)
 
     method, why = start_method(context, source)
     return Workers("processes", count, f"num_workers={count}; {method}: {why}", method)
 
 
-def _together(batch_size: int) -> int:
-    """Return how many batches are gathered at once."""
-    return max(1, _TOGETHER // batch_size)
+def _reach(*, from_columns: bool, from_tokens: bool, batch_size: int) -> Reach | None:
+    """Return how much is read at once where that is nothing but taking it out of memory."""
+    if from_columns:
+        return Reach(max(1, _COLUMN_RECORDS // batch_size), _COLUMN_BYTES)
+    return Reach(_TOKEN_STEPS, _TOKEN_BYTES) if from_tokens else None
