@@ -319,3 +319,9 @@ def test_a_table_of_several_batches_of_hashing_was_shorter() -> None:
     for length in (1, 65_535, 65_536, 65_537, 131_072, 131_073, 140_000):
         before = TableSource(table.slice(0, length))
         assert TableSource(table).was(before.fingerprint, length)
+
+
+def test_lists_of_nothing_but_nulls_are_kept_in_a_slice_of_a_table() -> None:
+    table = pa.table({"words": pa.array([[None, None], [None]], pa.list_(pa.null()))})
+    source = TableSource(table.slice(0, 1))
+    assert source[0] == {"words": [None, None]}

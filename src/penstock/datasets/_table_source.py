@@ -135,7 +135,13 @@ def _without_views(table: pa.Table) -> pa.Table:
     schema = pa.schema(
         [pa.field(field.name, _plain(field.type), field.nullable) for field in table.schema]
     )
-    return table.cast(schema)
+    # One by one, and only those that change: of a slice of lists of nothing but nulls, Arrow's
+    # cast loses values even where the type stays as it is.
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
