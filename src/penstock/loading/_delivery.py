@@ -6,18 +6,17 @@ import logging
 import time
 from collections import deque
 from dataclasses import dataclass
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from penstock.errors import BadRecordsError, StallError
-from penstock.loading._device import pinned
+from penstock.loading._device import moved_ahead, pinned
 from penstock.loading._engines import Stalled
 from penstock.loading._fetch import named_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -39,16 +38,17 @@ class Placed(NamedTuple):
     task: Task
 
 
-class Delivered(NamedTuple):
-    """What is known of a batch besides itself."""
+class Lot(NamedTuple):
+    """Batches that were made together, mostly one, and what is known of each of them."""
 
     epoch: Cursor
-    position: int
-    """Positions of the epoch that are handed out with it."""
+    positions: Sequence[int]
+    """How many positions of the epoch are handed out with each."""
+    batches: Iterable[Any]
     records: int
-    """Rows that count."""
+    """Rows that count, of each."""
     gathering: float
-    """Seconds of reading and decoding."""
+    """Seconds of reading and decoding, for each."""
     encoding: float
 
 
@@ -63,7 +63,7 @@ class Delivery:
     max_bad: int
     pin_memory: bool
 
-    def batches(self, engine: Engine, tasks: Iterator[Placed]) -> Iterator[tuple[Delivered, Any]]:
+    def lots(self, engine: Engine, tasks: Iterator[Placed]) -> Iterator[Lot]:
         """Yield batches in order, with the engine always as many ahead as it likes."""
         waiting: deque[Placed] = deque()
         for placed in tasks:
@@ -74,16 +74,14 @@ class Delivery:
         while waiting:
             yield from self._next(engine, waiting.popleft())
 
-    def _next(self, engine: Engine, placed: Placed) -> Iterator[tuple[Delivered, Any]]:
+    def _next(self, engine: Engine, placed: Placed) -> Iterator[Lot]:
         """Yield the batches of a task, however many of them were made together."""
         left = placed.task.steps
         while left:
             task, fetched = self._taken(engine, placed.task)
             left -= task.steps
-            if task.steps == 1:
-                yield self._one(placed.epoch, task, fetched)
-            else:
-                yield from self._many(placed.epoch, task, fetched)
+            handed_over = self._one if task.steps == 1 else self._many
+            yield handed_over(placed.epoch, task, fetched)
 
     def _taken(self, engine: Engine, task: Task) -> tuple[Task, Fetched]:
         began = time.perf_counter()
@@ -95,35 +93,24 @@ class Delivery:
             self.stats.waited(time.perf_counter() - began)
             self.stats.costs(engine.costs())
 
-    def _one(self, epoch: Cursor, task: Task, fetched: Fetched) -> tuple[Delivered, Any]:
+    def _one(self, epoch: Cursor, task: Task, fetched: Fetched) -> Lot:
         ids, valid = task.where.ids, task.valid
         if fetched.bad:
             valid = self._without_bad(fetched, ids, valid)
         batch = self.fetch.recipe.hand_over(fetched.made, ids, valid)
+        batches = (pinned(batch) if self.pin_memory else batch,)
         records = len(ids) if valid is None else int(np.count_nonzero(valid))
-        told = Delivered(epoch, task.position, records, fetched.gathering, fetched.encoding)
-        return told, pinned(batch) if self.pin_memory else batch
+        return Lot(epoch, task.positions, batches, records, fetched.gathering, fetched.encoding)
 
-    def _many(self, epoch: Cursor, task: Task, fetched: Fetched) -> Iterator[tuple[Delivered, Any]]:
-        """Return batches that were made together, in which every row counts.
-
-        Nothing is done for each of them that can be done for all: where batches are rows of a file
-        that is mapped, this is what a batch costs.
-        """
+    def _many(self, epoch: Cursor, task: Task, fetched: Fetched) -> Lot:
+        """Return batches that were made together, in which every row counts."""
         steps = task.steps
         ids = task.where.ids.reshape(steps, -1)
         batches = self.fetch.recipe.hand_over_all(fetched.made, ids)
         if self.pin_memory:
             batches = map(pinned, batches)
-        told = map(
-            Delivered,
-            repeat(epoch),
-            task.positions,
-            repeat(ids.shape[1]),
-            repeat(fetched.gathering / steps),
-            repeat(fetched.encoding / steps),
-        )
-        return zip(told, batches, strict=True)
+        each = (ids.shape[1], fetched.gathering / steps, fetched.encoding / steps)
+        return Lot(epoch, task.positions, batches, *each)
 
     def _without_bad(
         self, fetched: Fetched, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
@@ -163,3 +150,15 @@ class Delivery:
             "stall_timeout= sets how long to wait.",
             rank=self.ranks.rank,
         )
+
+
+def moved(lots: Iterator[Lot], device: object) -> Iterator[Lot]:
+    """Yield batches on a device, each moved while the one before is used."""
+
+    def one_by_one() -> Iterator[tuple[Lot, Any]]:
+        for lot in lots:
+            for position, batch in zip(lot.positions, lot.batches, strict=True):
+                yield lot._replace(positions=(position,), batches=()), batch
+
+    for lot, batch in moved_ahead(one_by_one(), device):
+        yield lot._replace(batches=(batch,))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.loading._delivery import Lot
+
 
 class Stats:
     """Sums over all batches that a loader handed out.
@@ -19,6 +21,9 @@ class Stats:
 
     def __init__(self) -> None:
         self._batches = self._records = 0
+        self._lot: Lot | None = None
+        self._of_lot = 0
+        """Batches of the lot that are not in the sums yet."""
         self.bad_ids: set[int] = set()
         """The records that were found bad."""
         self._gathering = self._encoding = self._waiting = 0.0
@@ -31,13 +36,23 @@ class Stats:
         """Add time during which the user waited for a batch."""
         self._waiting += seconds
 
-    def handed_out(self, records: int, gathering: float, encoding: float) -> None:
-        """Count a batch that is about to be handed out: its rows that count, and seconds."""
-        self._batches += 1
-        self._records += records
-        self._gathering += gathering
-        self._encoding += encoding
+    def handed_out(self, lot: Lot) -> None:
+        """Count a batch of a lot that is about to be handed out."""
+        if lot is not self._lot:
+            self._add_up()
+            self._lot = lot
+        self._of_lot += 1
         self._handed_out = time.perf_counter()
+
+    def _add_up(self) -> None:
+        """Add the batches of the present lot to the sums."""
+        if self._lot is not None:
+            count = self._of_lot
+            self._batches += count
+            self._records += count * self._lot.records
+            self._gathering += count * self._lot.gathering
+            self._encoding += count * self._lot.encoding
+            self._of_lot = 0
 
     def came_back(self) -> None:
         """Count the time that the user had the last batch."""
@@ -51,12 +66,15 @@ class Stats:
 
     def pass_ended(self) -> None:
         """Add up what the engine read in all: the next one counts from zero."""
+        self._add_up()
+        self._lot = None  # Its batches need not stay alive.
         self._costs.update(self._present)
         self._present = {}
         self._handed_out = None
 
     def numbers(self) -> dict[str, float]:
         """Return everything by its stable name."""
+        self._add_up()
         costs = self._costs + Counter(self._present)
         reading = float(costs["seconds_reading"])
         elapsed = self._waiting + self._using

@@ -1,0 +1,157 @@
+"""Rows of tokens into what a language model trains on: plain arrays, without a loop over rows.
+
+A row has `width` places, of which the first `length` are what a model sees; a row that is one
+wider knows the token after them. The first `lengths[b]` places of row b hold real tokens, and what
+is behind them only fills up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
+    Numbers = NDArray[np.int64]
+
+IGNORED = -100
+"""The label that losses do not count, as torch's cross entropy has it."""
+
+
+class Ends(NamedTuple):
+    """Where documents end in each row: those of row b are `values[offsets[b] : offsets[b + 1]]`."""
+
+    values: Numbers
+    """The place behind a document's last token, ascending in each row."""
+    offsets: Numbers
+    """int64[B + 1]."""
+
+    def rows(self) -> Numbers:
+        """Return the row of each value."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+
+class TokenRows(NamedTuple):
+    """Tokens as they were read."""
+
+    tokens: Array
+    """Of any integer type, [B, width]."""
+    lengths: Numbers
+    """Real tokens of each row, int64[B]."""
+    ends: Ends | None
+    """Where documents end, if anybody asked."""
+
+    def part(self, start: int, stop: int) -> TokenRows:
+        """Return some rows that stand next to each other."""
+        ends = self.ends
+        if ends is not None:
+            offsets = ends.offsets[start : stop + 1]
+            ends = Ends(ends.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+        return TokenRows(self.tokens[start:stop], self.lengths[start:stop], ends)
+
+    def filled(self, rows: Numbers) -> TokenRows:
+        """Return a row for each of `rows` (int64[B]): that of here, or for -1 an empty one.
+
+        >>> few = TokenRows(
+        ...     np.array([[7, 8]]), np.array([2]), Ends(np.array([2]), np.array([0, 1]))
+        ... )
+        >>> more = few.filled(np.array([-1, 0]))
+        >>> more.tokens.tolist(), more.lengths.tolist(), more.ends.offsets.tolist()
+        ([[0, 0], [7, 8]], [0, 2], [0, 0, 1])
+        """
+        there = rows >= 0
+        tokens = np.zeros((len(rows), *self.tokens.shape[1:]), self.tokens.dtype)
+        lengths = np.zeros(len(rows), np.int64)
+        tokens[there], lengths[there] = self.tokens[rows[there]], self.lengths[rows[there]]
+        if self.ends is None:
+            return TokenRows(tokens, lengths, None)
+        counts = np.zeros(len(rows), np.int64)
+        # Those that are there keep their order.
+        counts[there] = np.diff(self.ends.offsets)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        return TokenRows(tokens, lengths, Ends(self.ends.values, offsets))
+
+
+def ends_behind(tokens: Array, lengths: Numbers, eos: int) -> Ends:
+    """Return the ends of documents that each end with a token, and of the last one in each row.
+
+    >>> ends = ends_behind(np.array([[5, 0, 7, 8], [1, 2, 0, 0]]), np.array([4, 3]), eos=0)
+    >>> ends.values.tolist(), ends.offsets.tolist()
+    ([2, 4, 3], [0, 2, 3])
+    """
+    rows, width = tokens.shape
+    row, place = np.divmod(np.flatnonzero(tokens == eos), width)
+    is_real = place + 1 < lengths[row]
+    # A row that ends in the middle of a document ends that piece of it.
+    filled = np.flatnonzero(lengths)
+    behind = (row * width + place)[is_real]
+    row, place = np.divmod(np.sort(np.append(behind, filled * width + lengths[filled] - 1)), width)
+    return Ends(place + 1, np.searchsorted(row, np.arange(rows + 1)))
+
+
+def inputs_and_labels(rows: TokenRows, length: int, *, shift: bool) -> tuple[Numbers, Numbers]:
+    """Return `input_ids` and `labels`, int64[B, length] each, in memory of their own.
+
+    >>> rows = TokenRows(np.array([[1, 2, 3, 4], [5, 6, 0, 0]]), np.array([4, 2]), None)
+    >>> inputs, labels = inputs_and_labels(rows, 3, shift=True)
+    >>> inputs.tolist(), labels.tolist()
+    ([[1, 2, 3], [5, 6, 0]], [[2, 3, 4], [6, -100, -100]])
+    """
+    tokens, lengths, ends = rows
+    inputs = tokens[:, :length].astype(np.int64)
+    if not shift:
+        labels = inputs.copy()
+        _ignore_from(labels, lengths)
+        return inputs, labels
+    labels = np.empty_like(inputs)
+    after = tokens[:, 1 : length + 1]
+    labels[:, : after.shape[1]] = after
+    labels[:, after.shape[1] :] = IGNORED
+    _ignore_from(labels, lengths - 1)
+    if ends is not None:
+        # The last token of a document does not tell of the next one.
+        last = ends.values - 1
+        inside = (last >= 0) & (last < length)
+        labels[ends.rows()[inside], last[inside]] = IGNORED
+    return inputs, labels
+
+
+def _ignore_from(labels: Numbers, starts: Numbers) -> None:
+    """Let the places of each row from its start on not count."""
+    short = np.flatnonzero(starts < labels.shape[1])
+    if len(short):
+        beyond = np.arange(labels.shape[1]) >= starts[short, None]
+        labels[short] = np.where(beyond, IGNORED, labels[short])
+
+
+class Segments(NamedTuple):
+    """The documents of a batch whose rows stand one after the other."""
+
+    position_ids: Numbers
+    """How far each place is from the beginning of its document, int64[B, length]."""
+    cu_seqlens: NDArray[np.int32]
+    """Where documents begin, and the end of the last, int32[documents + 1]."""
+    max_seqlen: int
+    """Places of the longest."""
+
+
+def segments(ends: Ends, length: int) -> Segments:
+    """Return the documents in rows of `length` places; what fills a row up is one of its own.
+
+    >>> found = segments(Ends(np.array([2, 3, 4]), np.array([0, 2, 3])), length=4)
+    >>> found.position_ids.tolist(), found.cu_seqlens.tolist(), found.max_seqlen
+    ([[0, 1, 0, 0], [0, 1, 2, 3]], [0, 2, 3, 4, 8], 4)
+    """
+    count = len(ends.offsets) - 1
+    inside = (ends.values > 0) & (ends.values < length)
+    begins = np.zeros(count * length, np.bool_)
+    begins[::length] = True
+    begins[(ends.rows() * length + ends.values)[inside]] = True
+    starts = np.flatnonzero(begins)
+    sizes = np.diff(starts, append=count * length)
+    places = np.arange(count * length) - np.repeat(starts, sizes)
+    borders = np.append(starts, count * length).astype(np.int32)
+    return Segments(places.reshape(count, length), borders, int(sizes.max(initial=0)))

@@ -1,0 +1,219 @@
+"""Tokens as an encoder: rows of a token source, or of a column, into what a model trains on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock._lazy import require
+from penstock.batch._token_arrays import (
+    IGNORED,
+    Ends,
+    TokenRows,
+    ends_behind,
+    inputs_and_labels,
+    segments,
+)
+from penstock.datasets import TokenSource
+from penstock.decode import fit_batch
+from penstock.errors import OptionError, SchemaMismatchError
+from penstock.order import whole_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from penstock.batch._batch import Batch
+    from penstock.batch._encoder import BatchPosition
+    from penstock.datasets import Source
+
+_FIELD = "tokens"
+_SCHEMA = pa.schema({_FIELD: pa.list_(pa.int64())})
+
+
+class Tokens:
+    """Turns tokens into `input_ids` and `labels`, int64[B, length], for a language model.
+
+    Over token files record w is what stands at `w * stride` of all tokens, `length` long, so any
+    length will do without tokenising again; samples packed by best fit, and views of samples, are
+    taken as they are. `labels` hold the next token of each place with `shift`, else the same. What
+    nobody knows, or should learn, is -100: the token after the last one, what only fills a row up,
+    and rows that are not valid.
+
+    `boundaries` adds `position_ids`, int64[B, length], which begin anew with every document,
+    `cu_seqlens`, int32[documents + 1], where documents begin in the rows one after the other (what
+    fills a row up is a document of its own), and `max_seqlen`, a number; the last token of a
+    document then has no label. By default they are there for samples packed by best fit; True asks
+    for them always, False never, and a number is the token that ends documents.
+
+    It encodes a column `tokens` of any other source, too: lists of up to `length` tokens, or one
+    more with `shift`.
+
+    >>> from penstock.batch import BatchPosition
+    >>> columns = pa.record_batch({"tokens": [[5, 6, 7, 8], [9, 0, 4]]})
+    >>> where = BatchPosition(seed=0, epoch=0, positions=np.arange(2), ids=np.array([7, 3]))
+    >>> batch = Tokens(3, boundaries=0).encode(columns, where)
+    >>> batch["input_ids"].tolist(), batch["labels"].tolist()
+    ([[5, 6, 7], [9, 0, 4]], [[6, 7, 8], [0, -100, -100]])
+    >>> batch["position_ids"].tolist(), batch["cu_seqlens"].tolist(), batch["max_seqlen"]
+    ([[0, 1, 2], [0, 1, 0]], [0, 3, 5, 6], 3)
+    """
+
+    def __init__(
+        self,
+        length: int,
+        stride: int | None = None,
+        shift: bool = True,  # noqa: FBT001, FBT002 (as the surface has it)
+        boundaries: bool | int | None = None,  # noqa: FBT001 (likewise)
+    ) -> None:
+        self.length = whole_number("length", length, 1)
+        self.stride = None if stride is None else whole_number("stride", stride, 1)
+        self.shift = bool(shift)
+        if boundaries is not None and not isinstance(boundaries, bool):
+            boundaries = whole_number("boundaries", boundaries, 0)
+        self.boundaries = boundaries
+
+    # Over token sources.
+
+    def over(self, source: Source) -> TokenSource:
+        """Return the records that a loader goes over: windows of a stream, or samples as they are.
+
+        Raise where the source has no such rows, or does not know what is asked for.
+        """
+        if not isinstance(source, TokenSource):
+            raise OptionError(
+                f"{source!r} holds no tokens. Make some of its text: penstock tokenize; or, where "
+                f"a field {_FIELD!r} has them, give the source to a DataLoader with encode={self}."
+            )
+        if source.is_stream:
+            rows = source.windows(self.length, self.stride, ahead=int(self.shift))
+        else:
+            rows = self._as_they_are(source)
+        if self.boundaries is True and rows.document_ends(np.zeros(0, np.int64)) is None:
+            raise OptionError(
+                "boundaries=True: nobody wrote down where documents end in these tokens. Give the "
+                "token that ends them, as in boundaries=0; or tokenise the text with penstock "
+                "tokenize, which keeps it."
+            )
+        return rows
+
+    def _as_they_are(self, source: TokenSource) -> TokenSource:
+        """Return samples that do not follow each other, if they are as wide as was asked for."""
+        size = source.sample_size
+        if self.stride is None and size in (self.length, self.length + self.shift):
+            return source
+        have = "have lengths of their own" if size is None else f"have {size:,} tokens each"
+        asked = f"length={self.length:,}"
+        asked += "" if self.stride is None else f", stride={self.stride:,}"
+        fitting = "" if size is None else f" Ask for Tokens({size}), without a stride."
+        raise OptionError(
+            f"{asked}: these samples {have} and do not follow each other (they were packed by best "
+            f"fit, or chosen), so that no windows can be cut out of them.{fitting} Or make windows "
+            "first and choose among those: source.windows(length, stride, ahead=1).split(…)."
+        )
+
+    def rows(self, source: TokenSource, ids: NDArray[np.int64]) -> TokenRows:
+        """Return the rows of what `over` returned, with the ends of documents if those matter."""
+        is_told = self.boundaries is True
+        is_packed = self.boundaries is None and source.packing == "best_fit"
+        ends = source.document_ends(ids) if is_told or is_packed else None
+        found = TokenRows(
+            source.read(ids), source.lengths(ids), None if ends is None else Ends(*ends)
+        )
+        return self._with_ends(found)
+
+    def _with_ends(self, rows: TokenRows) -> TokenRows:
+        if self.boundaries is None or isinstance(self.boundaries, bool):
+            return rows
+        return rows._replace(ends=ends_behind(rows.tokens, rows.lengths, self.boundaries))
+
+    def arrays_of(self, rows: TokenRows) -> dict[str, Any]:
+        """Return plain arrays, owned and writable: what `batch` takes."""
+        inputs, labels = inputs_and_labels(rows, self.length, shift=self.shift)
+        arrays: dict[str, Any] = {"input_ids": inputs, "labels": labels}
+        if rows.ends is not None:
+            arrays |= segments(rows.ends, self.length)._asdict()
+        return arrays
+
+    # Over columns: the contract of `Encoder`.
+
+    @property
+    def fields(self) -> dict[str, pa.DataType]:
+        """The column to read, where a source has columns."""
+        return dict(zip(_SCHEMA.names, _SCHEMA.types, strict=True))
+
+    def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
+        """Return plain arrays of a column of lists."""
+        if self.boundaries is True:
+            raise OptionError(
+                "boundaries=True: a column does not say where documents end. Give the token that "
+                "ends them, as in boundaries=0."
+            )
+        if not columns.schema.equals(_SCHEMA):
+            columns = fit_batch(columns, _SCHEMA, where.ids)
+        column = columns.column(0)
+        lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
+        values = column.flatten()
+        width = self.length + self.shift
+        self._check(column, values, lengths, where)
+        tokens = np.zeros((len(column), width), np.int64)
+        tokens[np.arange(width) < lengths[:, None]] = values.to_numpy()
+        return self.arrays_of(self._with_ends(TokenRows(tokens, lengths, None)))
+
+    def _check(
+        self,
+        column: pa.ListArray,
+        values: pa.Array,
+        lengths: NDArray[np.int64],
+        where: BatchPosition,
+    ) -> None:
+        most = self.length + self.shift
+        fact = f"has more than {most} tokens. Cut it, or give Tokens a larger length"
+        bad = np.flatnonzero(lengths > most)
+        if column.null_count or values.null_count:
+            fact = "is null, or holds null. Leave such records out: skip="
+            inner = np.zeros(len(values) + 1, np.int64)
+            np.cumsum(values.is_null().to_numpy(zero_copy_only=False), out=inner[1:])
+            borders = np.append(0, np.cumsum(lengths))
+            is_null = column.is_null().to_numpy(zero_copy_only=False)
+            bad = np.flatnonzero(is_null | (np.diff(inner[borders]) > 0))
+        if len(bad):
+            record = int(where.ids[bad[0]])
+            text = f"record {record:,}: field {_FIELD!r} {fact}"
+            raise SchemaMismatchError(text, field=_FIELD, record=record)
+
+    def batch(
+        self,
+        arrays: Mapping[str, Any],
+        ids: NDArray[np.int64],
+        valid: NDArray[np.bool_] | None = None,
+    ) -> Batch:
+        """Return the batch of arrays: tensors over the same memory."""
+        require("torch", extra="torch", purpose="a batch of tensors")
+        from penstock.batch._batch import Batch  # noqa: PLC0415 (torch)
+        from penstock.batch._tensors import tensor  # noqa: PLC0415 (torch)
+
+        if valid is not None:
+            arrays["labels"][~np.asarray(valid)] = IGNORED
+        fields = {
+            name: tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in arrays.items()
+        }
+        return Batch(fields, ids, valid)
+
+    def encode(self, columns: pa.RecordBatch, where: BatchPosition) -> Batch:
+        """Return the batch of a column of lists, a row for each."""
+        return self.batch(self.arrays(columns, where), where.ids)
+
+    def __repr__(self) -> str:
+        told = [str(self.length)]
+        if self.stride is not None:
+            told.append(f"stride={self.stride}")
+        if not self.shift:
+            told.append("shift=False")
+        if self.boundaries is not None:
+            told.append(f"boundaries={self.boundaries}")
+        return f"Tokens({', '.join(told)})"
