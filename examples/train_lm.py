@@ -74,6 +74,7 @@ class TinyLM(nn.Module):
 def train(folder: Path, vocabulary: int, steps: int, checkpoint: Path) -> list[float]:
     """Train up to a step, from the checkpoint on if there is one; return the losses."""
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # Threads may add up in another order, and the last digit differ.
     model = TinyLM(vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     loader = penstock.DataLoader(

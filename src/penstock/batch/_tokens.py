@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import operator
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.datasets import Source
 
 _FIELD = "tokens"
-_SCHEMA = pa.schema({_FIELD: pa.list_(pa.int64())})
+_TYPE = pa.list_(pa.int64())
 
 
 class Tokens:
@@ -46,11 +47,12 @@ class Tokens:
     `boundaries` adds `position_ids`, int64[B, length], which begin anew with every document,
     `cu_seqlens`, int32[documents + 1], where documents begin in the rows one after the other (what
     fills a row up is a document of its own), and `max_seqlen`, a number; the last token of a
-    document then has no label. By default they are there for samples packed by best fit; True asks
-    for them always, False never, and a number is the token that ends documents.
+    document then has no label. By default they are there where no token stands between documents:
+    in samples packed by best fit, and in documents that were tokenised one by one. True asks for
+    them always, False never, and a number is the token that ends documents.
 
-    It encodes a column `tokens` of any other source, too: lists of up to `length` tokens, or one
-    more with `shift`.
+    It encodes a column of any other source, too, whose name is `field`: lists of up to `length`
+    tokens, or one more with `shift`.
 
     >>> from penstock.batch import BatchPosition
     >>> columns = pa.record_batch({"tokens": [[5, 6, 7, 8], [9, 0, 4]]})
@@ -68,13 +70,16 @@ class Tokens:
         stride: int | None = None,
         shift: bool = True,  # noqa: FBT001, FBT002 (as the surface has it)
         boundaries: bool | int | None = None,  # noqa: FBT001 (likewise)
+        *,
+        field: str = _FIELD,
     ) -> None:
         self.length = whole_number("length", length, 1)
         self.stride = None if stride is None else whole_number("stride", stride, 1)
         self.shift = bool(shift)
         if boundaries is not None and not isinstance(boundaries, bool):
-            boundaries = whole_number("boundaries", boundaries, 0)
+            boundaries = _end_token(boundaries)
         self.boundaries = boundaries
+        self.field = field
 
     # Over token sources.
 
@@ -86,19 +91,25 @@ class Tokens:
         if not isinstance(source, TokenSource):
             raise OptionError(
                 f"{source!r} holds no tokens. Make some of its text: penstock tokenize; or, where "
-                f"a field {_FIELD!r} has them, give the source to a DataLoader with encode={self}."
+                f"a field {self.field!r} has them, give the source to a DataLoader with "
+                f"encode={self}."
             )
         if source.is_stream:
             rows = source.windows(self.length, self.stride, ahead=int(self.shift))
         else:
             rows = self._as_they_are(source)
-        if self.boundaries is True and rows.document_ends(np.zeros(0, np.int64)) is None:
+        if self._needs_ends(rows) and rows.document_ends(np.zeros(0, np.int64)) is None:
             raise OptionError(
-                "boundaries=True: nobody wrote down where documents end in these tokens. Give the "
-                "token that ends them, as in boundaries=0; or tokenise the text with penstock "
-                "tokenize, which keeps it."
+                f"boundaries={self.boundaries}: nobody wrote down where documents end in these "
+                "tokens, or in some of them. Give the token that ends them, as in boundaries=0; "
+                "tokenise the text with penstock tokenize, which keeps it; or do without: "
+                "boundaries=False."
             )
         return rows
+
+    def _needs_ends(self, source: TokenSource) -> bool:
+        """Whether documents are to be told apart by what is known of their ends."""
+        return source.keeps_apart if self.boundaries is None else self.boundaries is True
 
     def _as_they_are(self, source: TokenSource) -> TokenSource:
         """Return samples that do not follow each other, if they are as wide as was asked for."""
@@ -117,9 +128,7 @@ class Tokens:
 
     def rows(self, source: TokenSource, ids: NDArray[np.int64]) -> TokenRows:
         """Return the rows of what `over` returned, with the ends of documents if those matter."""
-        is_told = self.boundaries is True
-        is_packed = self.boundaries is None and source.packing == "best_fit"
-        ends = source.document_ends(ids) if is_told or is_packed else None
+        ends = source.document_ends(ids) if self._needs_ends(source) else None
         found = TokenRows(
             source.read(ids), source.lengths(ids), None if ends is None else Ends(*ends)
         )
@@ -143,7 +152,7 @@ class Tokens:
     @property
     def fields(self) -> dict[str, pa.DataType]:
         """The column to read, where a source has columns."""
-        return dict(zip(_SCHEMA.names, _SCHEMA.types, strict=True))
+        return {self.field: _TYPE}
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
         """Return plain arrays of a column of lists."""
@@ -152,8 +161,9 @@ class Tokens:
                 "boundaries=True: a column does not say where documents end. Give the token that "
                 "ends them, as in boundaries=0."
             )
-        if not columns.schema.equals(_SCHEMA):
-            columns = fit_batch(columns, _SCHEMA, where.ids)
+        schema = pa.schema(self.fields)
+        if not columns.schema.equals(schema):
+            columns = fit_batch(columns, schema, where.ids)
         column = columns.column(0)
         lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
         values = column.flatten()
@@ -182,8 +192,8 @@ class Tokens:
             bad = np.flatnonzero(is_null | (np.diff(inner[borders]) > 0))
         if len(bad):
             record = int(where.ids[bad[0]])
-            text = f"record {record:,}: field {_FIELD!r} {fact}"
-            raise SchemaMismatchError(text, field=_FIELD, record=record)
+            text = f"record {record:,}: field {self.field!r} {fact}"
+            raise SchemaMismatchError(text, field=self.field, record=record)
 
     def batch(
         self,
@@ -216,4 +226,16 @@ class Tokens:
             told.append("shift=False")
         if self.boundaries is not None:
             told.append(f"boundaries={self.boundaries}")
+        if self.field != _FIELD:
+            told.append(f"field={self.field!r}")
         return f"Tokens({', '.join(told)})"
+
+
+def _end_token(given: object) -> int:
+    token = operator.index(given) if isinstance(given, SupportsIndex) else -1
+    if token < 0:
+        raise OptionError(
+            f"boundaries={given!r}: expected True, False, None (where they are needed), or the "
+            "token that ends documents."
+        )
+    return token

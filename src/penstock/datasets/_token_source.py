@@ -59,6 +59,11 @@ class TokenSource(Source):
         return None
 
     @property
+    def keeps_apart(self) -> bool:
+        """Whether rows hold documents that only their ends keep apart: no token stands between."""
+        return self.packing == "best_fit"
+
+    @property
     def is_stream(self) -> bool:
         """Whether rows follow each other as one stream of tokens, so that it has windows."""
         return not self._no_stream

@@ -48,6 +48,11 @@ class ChosenTokens(TokenSource, Chosen):
         return self.source.packing
 
     @property
+    def keeps_apart(self) -> bool:
+        """Whether rows hold documents that only their ends keep apart."""
+        return self.source.keeps_apart
+
+    @property
     def _no_stream(self) -> str:
         return _NO_STREAM
 
@@ -100,6 +105,11 @@ class ConcatenatedTokens(TokenSource, Concatenated):
         """How documents were put into rows; None where sources differ."""
         kinds = {one.packing for one in self.sources}
         return kinds.pop() if len(kinds) == 1 else None
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether some rows hold documents that only their ends keep apart."""
+        return any(one.keeps_apart for one in self.sources)
 
     @property
     def _no_stream(self) -> str:

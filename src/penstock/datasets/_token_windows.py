@@ -65,6 +65,11 @@ class Windows(TokenSource):
         return self.source.packing
 
     @property
+    def keeps_apart(self) -> bool:
+        """Whether the stream holds documents that only their ends keep apart."""
+        return self.source.keeps_apart
+
+    @property
     def _no_stream(self) -> str:
         return "these rows are windows already. Cut others from the source that they come from."
 
@@ -189,9 +194,11 @@ class Windows(TokenSource):
 
     def _about(self) -> str:
         ahead = f" and {self.ahead:,} ahead" if self.ahead else ""
+        left = self._tokens - (len(self) - 1) * self.stride - self.length
+        rest = f"; the last {left:,} fill no window" if left else ""
         return (
             f"{self.length:,} tokens ({self.token_dtype.name}){ahead} a record, one every "
-            f"{self.stride:,} of {self._tokens:,}"
+            f"{self.stride:,} of {self._tokens:,}{rest}"
         )
 
 

@@ -74,6 +74,12 @@ class TokensDataset(TokenSource, Dataset):
         return None if self._told is None else self._told.packing
 
     @property
+    def keeps_apart(self) -> bool:
+        """Whether rows hold documents that only their ends keep apart."""
+        told = self._told
+        return told is not None and (told.packing == "best_fit" or told.sample_size is None)
+
+    @property
     def _told(self) -> TokensMeta | None:
         meta = self._sample_index.meta
         return None if meta is None else meta.tokens

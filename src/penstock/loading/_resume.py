@@ -6,6 +6,7 @@ import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from penstock.datasets import TokenSource
 from penstock.errors import ChangedSourceError
 from penstock.order import Cursor, Skips
 
@@ -48,9 +49,12 @@ def _change(cursor: Cursor, source: Source) -> str:
         )
     else:
         what = f"it still has {now:,} records, but they or their numbers are others"
+    back = "Bring the files back"
+    if isinstance(source, TokenSource):
+        back = "Bring the files back, or give Tokens the length, stride and shift of then"
     return (
         f"the source changed since the state was saved: {what} (fingerprint {cursor.fingerprint} "
-        f"then, {source.fingerprint} now). Bring the files back, or give on_changed='continue' to "
+        f"then, {source.fingerprint} now). {back}, or give on_changed='continue' to "
         "go on at the same position over what is there."
     )
 

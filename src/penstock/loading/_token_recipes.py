@@ -6,10 +6,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pyarrow as pa
 
 from penstock._lazy import require
 from penstock.batch import Tokens
-from penstock.datasets import TokenSource
+from penstock.datasets import TokenSource, type_at
+from penstock.errors import OptionError
+from penstock.loading._order_choice import lies_remote
 from penstock.loading._recipes import BaseRecipe, Records, recipe_for
 
 if TYPE_CHECKING:
@@ -143,6 +146,23 @@ def rows_text(source: Source) -> str:
     return f" ({source._about()})" if isinstance(source, TokenSource) else ""  # noqa: SLF001
 
 
+def _check_column(source: Source, tokens: Tokens) -> None:
+    """Raise for records of which it is plain that they hold no such tokens."""
+    if tokens.stride is not None:
+        raise OptionError(
+            f"stride={tokens.stride}: windows are cut out of token files only, and these are "
+            "records, each a row. Leave the stride out."
+        )
+    if not len(source) or (lies_remote(source) and not hasattr(source, "schema_is_complete")):
+        return  # Nothing is fetched before it is needed.
+    type_ = type_at(source.schema, tokens.field)
+    if type_ is None or type_ == pa.null():
+        raise OptionError(
+            f"the records have no field {tokens.field!r} with tokens. Make token files of their "
+            "text: penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
+        )
+
+
 def recipe_over(
     source: Source, encode: object, output: str | None, encoder_of: Callable[[Any], Any]
 ) -> tuple[Source, Recipe]:
@@ -150,9 +170,13 @@ def recipe_over(
 
     Tokens are read as tokens, unless their column is asked for like any other; see `recipe_for`.
     """
+    if encode is Tokens:
+        raise OptionError("encode=Tokens: give it a length, as in Tokens(1024).")
     if isinstance(source, TokenSource) and output is None:
         if isinstance(encode, Tokens):
             return encode.over(source), WindowRecipe(encode)
         if encode is None:
             return source, SampleRecipe() if source.sample_size is None else TokenRecipe()
+    elif isinstance(encode, Tokens):
+        _check_column(source, encode)
     return source, recipe_for(encode, output, encoder_of)
