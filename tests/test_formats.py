@@ -9,6 +9,7 @@ import shutil
 import uuid
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from penstock.index import (
     CsvScanner,
     LineScanner,
     Profile,
+    create_tokenize_and_index_jsonl_text_func,
     list_files,
     make_index,
     read_bad_lines,
@@ -312,3 +314,60 @@ def _lanes_from(cursor: Cursor) -> tuple[list[int], str]:
     assert order.lanes == 64
     rest = order.positions(cursor.position, len(order))
     return rest[:70].tolist(), hashlib.sha256(rest.astype("<i8").tobytes()).hexdigest()
+
+
+TOKENS = Path(__file__).parent / "golden" / "tokens-1"
+LETTERS = ["abc", "", "defgh", "i" * 11, "j"]
+PACKED: dict[str, dict[str, Any]] = {
+    "concat": {"sample_size": 4, "keep_remainder": "pad"},
+    "best_fit": {"sample_size": 8, "packing": "best_fit", "token_dtype": "uint32"},
+    "documents": {},
+}
+
+
+def _tokenise(text: Path, folder: Path, options: dict[str, Any]) -> None:
+    create_tokenize_and_index_jsonl_text_func(
+        lambda text: list(text.encode()),
+        0,
+        input_file_paths=[text],
+        output_base_path=folder,
+        **options,
+    )()
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_tokens_are_written_byte_for_byte_as_before(packing: str, tmp_path: Path) -> None:
+    _tokenise(TOKENS / "letters.jsonl", tmp_path, PACKED[packing])
+    before = {path.relative_to(TOKENS / packing): path for path in _files(TOKENS / packing)}
+    now = {path.relative_to(tmp_path): path for path in _files(tmp_path)}
+    assert now.keys() == before.keys()
+    for name, path in before.items():
+        if path.name != "meta.json":
+            assert now[name].read_bytes() == path.read_bytes()
+    assert _timeless(tmp_path / "index") == _timeless(TOKENS / packing / "index")
+
+
+def test_tokens_of_the_first_release_are_opened() -> None:
+    concat, packed, documents = (penstock.open(TOKENS / name) for name in PACKED)
+    stream = b"".join(text.encode() + b"\0" for text in LETTERS)
+    rest = -len(stream) % 4
+    assert bytes(concat[:].ravel().tolist()) == stream + bytes(rest)
+    assert concat.lengths([-1]).tolist() == [4 - rest]
+    assert packed[0].dtype == "uint32"
+    assert sorted(bytes(packed[:].ravel().tolist()).replace(b"\0", b"")) == sorted(
+        "".join(LETTERS).encode()
+    )
+    assert [bytes(row.tolist()).decode() for row in documents[:]] == LETTERS
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def write_golden_tokens(directory: Path = TOKENS) -> None:
+    """Write the golden tokens; run once a format version, never to make a test pass."""
+    directory.mkdir(parents=True)
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in LETTERS)
+    (directory / "letters.jsonl").write_text(lines)
+    for name, options in PACKED.items():
+        _tokenise(directory / "letters.jsonl", directory / name, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,15 +32,15 @@ def tokenize(place: Path, name: str, *arguments: object) -> None:
     succeed("tokenize", *given, "--workers", 0, *arguments)
 
 
-def megatron(place: Path) -> Path:
-    """Write the documents of the texts as Megatron-LM does; return the file of tokens."""
+def megatron(place: Path, each: int = 1) -> Path:
+    """Write the texts as Megatron-LM does, so many sequences a document; return their file."""
     rows = [np.append(row, 0) for row in penstock.open(place / "documents")]
     lengths = np.array([len(row) for row in rows], np.int32)
     np.concatenate(rows).astype(np.uint16).tofile(place / "corpus_text_document.bin")
     pointers = np.append(0, np.cumsum(lengths[:-1], dtype=np.int64) * 2).astype(np.int64)
     head = b"MMIDIDX\x00\x00" + (1).to_bytes(8, "little") + (8).to_bytes(1, "little")
-    counts = len(rows).to_bytes(8, "little") + (len(rows) + 1).to_bytes(8, "little")
-    documents = np.arange(len(rows) + 1, dtype=np.int64)
+    documents = np.arange(0, len(rows) + 1, each, dtype=np.int64)
+    counts = len(rows).to_bytes(8, "little") + len(documents).to_bytes(8, "little")
     body = lengths.tobytes() + pointers.tobytes() + documents.tobytes()
     (place / "corpus_text_document.idx").write_bytes(head + counts + body)
     return place / "corpus_text_document.bin"
@@ -105,6 +106,89 @@ def test_megatron_files_are_shown_by_either_name_or_their_prefix(place: Path) ->
     assert document("plan", file, "--batch-size", "8")["records"] == len(TEXTS)
 
 
+def test_documents_of_several_sequences_end_where_they_end(place: Path) -> None:
+    tokenize(place, "documents")
+    file = megatron(place, each=3)
+    told = document("info", file)
+    assert (told["records"], told["documents"]) == (len(TEXTS), len(TEXTS) // 3)
+    text = succeed("info", file)
+    assert "120, a sequence each" in text
+    assert "a document each" not in text
+    for number in (0, 1, 2, 119):
+        shown = succeed("show", file, number, "--decode", place / "tokenizer.json")
+        assert ("end of document" in shown) == (number % 3 == 2)
+        assert ("goes on in the next sample" in shown) == (number % 3 != 2)
+        assert TEXTS[number] in shown
+
+
+@pytest.mark.parametrize("verb", ["info", "check", "show", "convert", "plan", "materialize"])
+@pytest.mark.parametrize(
+    ("path", "code", "told"),
+    [
+        ("tokens/tokenized-samples", 2, "/tokens, which its index opens"),
+        ("tokens/tokenized-samples/0-tokenized-samples.bin", 2, "/tokens, which its index opens"),
+        ("pairs", 2, "pairs/a.idx"),
+        ("lone.bin", 3, "lone.idx"),
+        ("lone.idx", 3, "lone.bin"),
+    ],
+)
+def test_a_part_of_tokens_says_which_path_to_give(
+    place: Path, verb: str, path: str, code: int, told: str
+) -> None:
+    if path == "pairs":
+        tokenize(place, "documents")
+        (place / "pairs").mkdir()
+        for end in (".bin", ".idx"):
+            megatron(place).with_suffix(end).rename(place / "pairs" / f"a{end}")
+    elif path.startswith("lone"):
+        tokenize(place, "documents")
+        megatron(place).with_suffix(path[-4:]).rename(place / path)
+    more = {"convert": [place / "out.jsonl"], "plan": ["--batch-size", 2]}.get(verb, [])
+    done = invoke(verb, place / path, *(["x:int64"] if verb == "materialize" else more))
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert told in done.stderr
+    assert not (place / "out.jsonl").exists()
+
+
+def test_tokens_are_not_converted_but_the_lines_beside_them_are(place: Path) -> None:
+    done = invoke("convert", place / "tokens", place / "out.jsonl")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "holds tokens, not lines" in done.stderr
+    tokenize(place, "corpus", "--sample-size", 48)
+    assert document("convert", place / "corpus", place / "out.jsonl")["records"] == len(TEXTS)
+
+
+@pytest.mark.parametrize("damage", ["gone", "damaged"])
+def test_token_files_without_an_index_are_a_finding(place: Path, damage: str) -> None:
+    index = place / "tokens" / "index"
+    if damage == "gone":
+        index.rename(place / "elsewhere")
+    else:
+        (index / "meta.json").chmod(0o644)
+        (index / "meta.json").write_text("{")
+    done = invoke("check", place / "tokens")
+    assert done.exit_code == 1
+    assert "missing index" in done.stdout
+    assert "nothing wrong" not in done.stdout
+    assert document("check", place / "tokens", code=1)["kinds"] == {"missing index": 1}
+    for verb in ("info", "show"):
+        done = invoke(verb, place / "tokens")
+        assert done.exit_code == 3
+        assert "penstock tokenize" in done.stderr
+
+
+def test_lines_beside_token_files_are_checked_all_the_same(place: Path) -> None:
+    (place / "tokens" / "index").rename(place / "elsewhere")
+    written(place / "tokens" / "a.jsonl", '{"id": 1}', "{oops")
+    told = document("check", place / "tokens", code=1)
+    assert (told["records"], told["kinds"]) == (1, {"missing index": 1, "malformed line": 1})
+
+
+def test_json_lines_may_have_any_name(tmp_path: Path) -> None:
+    lines = written(tmp_path / "lines.bin", '{"id": 1}', '{"id": 2}')
+    assert document("info", lines)["records"] == 2
+
+
 def test_mds_samples_are_shown_and_their_tokens_decoded(place: Path) -> None:
     tokenize(place, "documents")
     documents = list(penstock.open(place / "documents"))
@@ -145,6 +229,49 @@ def test_a_plan_shows_the_tokens_of_a_step(place: Path) -> None:
     assert f"# {step['records'][0]['record']} – " in succeed(*given)
 
 
+@pytest.mark.parametrize("shift", [True, False])
+def test_a_plan_goes_on_from_the_state_of_windows(place: Path, *, shift: bool) -> None:
+    source = penstock.open(place / "tokens")
+    tokens = penstock.Tokens(20, 10, shift)
+    loader = penstock.DataLoader(source, tokens, batch_size=4, shuffle=True, num_workers=0)
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    (place / "state.json").write_text(json.dumps(loader.state_dict()))
+    given = ["plan", place / "tokens", "--batch-size", 4, "--state", place / "state.json"]
+    done = invoke(*given)
+    assert done.exit_code == 1
+    assert "--length" in done.stderr
+    given += ["--length", 20, "--stride", 10]
+    assert document(*given)["records"] == len(source.windows(20, 10))
+    (step,) = document(*given, "--step", 3, "--show")["steps"]
+    rows = next(batches)
+    assert [row["record"] for row in step["records"]] == rows.ids.tolist()
+    shown = [row["value"][:20] for row in step["records"]]
+    assert shown == rows["input_ids"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [("tokens", ["--stride", 4], "--length"), ("corpus/0.jsonl", ["--length", 4], "not tokens")],
+)
+def test_windows_are_of_tokens_and_have_a_length(
+    place: Path, name: str, given: list[object], told: str
+) -> None:
+    succeed("index", place / "corpus/0.jsonl")
+    done = invoke("plan", place / name, "--batch-size", 2, *given)
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def test_bench_does_not_compare_what_is_the_same_for_tokens(place: Path) -> None:
+    given = ["bench", place / "tokens", "--batch-size", 4, "--seconds", 0.1]
+    for more in ([], ["--workers", "0,auto"]):
+        told = [run["workers"] for run in document(*given, *more)["runs"]]
+        assert "auto" in told
+        assert 0 not in told
+
+
 def test_info_tells_how_tokens_were_packed(place: Path) -> None:
     told = document("info", place / "tokens")
     assert (told["dtype"], told["sample_size"], told["packing"]) == ("uint16", 48, "concat")
@@ -157,7 +284,7 @@ def test_info_tells_how_tokens_were_packed(place: Path) -> None:
 
 @pytest.mark.parametrize("verb", ["index", "profile", "materialize"])
 def test_verbs_that_are_about_fields_refuse_tokens(place: Path, verb: str) -> None:
-    done = invoke(verb, place / "tokens", *(["x:int64"] if verb == "materialize" else []))
+    done = invoke(verb, place / "tokens")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "holds tokens" in done.stderr
     assert penstock.open(place / "tokens")[0].tolist()
@@ -184,12 +311,14 @@ def test_what_cannot_be_decoded_is_told(place: Path) -> None:
     assert "broken.json" in done.stderr
 
 
-def test_the_end_of_documents_need_not_be_in_the_tokenizer(place: Path) -> None:
-    tokenize(place, "other", "--sample-size", 48, "--eos", 60_000)
-    given = ["show", place / "other", "0", "--decode", place / "tokenizer.json"]
-    assert document(*given)[0]["documents"][:2] == TEXTS[:2]
-    (place / "other" / "index" / "meta.json").unlink()
-    done = invoke(*given)
+def test_a_token_of_another_tokenizer_is_told(place: Path) -> None:
+    file = place / "tokens" / "tokenized-samples" / "0-tokenized-samples.bin"
+    tokens = np.fromfile(file, np.uint16)
+    tokens[5] = 60_000
+    file.chmod(0o644)
+    tokens.tofile(file)
+    (place / "tokens" / "index" / "meta.json").unlink()
+    done = invoke("show", place / "tokens", "0", "--decode", place / "tokenizer.json")
     assert done.exit_code == 2
     assert "token 60000 is none of the" in done.stderr
 

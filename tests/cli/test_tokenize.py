@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 import penstock
-from penstock.cli._tokenize_text import TokenProgress
+from penstock.cli._tokenize_parts import PartsLeft, TokenProgress
 from penstock.index._token_journal import PutAside, note
 from tests.cli.commands import document, hidden, invoke, options, succeed, visible, written
 from tests.cli.token_samples import TEXTS, bpe, corpus
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tokenizers import Tokenizer
 
     from tests.servers.s3_server import S3Server
 
@@ -110,11 +109,82 @@ def test_text_comes_from_any_field_and_files_by_pattern(texts: Path, tokenizer: 
     assert penstock.open(place / "tokens")[0].tolist() == expected[:16]
 
 
-def test_the_dtype_fits_every_token_that_may_come(texts: Path, tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("option", ["--eos", "--pad"])
+def test_a_token_that_the_vocabulary_does_not_have_is_refused(
+    texts: Path, tokenizer: Tokenizer, option: str
+) -> None:
+    known = tokenizer.get_vocab_size()
+    place = texts.parent
+    given = [texts, place / "tokens", "--tokenizer", place / "tokenizer.json", "--sample-size", 32]
+    done = invoke("tokenize", *given, "--packing", "best_fit", option, known)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"{option} {known}" in done.stderr
+    assert f"it has {known}, from 0 to {known - 1}" in " ".join(done.stderr.split())
+    assert not (place / "tokens").exists()
+    assert tokenized(texts, "--sample-size", 32, "--eos", known - 1)["dtype"] == "uint16"
+
+
+def wide(path: Path) -> None:
+    """Write a tokenizer that has a token which does not fit two bytes."""
+    vocabulary = {"[UNK]": 0, "river": 70_000}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(path))
+
+
+def test_a_type_that_is_too_narrow_names_the_option(texts: Path) -> None:
+    wide(texts.parent / "tokenizer.json")
+    assert tokenized(texts, "--sample-size", 32, "--eos", 0)["dtype"] == "uint32"
+    place = texts.parent
+    given = [texts, place / "narrow", "--tokenizer", place / "tokenizer.json", "--workers", 0]
+    for eos in (0, 70_000):
+        done = invoke("tokenize", *given, "--sample-size", 8, "--dtype", "uint16", "--eos", eos)
+        assert done.exit_code == 2
+        assert "Give --dtype uint32." in done.stderr
+        assert "_dtype" not in done.stderr
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_no_sample_at_all_is_a_finding(texts: Path, tokenizer: Tokenizer, json: list[str]) -> None:
+    place = texts.parent
+    given = [texts, place / "tokens", "--tokenizer", place / "tokenizer.json", "--workers", 0]
+    done = invoke("tokenize", *given, "--sample-size", 9_000_000, *json)
+    assert done.exit_code == 1
+    assert f"all {len(stream(tokenizer)):,} tokens were dropped" in done.stderr
+    for remedy in ("--sample-size", "--keep-remainder", "best_fit"):
+        assert remedy in done.stderr
+    assert "use it" not in done.stdout
+
+
+def test_a_corpus_of_nothing_makes_no_sample(tmp_path: Path) -> None:
+    bpe(tmp_path / "tokenizer.json")
+    written(tmp_path / "corpus" / "a.jsonl")
+    given = [tmp_path / "corpus", tmp_path / "tokens", "--tokenizer", tmp_path / "tokenizer.json"]
+    done = invoke("tokenize", *given, "--sample-size", 8)
+    assert done.exit_code == 1
+    assert "holds no documents" in done.stderr
+
+
+@pytest.mark.parametrize("below", ["", "/x/y"])
+def test_a_file_is_no_place_for_tokens(texts: Path, tokenizer: Tokenizer, below: str) -> None:
     del tokenizer
-    made = tokenized(texts, "--sample-size", 32, "--eos", 70_000)
-    assert made["dtype"] == "uint32"
-    assert 70_000 in penstock.open(texts.parent / "tokens")[0]
+    place = texts.parent
+    written(place / "file", "something")
+    given = [texts, f"{place}/file{below}", "--tokenizer", place / "tokenizer.json"]
+    done = invoke("tokenize", *given, "--sample-size", 8)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "DST" in done.stderr
+    assert "is a file" in done.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_told_as_dst(texts: Path, tokenizer: Tokenizer) -> None:
+    del tokenizer
+    given = [texts, "/proc/no/such", "--tokenizer", texts.parent / "tokenizer.json"]
+    done = invoke("tokenize", *given, "--sample-size", 8)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert "another DST" in done.stderr
+    assert "index=" not in done.stderr
+    assert "PENSTOCK_CACHE" not in done.stderr
 
 
 def test_an_unknown_end_asks_for_its_option(texts: Path) -> None:
@@ -174,7 +244,7 @@ def test_tokens_that_are_there_are_not_replaced_unasked(texts: Path, tokenizer: 
     given = [texts, place / "tokens", "--tokenizer", place / "tokenizer.json", "--workers", 0]
     done = invoke("tokenize", *given, "--sample-size", 16)
     assert done.exit_code == 2
-    assert "--overwrite" in done.stderr
+    assert done.stderr.count("--overwrite") == 1
     assert penstock.open(place / "tokens")[0].tolist() == before
     assert tokenized(texts, "--sample-size", 16, "--overwrite")["sample_size"] == 16
 
@@ -231,13 +301,48 @@ def test_killed_and_run_again_it_goes_on(tmp_path: Path) -> None:
     assert list((tmp_path / "tokens").rglob("*.unit"))
     assert visible(tmp_path / "tokens") == []
 
+    kept = len(list((tmp_path / "tokens").rglob("*.unit")))
     made = json.loads(subprocess.check_output(line, timeout=60))
     assert made["documents"] == 120
+    assert made["kept_parts"] == kept
     assert hidden(tmp_path / "tokens") == []
     given[2] = tmp_path / "again"
-    assert document(*given[:-1])["samples"] == made["samples"]
+    again = document(*given[:-1])
+    assert (again["samples"], again["kept_parts"]) == (made["samples"], 0)
     once, twice = (penstock.open(tmp_path / name) for name in ("tokens", "again"))
     assert np.array_equal(np.stack(list(once)), np.stack(list(twice)))
+
+
+def test_interrupted_it_says_what_is_kept(tmp_path: Path) -> None:
+    bpe(tmp_path / "tokenizer.json")
+    texts = corpus(tmp_path / "corpus", [" ".join(TEXTS)] * 120, files=3)
+    given = ["tokenize", texts, tmp_path / "tokens", "--tokenizer", tmp_path / "tokenizer.json"]
+    given += ["--sample-size", 128, "--workers", 0]
+    line = [sys.executable, "-c", SMALL_PARTS, *map(str, given)]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, process_group=0) as process:
+        until = time.monotonic() + 30
+        while not list((tmp_path / "tokens").rglob("*.unit")) and time.monotonic() < until:
+            time.sleep(0.002)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 130
+    kept = len(list((tmp_path / "tokens").rglob("*.unit")))
+    assert "interrupted" in told
+    assert f"{kept} finished part" in told
+    assert "the same command" in told
+
+
+def test_what_an_earlier_run_made_is_not_counted_in_the_rate(tmp_path: Path) -> None:
+    kept = tmp_path / f".index.{'0' * 16}.penstock-index-tmp"
+    kept.mkdir()
+    (kept / "0.unit").touch()
+    with TokenProgress(1000, PartsLeft(str(tmp_path))) as progress:
+        progress.add(500)
+        progress.count(30, 5000)  # Of the part that lay there.
+        (kept / "1.unit").touch()
+        progress.add(500)
+        progress.count(3, 500)
+    assert progress.now == (3, 500)
 
 
 def test_clean_brings_back_what_a_killed_builder_had_put_aside(
@@ -251,7 +356,9 @@ def test_clean_brings_back_what_a_killed_builder_had_put_aside(
     left.mkdir()
     note(left, [PutAside(str(tokens / "index"), "aside")])
     (tokens / "index").rename(left / "aside")
-    assert document("info", tokens)["leftovers"]
+    done = invoke("info", tokens)
+    assert done.exit_code == 3
+    assert f"penstock clean {tokens}" in done.stderr
     assert len(document("clean", tokens)["removed"]) == 1
     assert not left.exists()
     assert penstock.open(tokens)[0].tolist() == before

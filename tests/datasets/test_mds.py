@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import penstock
 from penstock.datasets._mds import MdsRows, cut, is_mds
 from penstock.datasets._mds_arrays import Arrays
 from penstock.datasets._mds_cells import Cells
@@ -81,6 +82,11 @@ def change_index(folder: Path, change: Callable[[dict[str, Any]], object]) -> No
     (folder / "index.json").write_text(json.dumps(index))
 
 
+def with_hashes(index: dict[str, Any]) -> None:
+    for number, shard in enumerate(index["shards"]):
+        shard["raw_data"]["hashes"] = {"sha1": f"hash {number}"}
+
+
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_each_compression_of_the_format_is_read(tmp_path: Path, compression: str) -> None:
     write_mds(tmp_path, COLUMNS, ROWS, samples=25, compression=compression)
@@ -93,6 +99,7 @@ def test_each_compression_of_the_format_is_read(tmp_path: Path, compression: str
 
 def test_a_plain_shard_that_is_there_is_preferred_to_its_compressed_one(tmp_path: Path) -> None:
     write_mds(tmp_path, COLUMNS, ROWS, samples=30, compression="gz")
+    change_index(tmp_path, with_hashes)
     fingerprint = MdsRows(tmp_path).fingerprint
     (tmp_path / "shard.00000.mds").write_bytes(shard_bytes(COLUMNS, ROWS[:30]))
     (tmp_path / "shard.00000.mds.gz").unlink()
@@ -236,9 +243,27 @@ def test_only_folders_with_an_index_of_shards_are_mds(folder: Path, tmp_path: Pa
     assert is_mds(str(folder))
     assert not is_mds(tmp_path)
     assert not is_mds(folder / "index.json")
-    for text in ("", "[]", "{}", '{"version": 2, "shards": []}', '{"shards": [1], "version": 2}'):
+    for text in ("", "[]", "{}", '{"version": 2, "shards": [{}]}', '{"shards": [1], "version": 2}'):
         (tmp_path / "index.json").write_text(text)
         assert not is_mds(tmp_path)
+
+
+def test_a_folder_without_shards_is_opened_as_one_of_no_samples(tmp_path: Path) -> None:
+    write_mds(tmp_path, COLUMNS, [])
+    source = penstock.open(tmp_path)
+    assert isinstance(source, MdsRows)
+    assert len(source) == 0
+
+
+@pytest.mark.parametrize("field", ["samples", "bytes"])
+def test_numbers_below_zero_are_damage(folder: Path, field: str) -> None:
+    def change(index: dict[str, Any]) -> None:
+        shard = index["shards"][0]
+        (shard if field == "samples" else shard["raw_data"])[field] = -1
+
+    change_index(folder, change)
+    with pytest.raises(CorruptFileError, match=rf"index\.json .*>= 0.*{field}.*Copy the folder"):
+        penstock.open(folder)
 
 
 def test_pickles_and_unknown_encodings_are_refused_by_name(tmp_path: Path) -> None:
@@ -365,6 +390,22 @@ def test_a_shard_that_changed_since_is_noticed(folder: Path) -> None:
         source[55]
 
 
+@pytest.mark.parametrize("at", [200, -1])
+def test_other_content_of_one_size_is_another_fingerprint(folder: Path, at: int) -> None:
+    shard, source = folder / "shard.00001.mds", MdsRows(folder)
+    data = bytearray(shard.read_bytes())
+    data[at] ^= 1
+    shard.write_bytes(data)
+    other = MdsRows(folder)
+    assert other.fingerprint != source.fingerprint
+    assert other.was(MdsRows(folder).fingerprint, 60)
+    change_index(folder, with_hashes)
+    hashed = MdsRows(folder).fingerprint
+    data[at] ^= 1
+    shard.write_bytes(data)
+    assert MdsRows(folder).fingerprint == hashed  # Whoever wrote the hashes is believed.
+
+
 def test_another_process_finds_the_same_folder_or_says_so(folder: Path) -> None:
     packed = pickle.dumps(MdsRows(folder))
     assert pickle.loads(packed)[59] == ROWS[59]
@@ -410,6 +451,7 @@ def test_remote_shards_are_read_by_ranges_or_as_a_whole(
     tmp_path: Path, s3_server: S3Server, bucket: str, compression: str | None
 ) -> None:
     write_mds(tmp_path, COLUMNS, ROWS, samples=25, compression=compression)
+    change_index(tmp_path, with_hashes)
     for file in tmp_path.iterdir():
         s3_server.put(bucket, f"mds/{file.name}", file.read_bytes())
     url, options = f"s3://{bucket}/mds", s3_server.storage_options
@@ -427,3 +469,18 @@ def test_remote_shards_are_read_by_ranges_or_as_a_whole(
     with metered(meter):
         assert MdsRows(url, storage_options=options).by_blocks()[5] == ROWS[5]
     assert meter.cache_hits == 1
+
+
+@pytest.mark.s3
+def test_a_remote_shard_without_a_hash_is_known_by_its_etag(
+    tmp_path: Path, s3_server: S3Server, bucket: str
+) -> None:
+    write_mds(tmp_path, COLUMNS, ROWS, samples=25)
+    for file in tmp_path.iterdir():
+        s3_server.put(bucket, f"mds/{file.name}", file.read_bytes())
+    url, options = f"s3://{bucket}/mds", s3_server.storage_options
+    source = MdsRows(url, storage_options=options)
+    assert MdsRows(url, storage_options=options).fingerprint == source.fingerprint
+    data = (tmp_path / "shard.00001.mds").read_bytes()
+    s3_server.put(bucket, "mds/shard.00001.mds", data[:-1] + bytes([data[-1] ^ 1]))
+    assert MdsRows(url, storage_options=options).fingerprint != source.fingerprint

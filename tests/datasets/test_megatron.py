@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import penstock
 from penstock.datasets._megatron import MegatronTokens, is_megatron
 from penstock.errors import (
     CorruptFileError,
@@ -264,9 +265,39 @@ def test_a_sequence_that_lies_nowhere_is_named(prefix: Path, at: int, data: byte
     change(prefix.with_suffix(".idx"), at, data)
     source = MegatronTokens(prefix)
     assert source[0].tolist() == ROWS[0]
-    for ask in (source.__getitem__, source.raw, source.location, lambda i: source[[0, i]]):
+    for ask in (
+        source.__getitem__,
+        source.raw,
+        source.location,
+        lambda i: source[[0, i]],
+        lambda i: source.lengths([0, i]),
+        lambda i: source.document_ends([0, i]),
+    ):
         with pytest.raises(CorruptFileError, match="sequence 4 has"):
             ask(4)
+
+
+def test_lengths_below_zero_make_neither_a_width_nor_a_stream(prefix: Path) -> None:
+    # Each sequence ends where the one before it begins.
+    lengths, places = np.full(9, -1, "<i4"), np.arange(9, dtype="<i8")[::-1] * 2
+    change(prefix.with_suffix(".idx"), 34, lengths.tobytes() + places.tobytes())
+    source = MegatronTokens(prefix)
+    assert source.sample_size is None
+    with pytest.raises(CorruptFileError, match="fewer than 0 tokens"):
+        source.windows(1)
+
+
+def test_a_folder_of_one_pair_is_opened_and_of_several_one_is_to_be_named(prefix: Path) -> None:
+    folder = prefix.parent
+    for what in (folder, [folder], [prefix], [f"{prefix}.idx"]):
+        source = penstock.open(what)
+        assert isinstance(source, MegatronTokens)
+        assert as_lists(source) == ROWS
+    write_megatron(folder / "zweite", DOCUMENTS)
+    with pytest.raises(OptionError, match=r"holds 2 pairs.*open\('.*corpus\.bin'\)"):
+        penstock.open(folder)
+    (folder / "records.jsonl").write_text('{"id": 1}\n')
+    assert penstock.open(folder)[0] == {"id": 1}
 
 
 def test_sequences_with_gaps_are_rows_but_no_stream(prefix: Path) -> None:

@@ -296,7 +296,7 @@ def test_opening_many_samples_reads_no_row(tmp_path: Path) -> None:
     modified = data.stat().st_mtime
     meta = re.sub(r'"modified": [0-9.e+]+', f'"modified": {modified!r}', meta)
     (index / "meta.json").write_text(meta)
-    for name in ("document_offsets.bin", "document_ends.bin"):
+    for name in ("document_offsets.bin", "document_ends.bin", "document_goes_on.bin"):
         (index / name).unlink()
     dataset = penstock.open(folder.path)
     assert len(dataset) == samples

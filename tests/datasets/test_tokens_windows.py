@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 import penstock
 from penstock.datasets import TokensDataset, TokenSource
 from penstock.errors import OptionError
+from penstock.index import create_tokenize_and_index_jsonl_text_func
 from tests.datasets.token_folders import (
+    EOS,
     Document,
     Folder,
     as_data_forager,
@@ -24,7 +27,8 @@ from tests.datasets.token_folders import (
 )
 from tests.rounds import rounds
 
-documents = st.lists(st.lists(st.integers(1, 9), max_size=12), max_size=6)
+# Texts may hold what ends a document.
+documents = st.lists(st.lists(st.integers(EOS, 9), max_size=12), max_size=6)
 texts = st.lists(documents, min_size=1, max_size=4)
 
 
@@ -143,7 +147,14 @@ def test_without_a_stride_windows_do_not_overlap(tmp_path: Path) -> None:
 def test_what_cannot_be_a_window_is_refused(tmp_path: Path) -> None:
     source = penstock.open(write_concat(tmp_path / "data", some_documents(1, 40), 16).path)
     assert isinstance(source, TokensDataset)
-    for wrong, name in (((0,), "length"), ((4, 0), "stride"), ((4, -1), "stride")):
+    for wrong, name in (
+        ((0,), "length=0"),
+        ((1.5,), "length=1.5"),
+        ((True,), "length=True"),
+        ((4, 0), "stride=0"),
+        ((4, -1), "stride=-1"),
+        ((4, "2"), "stride='2'"),
+    ):
         with pytest.raises(OptionError, match=name):
             source.windows(*wrong)
     with pytest.raises(OptionError, match="ahead=-1"):
@@ -152,6 +163,29 @@ def test_what_cannot_be_a_window_is_refused(tmp_path: Path) -> None:
         source.windows(4).windows(2)
     with pytest.raises(OptionError, match=r"source\.windows"):
         source.take([1, 2]).windows(2)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("keep_remainder", ["drop", "pad"])
+def test_a_text_that_holds_the_end_token_at_a_sample_border_goes_on(
+    tmp_path: Path, keep_remainder: Literal["drop", "pad"]
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "abcde"}\n{"text": "dd"}\n')
+    create_tokenize_and_index_jsonl_text_func(
+        lambda text: [ord(letter) - 96 for letter in text],
+        4,
+        tmp_path,
+        sample_size=4,
+        keep_remainder=keep_remainder,
+        num_workers=0,
+        progress=False,
+    )()
+    source = penstock.open(tmp_path)
+    assert isinstance(source, TokensDataset)
+    stream = [1, 2, 3, 4, 5, 4, 4, 4, 4][: 8 if keep_remainder == "drop" else 9]
+    assert source.windows(len(stream))[0].tolist() == stream
+    for length, ends in ((6, [6]), (7, [6, 7]), (8, [6, 8])):
+        values, _ = source.windows(length).document_ends([0]) or ([], [])
+        assert list(values) == ends
 
 
 def test_many_windows_of_several_files_are_taken_at_once(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def write_concat(
     """Write documents with EOS as one stream, cut into samples."""
     stream, borders, files = _stream(texts)
     rows = [stream[at : at + size] for at in range(0, len(stream) - size + 1, size)]
+    goes_on = [at not in borders for at in range(size, len(rows) * size + 1, size)]
     rest = len(stream) - len(rows) * size
     ends = [_ends_in(at * size, (at + 1) * size, borders) for at in range(len(rows))]
     shares = [after // size - before // size for before, after in pairwise(files)]
@@ -67,13 +68,14 @@ def write_concat(
     if pad and rest:
         ends.append(_ends_in(len(rows) * size, len(stream), borders))
         rows.append(stream[len(rows) * size :] + [EOS] * (size - rest))
+        goes_on.append(False)
         shares[-1] += 1
         real = stream
     tokens = TokensMeta(
         np.dtype(dtype).name, size, EOS, "concat", EOS if pad else None, len(borders), len(real),
         0 if pad else rest, size - rest if pad and rest else 0,
     )  # fmt: skip
-    _write(path, rows, shares, dtype, tokens, ends)
+    _write(path, rows, shares, dtype, tokens, (ends, goes_on))
     return Folder(path, rows, ends, real, [at for at in borders if at <= len(real)])
 
 
@@ -81,6 +83,7 @@ def write_best_fit(
     path: Path, rows: Sequence[Sequence[Document]], size: int, dtype: DTypeLike = np.uint16
 ) -> Folder:
     """Write samples of whole documents, filled up with EOS; one file."""
+    goes_on = [False] * len(rows)
     ends = [np.cumsum([len(document) for document in row]).tolist() for row in rows]
     flat = [[token for document in row for token in document] for row in rows]
     tokens = TokensMeta(
@@ -88,7 +91,7 @@ def write_best_fit(
         0, sum(size - len(row) for row in flat),
     )  # fmt: skip
     full = [row + [EOS] * (size - len(row)) for row in flat]
-    _write(path, full, [len(full)], dtype, tokens, ends)
+    _write(path, full, [len(full)], dtype, tokens, (ends, goes_on))
     return Folder(path, full, ends, [], [])
 
 
@@ -135,7 +138,7 @@ def _write(  # noqa: PLR0913, PLR0917
     shares: Sequence[int],
     dtype: DTypeLike,
     tokens: TokensMeta,
-    ends: Sequence[Sequence[int]] | None,
+    documents: tuple[Sequence[Sequence[int]], Sequence[bool]] | None,
 ) -> None:
     index, kind = base / "index", np.dtype(dtype).newbyteorder("<")
     index.mkdir(parents=True)
@@ -164,8 +167,10 @@ def _write(  # noqa: PLR0913, PLR0917
     (index / "sample_locations.bin").write_bytes(b"".join(place.tobytes() for place in places))
     meta = Meta("tokens", files, runs, format=FORMAT, version=VERSION, tokens=tokens)
     (index / "meta.json").write_bytes(encode_meta(meta))
-    if ends is not None:
+    if documents is not None:
+        ends, goes_on = documents
         offsets = np.cumsum([0, *map(len, ends)], dtype=np.uint64)
         (index / "document_offsets.bin").write_bytes(offsets.tobytes())
         flat = np.array([end for some in ends for end in some], np.uint32)
         (index / "document_ends.bin").write_bytes(flat.tobytes())
+        (index / "document_goes_on.bin").write_bytes(np.array(goes_on, np.uint8).tobytes())

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
-from penstock.errors import IndexExistsError
+from penstock.errors import IndexExistsError, OptionError
 from penstock.index import list_files, load_beside, read_bad_lines
-from penstock.storage import StorageOptions
+from penstock.index._token_journal import Uploaded, note, take_back
+from penstock.storage import StorageOptions, locate
 from tests.index.tokenize_samples import Tokens, by_hand, indexer, letters, line, tokens_in
 from tests.servers.faults import Fault, s3_error
 
@@ -51,6 +52,7 @@ def remote_tokens(server: S3Server, bucket: str, folder: str) -> Tokens:
         [path.removeprefix(f"s3://{bucket}/{folder}/") for path in index.file_locations],
         index.sample_locations.tolist(),
         [documents.ends[a:b].tolist() for a, b in pairwise(stops)],
+        documents.goes_on.tolist(),
     )
 
 
@@ -75,12 +77,14 @@ def test_tokens_lie_beside_the_objects_they_were_made_of(
 ) -> None:
     make(s3_server, url, sample_size=4)
     assert remote_tokens(s3_server, bucket, "data") == by_hand(NAMES, 4)
-    with pytest.raises(FileExistsError, match="overwrite=True"):
+    with pytest.raises(FileExistsError, match="Remove those tokens"):
         make(s3_server, url, sample_size=4)
-    with pytest.raises(IndexExistsError, match="overwrite=True"):
+    with pytest.raises(IndexExistsError, match="Remove those tokens"):
         make(s3_server, url, sample_size=4, file_name_postfix="other")
-    make(s3_server, url, sample_size=5, overwrite=True)
-    assert remote_tokens(s3_server, bucket, "data") == by_hand(NAMES, 5)
+    # Objects cannot be put aside: what fails would leave neither the old ones nor the new.
+    with pytest.raises(OptionError, match=r"overwrite=True.*output_base_path="):
+        make(s3_server, url, sample_size=5, overwrite=True)
+    assert remote_tokens(s3_server, bucket, "data") == by_hand(NAMES, 4)
     listing = list_files(url, (".jsonl",), StorageOptions(s3_server.storage_options))
     assert len(listing.files) == 3
     assert list((own_cache / "indexes").iterdir()) == []
@@ -110,3 +114,24 @@ def test_an_upload_that_fails_leaves_nothing_of_it(
     assert not any("tokenized-samples" in key or "meta.json" in key for key in left)
     make(s3_server, url, sample_size=4)
     assert remote_tokens(s3_server, bucket, "data") == by_hand(NAMES, 4)
+
+
+def journal(server: S3Server, bucket: str, folder: Path, version: str | None) -> None:
+    """Write what a killed builder had noted of an object."""
+    entry = StorageOptions(server.storage_options), f"s3://{bucket}/out/a.bin"
+    store, name = locate(entry[1], entry[0])
+    found = store.entry(name)
+    version = found.version if version is None else version
+    note(folder, [Uploaded(entry[1], found.size, version, f"s3://{bucket}/out/index")])
+
+
+@pytest.mark.parametrize("whose", ["ours", "another's", "ours beside another's index"])
+def test_only_an_object_of_ours_is_taken_back(
+    whose: str, s3_server: S3Server, bucket: str, tmp_path: Path
+) -> None:
+    s3_server.put(bucket, "out/a.bin", b"tokens")
+    journal(s3_server, bucket, tmp_path, '"of-another"' if whose == "another's" else None)
+    if "index" in whose:
+        s3_server.put(bucket, "out/index/meta.json", b"{}")
+    assert take_back(tmp_path, StorageOptions(s3_server.storage_options)) == []
+    assert ("out/a.bin" in s3_server.list_keys(bucket)) == (whose != "ours")

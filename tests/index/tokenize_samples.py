@@ -55,6 +55,12 @@ class Tokens(NamedTuple):
     names: list[str]
     rows: list[list[int]]
     ends: list[list[int]] | None
+    goes_on: list[int] | None
+
+
+def letters_and_ends(text: str) -> list[int]:
+    """Return the bytes of a text; some are the token that also ends documents."""
+    return [EOS if letter == ord("e") else letter for letter in text.encode()]
 
 
 def tokens_in(folder: Path) -> Tokens:
@@ -73,6 +79,7 @@ def tokens_in(folder: Path) -> Tokens:
             documents.ends[start:stop].tolist()
             for start, stop in pairwise(documents.offsets.tolist())
         ],
+        None if documents is None else documents.goes_on.tolist(),
     )
 
 
@@ -80,6 +87,7 @@ class _Sample(NamedTuple):
     file: str
     tokens: list[int]
     ends: list[int]
+    goes_on: bool
 
 
 def by_hand(
@@ -89,24 +97,7 @@ def by_hand(
     pad: int | None = None,
 ) -> Tokens:
     """Tokenise one document after the other, as a person would write it."""
-    samples: list[_Sample] = []
-    held = _Sample("", [], [])
-    for file, texts in files.items():
-        for text in texts:
-            ids = tokenizer(text)
-            if size is None:
-                samples.append(_Sample(file, ids, []))
-                continue
-            for token in [*ids, EOS]:
-                held = _Sample(file, [*held.tokens, token], held.ends)
-                if token == EOS or len(held.tokens) == size:
-                    held.ends.append(len(held.tokens))
-                if len(held.tokens) == size:
-                    samples.append(held)
-                    held = _Sample("", [], [])
-    if pad is not None and size is not None and held.tokens:
-        held.tokens.extend([pad] * (size - len(held.tokens)))
-        samples.append(held)
+    samples = _samples(files, size, tokenizer, pad)
     bins = {f"{file.removesuffix('.jsonl')}-tokenized-samples.bin": b"" for file in files}
     names: list[str] = []
     rows = []
@@ -116,8 +107,40 @@ def by_hand(
             names.append(f"tokenized-samples/{name}")
         rows.append([len(names) - 1, len(bins[name]), 2 * len(sample.tokens)])
         bins[name] += np.array(sample.tokens, "<u2").tobytes()
-    ends = None if size is None else [sample.ends for sample in samples]
-    return Tokens(dict(sorted(bins.items())), names, rows, ends)
+    found = dict(sorted(bins.items())), names, rows
+    if size is None:
+        return Tokens(*found, None, None)
+    ends = [sample.ends for sample in samples]
+    return Tokens(*found, ends, [int(sample.goes_on) for sample in samples])
+
+
+def _samples(
+    files: Mapping[str, Sequence[str]],
+    size: int | None,
+    tokenizer: Callable[[str], list[int]],
+    pad: int | None,
+) -> list[_Sample]:
+    samples: list[_Sample] = []
+    empty = _Sample("", [], [], goes_on=False)
+    held = empty
+    for file, texts in files.items():
+        for text in texts:
+            ids = tokenizer(text)
+            if size is None:
+                samples.append(_Sample(file, ids, [], goes_on=False))
+                continue
+            for left, token in zip(range(len(ids), -1, -1), [*ids, EOS], strict=True):
+                held = _Sample(file, [*held.tokens, token], held.ends, left > 0)
+                is_full = len(held.tokens) == size
+                if is_full or not left:
+                    held = held._replace(ends=[*held.ends, len(held.tokens)])
+                if is_full:
+                    samples.append(held)
+                    held = empty
+    if pad is not None and size is not None and held.tokens:
+        filling = [pad] * (size - len(held.tokens))
+        samples.append(held._replace(tokens=held.tokens + filling))
+    return samples
 
 
 def left_of(folder: Path) -> list[str]:

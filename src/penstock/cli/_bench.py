@@ -139,9 +139,13 @@ def bench(  # noqa: PLR0913 (one argument an option)
             shuffle=False if facts.is_gzip and shuffle == "true" else _SHUFFLES[shuffle],
             output=output,
         )
+        if workers is None:
+            workers = _worth_trying(is_token_source=is_tokens(source))
+        elif is_tokens(source) and {0, "auto"} <= set(workers):
+            workers.remove(0)  # For tokens that is what auto means.
         with columns_for(source, base.types, facts) as gathered:
             made = gathered
-            cold, runs = _runs(source, base, workers or _worth_trying(), seconds, facts, gathered)
+            cold, runs = _runs(source, base, workers, seconds, facts, gathered)
     counts = len(source), len(source.files)
     report = Report(path, *counts, cold, runs, advice(runs, facts, made), notes)
     if as_json:
@@ -172,10 +176,11 @@ def _notes(facts: Facts, shuffle: str) -> tuple[list[str], Literal["arrow"] | No
     return notes, output
 
 
-def _worth_trying() -> list[Workers]:
-    """Return numbers of workers that fit this machine."""
+def _worth_trying(*, is_token_source: bool) -> list[Workers]:
+    """Return numbers of workers that fit this machine; for tokens auto is 0."""
     cores = usable_cpus()
-    return [0, "auto", *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
+    few: list[Workers] = ["auto"] if is_token_source else [0, "auto"]
+    return [*few, *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
 
 
 def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)

@@ -15,6 +15,7 @@ from penstock.cli._indexed import index_of
 from penstock.cli._other_sources import eos_of, other_source
 from penstock.cli._paths import entry_of, find, leftovers_in
 from penstock.cli._terminal import Progress, echo, echo_json
+from penstock.cli._token_paths import missing_index
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
     FAILED,
@@ -27,6 +28,7 @@ from penstock.cli._verb import (
     storage_option,
 )
 from penstock.errors import CorruptIndexError, OptionError
+from penstock.index import JSONL, list_files
 from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
@@ -128,6 +130,8 @@ def _quiet(_: Finding) -> None:
 
 def _check(asked: _Asked, report: Report) -> None:
     kind = kind_of(asked.path, asked.options)
+    if problem := missing_index(asked.path, asked.options):
+        report.add(Finding("missing index", asked.path, None, problem))
     files, parts, leftovers = _parts(asked, kind, report)
     with Progress(sum(part.size for part in parts)) as progress:
         check_parts(parts, report, progress.add, asked.workers)
@@ -152,6 +156,8 @@ def _parts(
 ) -> tuple[int, Sequence[CheckPart], Sequence[Leftover]]:
     """Return how many files there are, what is to be looked at, and what writers left."""
     if kind == "jsonl":
+        if "missing index" in report.kinds and not _has_lines(asked):
+            return 0, [], []
         found = find(asked.path, asked.options)
         parts = list(line_parts(found, _size, asked.sample, PART_BYTES))
         return len(found.files), parts, found.leftovers()
@@ -177,6 +183,10 @@ def _parts(
     beside = [] if is_remote(asked.path) or listing.folder is None else [locate(asked.path)[1]]
     leftovers = [one for directory in beside for one in leftovers_in(directory)]
     return len(listing.files), tables, leftovers
+
+
+def _has_lines(asked: _Asked) -> bool:
+    return bool(list_files(asked.path, JSONL, asked.options).files)
 
 
 def _dialect(asked: _Asked, names: Sequence[str]) -> dict[str, Any]:

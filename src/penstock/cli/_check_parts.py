@@ -41,6 +41,7 @@ Kind = Literal[
     "unreadable row group",
     "differing schema",
     "damaged file",
+    "missing index",
     "leftover",
 ]
 _BLOCK_BYTES = 256 << 10

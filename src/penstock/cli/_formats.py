@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from penstock.cli._token_paths import refuse_folder_of_tokens, refuse_tokens_by_name
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import CSV, JSONL, PARQUET, LineScanner, list_files
 from penstock.jsonl import is_jsonl
@@ -36,6 +37,7 @@ def list_of_one_kind(path: str, options: StorageOptions) -> tuple[Kind, Listing]
 
     Files of several kinds are refused, with the pattern that chooses.
     """
+    refuse_tokens_by_name(path, options)
     listing = list_files(path, (), options)
     counts = {
         kind: sum(kind_by_name(found.entry.name) == kind for found in listing.files)
@@ -49,6 +51,7 @@ def list_of_one_kind(path: str, options: StorageOptions) -> tuple[Kind, Listing]
     if present:
         return present[0], only(listing, present[0], path, options)
     if listing.folder is not None or not listing.files:
+        refuse_folder_of_tokens(path, options)
         ends = ", ".join(end for ends in ENDINGS.values() for end in ends)
         raise ObjectNotFoundError(f"{path} holds no files with records ({ends}).", path=path)
     return "jsonl", listing  # A file is what its user says, whatever its name.

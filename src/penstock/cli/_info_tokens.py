@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.cli._known_facts import facts_of_index, leftover_document, leftover_text
-from penstock.cli._other_sources import format_of, is_tokens, tokens_meta
+from penstock.cli._other_sources import documents_of, format_of, is_tokens, tokens_meta
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import echo, echo_json, table
 from penstock.cli._units import age_text, bytes_text, counted
@@ -89,10 +89,15 @@ def _record_facts(source: Source) -> dict[str, str]:
 def _token_facts(source: TokenSource, meta: Meta | None, tokens: int | None) -> dict[str, str]:
     size = source.sample_size
     each = "a document each" if size is None else f"of {counted(size, 'token')}"
+    documents = documents_of(source)
+    if documents not in (None, len(source)):
+        each = "a sequence each" if size is None else f"sequences {each}"
     facts = {
         "samples": f"{len(source):,}, {each}",
         "tokens": f"{tokens:,} ({source.token_dtype.name})",
     }
+    if documents is not None:
+        facts["documents"] = f"{documents:,}"
     told = None if meta is None else meta.tokens
     if told is None:
         return facts
@@ -138,7 +143,7 @@ def _document(
         "tokens": tokens,
         "dtype": source.token_dtype.name,
         "sample_size": source.sample_size,
-        "documents": None if told is None else told.documents,
+        "documents": documents_of(source) if told is None else told.documents,
         "packing": source.packing,
         "eos": None if told is None else told.eos,
         "padding": None if told is None else told.padding,

@@ -142,10 +142,10 @@ def materialize(  # noqa: PLR0913 (one argument an option)
     """
     if lists and drop:
         raise click.UsageError("give either --list or --drop, not both.")
+    refuse_tokens(path, storage_options, folder, "batches of them are gathered as they are")
     if fields is None and not (lists or drop):
         raise click.UsageError("name the FIELDS to decode, such as price:float32,user.age.")
     given = None if fields is None else parse_fields(fields, "FIELDS")
-    refuse_tokens(path, storage_options, folder, "batches of them are gathered as they are")
     task = _Task(path, target, on_error, workers, as_json)
     try:
         if lists or drop:

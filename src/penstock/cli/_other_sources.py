@@ -79,6 +79,15 @@ def format_of(source: Source) -> str | None:
     return "tokens" if is_tokens(source) else None
 
 
+def documents_of(source: Source) -> int | None:
+    """Return how many documents the sequences of Megatron-LM are; None for other sources."""
+    from penstock.datasets import MegatronTokens  # noqa: PLC0415 (numpy)
+
+    if not isinstance(source, MegatronTokens):
+        return None
+    return source._index.documents  # noqa: SLF001 (no row tells)
+
+
 def tokens_meta(path: str, options: StorageOptions) -> Meta | None:
     """Return what the index of a token folder says of itself; None where there is none."""
     full = join(path, _META)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from penstock.cli._token_paths import refuse_folder_of_tokens, refuse_tokens_by_name
 from penstock.errors import OptionError
 from penstock.index import list_files
 from penstock.jsonl import OTHER_FORMATS, JsonlFile, is_jsonl
@@ -73,10 +74,12 @@ def find(path: str, options: StorageOptions) -> Found:
             "all others read CSV and Parquet, too."
         )
         raise OptionError(message)
+    refuse_tokens_by_name(path, options)
     listing = list_files(path, (), options)
     lines = [found for found in listing.files if is_jsonl(found.entry.name)]
     if listing.folder is not None:
         if not lines:
+            refuse_folder_of_tokens(path, options)
             _log.warning("%s holds no JSON Lines files", path)
         return _found(path, "directory", lines, options)
     if listing.is_pattern:

@@ -19,6 +19,7 @@ from penstock.cli._other_sources import format_of, is_tokens
 from penstock.cli._plan_numbers import Layout, steps_of
 from penstock.cli._plan_steps import list_steps
 from penstock.cli._plan_text import Plan, document, text
+from penstock.cli._plan_tokens import Cut, windows_of
 from penstock.cli._terminal import echo, echo_json
 from penstock.cli._units import parse_size
 from penstock.cli._verb import (
@@ -48,6 +49,7 @@ _CACHE_BYTES = 10 << 30
 _OF_A_VIEW = (
     "(The state of a view, of a split say, is explained by its loader: loader.explain(step).)"
 )
+_OF_WINDOWS = "(The state of a run with Tokens is one of windows: give its --length and --stride.)"
 _SHUFFLES: dict[str, Any] = {"true": True, "full": "full", "block": "block", "none": False}
 
 
@@ -103,6 +105,7 @@ def _parse_steps(ctx: click.Context, param: click.Parameter, given: str | None) 
         "penstock plan logs --batch-size 512 --shuffle full --step 0:2 --show",
         "penstock plan s3://bucket/logs --batch-size 512 --world-size 64 --hosts 8 --json",
         "penstock plan logs --batch-size 512 --state state.json --step 1200:1202",
+        "penstock plan tokens --length 2048 --batch-size 8 --state state.json",
     ),
 )
 @click.argument("path")
@@ -141,6 +144,15 @@ def _parse_steps(ctx: click.Context, param: click.Parameter, given: str | None) 
 @click.option(
     "--state", metavar="FILE", help="Plan from where a run stands: what state_dict() gave, as JSON."
 )
+@click.option(
+    "--length",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Of tokens: records are windows, as Tokens(N) cuts them; samples if not given.",
+)
+@click.option(
+    "--stride", type=click.IntRange(min=1), metavar="N", help="From window to window: N of Tokens."
+)
 @index_option
 @storage_option
 @json_option
@@ -156,6 +168,8 @@ def plan(  # noqa: PLR0913 (one argument an option)
     step: slice | None,
     rank: int | None,
     show: bool,
+    length: int | None,
+    stride: int | None,
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
@@ -176,11 +190,14 @@ def plan(  # noqa: PLR0913 (one argument an option)
         _refuse_beside_state(ctx)
     sharing = asked.sharing(rank or 0)
     layout = Layout(workers, hosts, _cache_bytes(cache_size, storage_options))
-    with open_numbered(path, storage_options, folder) as opened:
+    state = None if asked.state is None else _read_state(asked.state)
+    with open_numbered(path, storage_options, folder) as found:
+        opened = windows_of(found, Cut(length, stride), state)
         try:
-            cursor, why = _cursor(asked, opened.source)
+            cursor, why = _cursor(asked, opened.source, state)
         except ChangedSourceError as failure:
-            echo(f"penstock: {storage_options.redact(str(failure))} {_OF_A_VIEW}", err=True)
+            hint = _OF_WINDOWS if is_tokens(opened.source) else _OF_A_VIEW
+            echo(f"penstock: {storage_options.redact(str(failure))} {hint}", err=True)
             return FINDINGS
         if step is not None:
             ranks = range(asked.world_size) if rank is None else [rank]
@@ -192,7 +209,7 @@ def plan(  # noqa: PLR0913 (one argument an option)
             why,
             layout,
             _sizes(path, opened.source, storage_options),
-            has_state=asked.state is not None,
+            has_state=state is not None,
             columns=_columns(opened.source),
         )
         if as_json:
@@ -232,11 +249,10 @@ def _refuse_beside_state(ctx: click.Context) -> None:
             raise click.UsageError(f"--{name} is what the state says: leave it out with --state.")
 
 
-def _cursor(asked: _Asked, source: Source) -> tuple[Cursor, str]:
+def _cursor(asked: _Asked, source: Source, state: dict[str, Any] | None) -> tuple[Cursor, str]:
     """Return where the run stands, and why its order is of its kind."""
     skip = _skips(asked.skip, len(source))
-    if asked.state is not None:
-        state = _read_state(asked.state)
+    if state is not None:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             cursor = resumed(state, source, skip, "raise")

@@ -87,8 +87,8 @@ def profile(  # noqa: PLR0913 (one argument an option)
     """
     if as_json and form == "fields":
         raise click.UsageError("give either --json or --as fields, not both.")
-    wanted = None if names is None else list(parse_fields(names))
     refuse_tokens(path, storage_options, folder, "they have no fields")
+    wanted = None if names is None else list(parse_fields(names))
     found = find_profile(Asked(path, storage_options, folder, workers))
     document = found.document if wanted is None else _only(found.document, wanted)
     if as_json or form == "json":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import numpy as np
 
-from penstock.cli._other_sources import is_tokens
+from penstock.cli._other_sources import documents_of, is_tokens
 from penstock.cli._terminal import echo
 from penstock.cli._units import counted
 from penstock.errors import OptionError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.cli._by_number import ByNumber
-    from penstock.datasets import Source
+    from penstock.datasets import Source, TokenSource
     from penstock.index import NamedTokenizer
 
 _STEP = 256
@@ -39,6 +39,8 @@ class Sample(NamedTuple):
     """Tokens that do not fill up."""
     ends: Sequence[int] | None
     """Where its documents end; None where that is not known."""
+    goes_on: bool = False
+    """Whether its document is known to go on in the next one, whatever its last token is."""
 
     @property
     def padding(self) -> int:
@@ -70,12 +72,32 @@ def samples_of(
         raise OptionError(f"--fields: {opened.path} holds tokens, which have no fields.")
     for ids in _steps(numbers):
         lengths, found = source.lengths(ids), source.document_ends(ids)
+        goes_on = _going_on(source, ids)
         for row, (number, tokens) in enumerate(zip(ids.tolist(), source.read(ids), strict=True)):
             ends = None
             if found is not None:
                 values, offsets = found
                 ends = values[offsets[row] : offsets[row + 1]].tolist()
-            yield Sample(number, opened.place(number)[1], tokens, int(lengths[row]), ends)
+            place = opened.place(number)[1]
+            yield Sample(number, place, tokens, int(lengths[row]), ends, bool(goes_on[row]))
+
+
+def _going_on(source: TokenSource, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return for each sequence of Megatron-LM whether its document goes on in the next one.
+
+    Of other sources the samples themselves tell, by the token that ends documents.
+    """
+    goes_on = np.zeros(len(ids), bool)
+    if documents_of(source) in (None, len(source)) or not source.is_stream:
+        return goes_on
+    # Its file is the stream, so that a byte's place tells a token's.
+    begins = np.asarray(source.location(ids).offset) // source.token_dtype.itemsize
+    last = begins + source.lengths(ids) - 1
+    pairs = source.windows(2, 1)
+    inside = (last >= 0) & (last < len(pairs))
+    ends = pairs.document_ends(last[inside])
+    goes_on[inside] = False if ends is None else np.diff(ends[1]) == 1
+    return goes_on
 
 
 def _samples_of_field(opened: ByNumber, numbers: Sequence[int], field: str) -> Iterator[Sample]:
@@ -172,9 +194,12 @@ class PrintedTokens:
     def _text(self, sample: Sample) -> str:
         """Return the text of a sample; where documents end, and what fills up, is marked."""
         lines: list[str] = []
-        for tokens in sample.documents(self._eos):
+        documents = sample.documents(self._eos)
+        for number, tokens in enumerate(documents, 1):
             lines.append(self._decoded(tokens).encode("utf-8", "backslashreplace").decode())
-            if self._is_ended(tokens):
+            if sample.goes_on and number == len(documents):
+                lines.append("── goes on in the next sample ──")
+            elif self._is_ended(tokens):
                 lines.append("── end of document ──")
             elif self._ends_all:
                 lines.append("── goes on in another sample ──")
@@ -185,7 +210,9 @@ class PrintedTokens:
 
 def _facts(sample: Sample) -> str:
     told = counted(len(sample.tokens), "token")
-    if sample.ends is not None:
+    if sample.goes_on:
+        told += ", a part of a document"
+    elif sample.ends is not None:
         told += f", {counted(len(sample.ends), 'document')}"
     return told + (f", {sample.padding:,} of padding" if sample.padding else "")
 

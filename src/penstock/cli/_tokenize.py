@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import numpy as np
 
 from penstock.cli._terminal import echo, echo_json
-from penstock.cli._tokenize_text import Made, TokenProgress, document, summary
-from penstock.cli._verb import FINE, Verb, examples, json_option, storage_option
-from penstock.errors import IndexExistsError, ObjectNotFoundError, OptionError, PenstockError
+from penstock.cli._tokenize_errors import in_options
+from penstock.cli._tokenize_parts import PartsLeft, TokenProgress
+from penstock.cli._tokenize_text import Made, document, nothing_made, summary
+from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option, storage_option
+from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import (
     JSONL,
     create_tokenize_and_index_jsonl_text_func,
     list_files,
     load_tokenizer,
 )
+from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
     from penstock.index import Listing, NamedTokenizer
@@ -24,14 +28,6 @@ if TYPE_CHECKING:
 
 _NARROW = 1 << 16
 """So many token ids fit two bytes."""
-_WORDS = {
-    'on_error="skip"': "--on-error skip",
-    "overwrite=True": "--overwrite",
-    "text_key=": "--text-key FIELD",
-    "token_dtype=np.": "--dtype ",
-    "output_base_path=": "another DST",
-}
-"""What errors call arguments, and how the command line does."""
 
 
 @click.command(
@@ -139,18 +135,23 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     SRC is JSON Lines: a file, a folder, a pattern in quotes, or a URL. penstock.open(DST) gives
     any sample by its number; penstock show DST --decode FILE shows what is in it.
 
-    DST appears as a whole. Killed or interrupted, the same command goes on with the files that
-    were finished.
+    DST appears as a whole. Text is tokenised in parts of 1 to 16 MiB; killed or interrupted, the
+    same command goes on with those that were finished, unless SRC or an option changed. Exit code 1
+    means that a line had no text, or that no sample came out.
     """
     packed = _packed(sample_size, packing, pad, keep_remainder=keep_remainder)
     known = load_tokenizer(file)
     ends = known.eos if eos is None else eos
     if ends is None and sample_size is not None:
         raise OptionError(f"{file} does not say which token ends a document. Give its id: --eos ID")
+    for option, token in (("--eos", eos), ("--pad", pad)):
+        _check_known(option, token, known, file)
     listing = _listed(src, storage_options)
-    width = _dtype(dtype, known, ends, pad)
-    with TokenProgress(listing.bytes) as progress:
-        indexer = create_tokenize_and_index_jsonl_text_func(
+    width = _dtype(dtype, known)
+    _check_folder(dst)
+    left = PartsLeft(dst)
+    with TokenProgress(listing.bytes, left) as progress, in_options(left):
+        report = create_tokenize_and_index_jsonl_text_func(
             known.tokenizer,
             ends,
             **_inputs(src, listing),
@@ -163,19 +164,26 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             progress=progress,
             storage_options=storage_options,
             **packed,
-        )
-        try:
-            report = indexer()
-        except (IndexExistsError, FileExistsError) as failure:
-            raise OptionError(_as_options(failure)) from None
-        except PenstockError as failure:
-            failure.args = (_as_options(failure),)
-            raise
-    made = Made(src, dst, file, report, sample_size, packing, width.name, files=len(listing.files))
+        )()
+    made = Made(
+        src,
+        dst,
+        file,
+        report,
+        sample_size,
+        packing,
+        width.name,
+        files=len(listing.files),
+        now=progress.now,
+        kept_parts=left.kept,
+    )
     if as_json:
         echo_json(document(made))
     else:
         echo(summary(made))
+    if not report.samples:
+        echo(f"penstock: {nothing_made(made)}", err=True)
+        return FINDINGS
     return FINE
 
 
@@ -205,14 +213,31 @@ def _packed(
     }
 
 
-def _dtype(
-    asked: str, known: NamedTokenizer, eos: int | None, pad: int | None
-) -> np.dtype[np.unsignedinteger[Any]]:
-    """Return the narrowest type for every token that may come, or the one that was asked for."""
+def _check_known(option: str, token: int | None, known: NamedTokenizer, file: str) -> None:
+    if token is not None and token >= known.vocabulary:
+        raise OptionError(
+            f"{option} {token} is no token of {file}: it has {known.vocabulary:,}, from 0 to "
+            f"{known.vocabulary - 1}."
+        )
+
+
+def _check_folder(dst: str) -> None:
+    """Refuse a DST that is, or lies below, a file."""
+    if is_remote(dst):
+        return
+    place = Path(locate(dst)[1])
+    for folder in (place, *place.parents):
+        if folder.exists():
+            if not folder.is_dir():
+                raise OptionError(f"DST {dst}: {folder} is a file. Give DST a folder, new or old.")
+            return
+
+
+def _dtype(asked: str, known: NamedTokenizer) -> np.dtype[np.unsignedinteger[Any]]:
+    """Return the narrowest type for every token of the vocabulary, or the one asked for."""
     if asked != "auto":
         return np.dtype(asked)
-    most = max(known.vocabulary - 1, eos or 0, pad or 0)
-    return np.dtype(np.uint16 if most < _NARROW else np.uint32)
+    return np.dtype(np.uint16 if known.vocabulary <= _NARROW else np.uint32)
 
 
 def _listed(src: str, options: StorageOptions) -> Listing:
@@ -228,11 +253,3 @@ def _inputs(src: str, listing: Listing) -> dict[str, Any]:
     if listing.folder is not None:
         return {"input_base_path": src}
     return {"input_file_paths": [found.path for found in listing.files]}
-
-
-def _as_options(failure: Exception) -> str:
-    """Return what an error says, in the words of the command line."""
-    text = str(failure)
-    for argument, option in _WORDS.items():
-        text = text.replace(argument, option)
-    return text

@@ -1,44 +1,18 @@
-"""What `penstock tokenize` tells: while it works, and when it is done."""
+"""What `penstock tokenize` tells when it is done."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.cli._terminal import Progress
+from penstock.cli._tokenize_parts import rates
 from penstock.cli._units import counted
 
 if TYPE_CHECKING:
+    from penstock.cli._tokenize_parts import Now
     from penstock.index import TokenReport
-
-
-class TokenProgress(Progress):
-    """Bytes that were read, with documents and tokens a second beside them."""
-
-    def __init__(self, total: int, *, every: float = 30.0) -> None:
-        super().__init__(total, every=every)
-        self._documents = self._tokens = 0
-
-    def count(self, documents: int, tokens: int) -> None:
-        """Note what was tokenised."""
-        self._documents += documents
-        self._tokens += tokens
-        if self._bar is not None:
-            self._bar.set_postfix_str(self._told(), refresh=False)
-
-    def _line(self) -> str:
-        return f"{super()._line()}; {self._told()}"
-
-    def _told(self) -> str:
-        return _rates(self._documents, self._tokens, time.monotonic() - self._start)
-
-
-def _rates(documents: int, tokens: int, seconds: float) -> str:
-    seconds = max(1e-9, seconds)
-    return f"{documents / seconds:,.0f} documents/s, {tokens / seconds:,.0f} tokens/s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +27,10 @@ class Made:
     packing: str
     dtype: str
     files: int
+    now: Now
+    """What this run made; the rest was there already."""
+    kept_parts: int
+    """Parts of the text that an earlier run had finished."""
 
 
 def _share(part: int, whole: int) -> str:
@@ -76,6 +54,7 @@ def document(made: Made) -> dict[str, object]:
         "dropped": report.dropped,
         "padding": report.padding,
         "bad_documents": report.bad_documents,
+        "kept_parts": made.kept_parts,
         "seconds": round(report.seconds, 3),
     }
 
@@ -89,10 +68,12 @@ def summary(made: Made) -> str:
     else:
         samples += f" of {counted(made.sample_size, 'token')}, {made.packing}"
     documents, tokens = counted(report.documents, "document"), counted(report.tokens, "token")
-    rates = _rates(report.documents, report.tokens, report.seconds)
+    rate = rates(made.now, report.seconds)
+    if made.kept_parts:
+        rate += f", gone on with {counted(made.kept_parts, 'part')} of an earlier run"
     lines = [
         f"{made.dst}: {documents}, {tokens} ({made.dtype}) in {samples}",
-        f"  {counted(made.files, 'file')}, {report.seconds:.1f} s: {rates}",
+        f"  {counted(made.files, 'file')}, {report.seconds:.1f} s: {rate}",
     ]
     if report.padding:
         share = _share(report.padding, report.tokens + report.padding)
@@ -102,7 +83,19 @@ def summary(made: Made) -> str:
         lines.append(f"  dropped behind the last full sample: {share} of all tokens")
     if report.bad_documents:
         lines.append(f"  {counted(report.bad_documents, 'line')} without a text left out")
-    return "\n".join([*lines, *_next(made)])
+    return "\n".join([*lines, *(_next(made) if report.samples else [])])
+
+
+def nothing_made(made: Made) -> str:
+    """Return why there is no sample, and what to do about it."""
+    dropped, size = made.report.dropped, made.sample_size
+    if not dropped or size is None:
+        return f"no sample came out: {made.src} holds no documents."
+    return (
+        f"no sample came out: all {counted(dropped, 'token')} were dropped, for they do not fill "
+        f"one of {size:,}. Give a smaller --sample-size, or --keep-remainder or --packing "
+        "best_fit, which fill up; and --overwrite, for the empty folder is there now."
+    )
 
 
 def _next(made: Made) -> list[str]:

@@ -103,7 +103,10 @@ class MdsRows(Source):
 
     @property
     def fingerprint(self) -> str:
-        """Changes with what `index.json` says of columns and shards, and with their sizes."""
+        """Changes with what `index.json` says of columns and shards, and with the shards.
+
+        Where it has no hashes of them, their heads and tails count; of remote ones their ETags.
+        """
         if self._known is None:
             self._opened()
         return str(self._known)

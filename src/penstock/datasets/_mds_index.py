@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,7 @@ from penstock.errors import (
     StorageError,
     TruncatedFileError,
 )
-from penstock.index import Found, digest
+from penstock.index import Found, digest, file_fingerprint
 from penstock.storage import LocalStore, locate
 
 if TYPE_CHECKING:
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 
 INDEX = "index.json"
 _VERSION = 2
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _File(msgspec.Struct, frozen=True):
     basename: str
-    bytes: int
+    bytes: _Count
     hashes: dict[str, str] = {}
 
 
@@ -42,9 +43,16 @@ class _Shard(msgspec.Struct, frozen=True):
     column_encodings: list[str]
     column_sizes: list[int | None]
     raw_data: _File
-    samples: int
+    samples: _Count
     compression: str | None = None
     zip_data: _File | None = None
+
+
+class _Sign(msgspec.Struct, frozen=True):
+    """By what a shard is known, whatever may be wrong with it."""
+
+    raw_data: msgspec.Raw
+    samples: msgspec.Raw
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -95,7 +103,9 @@ class MdsIndex(NamedTuple):
 
 
 def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) -> bool:
-    """Whether a path is a folder with the `index.json` of MDS shards; costs one small read.
+    """Whether a path is a folder with the `index.json` of MDS shards, if only of none.
+
+    It costs one small read.
 
     >>> is_mds("no/such/folder")
     False
@@ -103,9 +113,11 @@ def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) 
     store, name = locate(path, options)
     try:
         found = msgspec.json.decode(_text(store, name), type=_Index)
-        return bool(found.shards) and bool(msgspec.json.decode(found.shards[0], type=_Shard))
+        for first in found.shards[:1]:
+            msgspec.json.decode(first, type=_Sign)
     except (StorageError, msgspec.DecodeError, UnicodeDecodeError):
         return False
+    return True
 
 
 def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> MdsIndex:
@@ -124,9 +136,19 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
         if not one.samples:
             continue
         raw = one.raw_data
-        shards.append(_found(store, folder, one, there))
-        marks.append([raw.basename, raw.bytes, one.samples, raw.hashes])
+        shard = _found(store, folder, one, there)
+        shards.append(shard)
+        marks.append([raw.basename, raw.bytes, one.samples, raw.hashes or _content(shard.file)])
     return MdsIndex(shown, columns, shards, marks)
+
+
+def _content(found: Found) -> str:
+    """Return what changes with a shard that nobody hashed: its ends, or what its store says."""
+    entry = found.entry
+    if not isinstance(found.store, LocalStore):
+        return entry.version or str(entry.modified)  # Of many shards, without a request for each.
+    with closing(found.store.open(entry.name, entry)) as file:
+        return file_fingerprint(file)
 
 
 def _text(store: Store, folder: str) -> bytes:

@@ -50,7 +50,7 @@ _files: Kept[Text] = Kept(_KEPT_FILES)
 _wholes: Kept[WholeText] = Kept(_KEPT_BYTES)
 _blocks: Kept[WholeText] = Kept(_KEPT_MAPPED_BYTES)
 _offsets: Kept[NDArray[np.int64]] = Kept(_KEPT_OFFSETS_BYTES)
-_tokens = itertools.count()
+_openings = itertools.count()
 
 
 def _after_fork_in_child() -> None:
@@ -88,7 +88,7 @@ class ShardTexts:
         self._shards = shards
         self._options = options
         self._by_blocks = by_blocks
-        self._token = next(_tokens)
+        self._opening = next(_openings)
 
     def places(
         self, shards: NDArray[np.int64], samples: NDArray[np.int64]
@@ -130,10 +130,10 @@ class ShardTexts:
 
     def _offsets_of(self, shard: int) -> NDArray[np.int64]:
         """Return where each sample begins, and the last one ends: int64[samples + 1]."""
-        offsets = _offsets.get((self._token, shard))
+        offsets = _offsets.get((self._opening, shard))
         if offsets is None:
             offsets = self._read_offsets(shard)
-            _offsets.put((self._token, shard), offsets, offsets.nbytes)
+            _offsets.put((self._opening, shard), offsets, offsets.nbytes)
         return offsets
 
     def _read_offsets(self, shard: int) -> NDArray[np.int64]:
@@ -162,7 +162,7 @@ class ShardTexts:
         missing = [
             shard
             for shard in shards
-            if self._is_blocked(shard) and _blocks.get((self._token, shard)) is None
+            if self._is_blocked(shard) and _blocks.get((self._opening, shard)) is None
         ]
         if not missing:
             return
@@ -170,7 +170,7 @@ class ShardTexts:
         brought = block_cache(self._options).get_all(blocks, _MOST_SHARDS_AT_ONCE)
         for shard, kept in zip(missing, brought, strict=True):
             weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
-            _blocks.put((self._token, shard), WholeText(memoryview(kept.data)), weight)
+            _blocks.put((self._opening, shard), WholeText(memoryview(kept.data)), weight)
 
     def _is_blocked(self, shard: int) -> bool:
         return self._by_blocks and not self._shards[shard].is_mappable
@@ -180,7 +180,7 @@ class ShardTexts:
         return Block(one.path, 0, one.file.entry.size, key, lambda: _whole(one))
 
     def _text(self, shard: int) -> Text:
-        one, key = self._shards[shard], (self._token, shard)
+        one, key = self._shards[shard], (self._opening, shard)
         if self._is_blocked(shard):
             blocked = _blocks.get(key)
             if blocked is None:

@@ -172,7 +172,7 @@ class MegatronTokens(TokenSource):
 
     def _text(self) -> Text:
         files = self._opened()
-        key = (files.token, self._is_by_blocks)
+        key = (files.opening, self._is_by_blocks)
         text = _texts.get(key)
         if text is None:
             if self._is_by_blocks:
@@ -214,7 +214,7 @@ class MegatronTokens(TokenSource):
         out.view(kind).reshape(-1)[...] = rows[begins // item]
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._index.lengths[ids].astype(np.int64)
+        return self._places(ids)[1] // self.token_dtype.itemsize
 
     def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
         # A sequence is of one document, and ends with it or with a piece of it.

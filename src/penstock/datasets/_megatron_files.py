@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 BIN, IDX = ".bin", ".idx"
-_tokens = itertools.count()
+_openings = itertools.count()
 
 
 def is_megatron(path: str | os.PathLike[str], options: StorageOptions | None = None) -> bool:
@@ -43,7 +43,7 @@ class MegatronFiles:
     """The two files, as they are now."""
 
     def __init__(self, prefix: str, options: StorageOptions) -> None:
-        self.token = next(_tokens)
+        self.opening = next(_openings)
         self.bin, idx = (_found(f"{prefix}{end}", prefix, options) for end in (BIN, IDX))
         self.index = map_index(idx, options)
         if self.index.end > self.bin.entry.size:

@@ -78,7 +78,7 @@ class MegatronIndex:
 
         Where they differ they do soon, so that only equal ones are all looked at.
         """
-        if not len(self) or not self.lengths[0]:
+        if not len(self) or self.lengths[0] <= 0:
             return None
         for start in range(0, len(self), _SCANNED):
             if (self.lengths[start : start + _SCANNED] != self.lengths[0]).any():
@@ -91,6 +91,8 @@ class MegatronIndex:
         Document borders must rise, too. This looks at everything, a part at a time.
         """
         for start in range(0, len(self), _SCANNED):
+            if (self.lengths[start : start + _SCANNED] < 0).any():
+                raise _damaged(self.path, "a sequence has fewer than 0 tokens")
             places = self.places[start : start + _SCANNED + 1]
             ends = places + self.lengths[start : start + len(places)] * np.int64(self._item)
             if (start == 0 and places[0]) or (ends[: len(places) - 1] != places[1:]).any():

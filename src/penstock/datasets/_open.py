@@ -11,11 +11,14 @@ from penstock.datasets._open_tokens import (
     is_of_pair,
     local_tokens,
     mds_rows,
+    megatron_pair,
     megatron_tokens,
+    refuse_inside,
+    refuse_several,
     remote_tokens,
 )
 from penstock.datasets._source import Source
-from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
 from penstock.index import CSV, JSONL, PARQUET, LineScanner, Listing, list_files, open_or_build
 from penstock.storage import StorageOptions
 
@@ -40,7 +43,7 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
     """Return the records of a path, a pattern, a list of paths, a table, a frame or a list.
 
     A folder whose index is one of tokens, a pair of Megatron files (`.bin` and `.idx`) and a
-    folder of MDS shards are opened as what they are.
+    folder of MDS shards are opened as what they are. A list of one path is that path.
 
     Files that have no index get one on the way: in the folder itself, or under the cache
     directory for single files, patterns, remote data and folders that may not be written to;
@@ -65,11 +68,20 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
         if isinstance(what, list | tuple) and not what:
             _log.warning("an empty list was opened: there are no records, and no paths of any")
         return source
+    if isinstance(what, list | tuple) and len(what) == 1:
+        (what,) = what
     options = StorageOptions(storage_options)
     opened = _of_tokens(what, options, index, storage_options)
     if not isinstance(opened, Listing):
         return opened
-    return _of_records(what, opened, options, index, storage_options, progress=progress)
+    try:
+        return _of_records(what, opened, options, index, storage_options, progress=progress)
+    except CorruptIndexError:
+        # Somebody made tokens of these records since this looked for an index.
+        made = local_tokens(what, index)
+        if made is None:
+            raise
+        return made
 
 
 def _of_tokens(
@@ -79,6 +91,8 @@ def _of_tokens(
     storage_options: Mapping[str, Any] | None,
 ) -> Source | Listing:
     """Return tokens or MDS samples, if that is what is there; else a listing of the files."""
+    if isinstance(what, list | tuple):
+        refuse_several(what, options)
     found = local_tokens(what, index)
     if found is None and is_of_pair(what):
         found = megatron_tokens(what, options, storage_options)
@@ -94,6 +108,9 @@ def _of_tokens(
     found = mds_rows(listing, options, storage_options)
     if found is None and index is None:
         found = remote_tokens(listing, options)
+    if found is None:
+        refuse_inside(listing, options)
+        found = megatron_pair(listing, options, storage_options)
     return listing if found is None else found
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CorruptIndexError, ObjectNotFoundError
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
 from penstock.index import (
+    CSV,
     JSONL,
+    PARQUET,
     IndexStore,
     LineScanner,
     decode_meta,
@@ -20,14 +23,16 @@ from penstock.index import (
 from penstock.storage import is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from penstock.datasets._source import Source
-    from penstock.index import Listing
+    from penstock.index import Listing, SampleIndex
     from penstock.storage import StorageOptions
 
+_log = logging.getLogger("penstock.datasets")
 _INDEX, _KIND = "index", "tokens"
-_PAIR = (".idx", ".bin")
+_BIN, _IDX = ".bin", ".idx"
+_RECORDS = (*JSONL, *CSV, *PARQUET)
 
 
 def local_tokens(what: Any, index: str | os.PathLike[str] | None = None) -> Source | None:
@@ -41,13 +46,17 @@ def local_tokens(what: Any, index: str | os.PathLike[str] | None = None) -> Sour
     if not os.path.isdir(base) or (index is not None and is_remote(index)):
         return None
     folder = join(base, _INDEX) if index is None else os.path.abspath(locate(index)[1])
-    try:
-        kind = kind_in(folder)
-    except (ObjectNotFoundError, CorruptIndexError):
-        return None  # Whoever needs that index will tell of it.
-    if kind != _KIND:
+    if not _is_of_tokens(folder):
         return None
-    return _dataset(IndexStore(base, os.path.relpath(folder, base)).load())
+    return _dataset(IndexStore(base, os.path.relpath(folder, base)).load(), base)
+
+
+def _is_of_tokens(folder: str) -> bool:
+    """Whether there is an index of tokens in a folder on this machine."""
+    try:
+        return kind_in(folder) == _KIND
+    except (ObjectNotFoundError, CorruptIndexError):
+        return False  # Whoever needs that index will tell of it.
 
 
 def remote_tokens(listing: Listing, options: StorageOptions) -> Source | None:
@@ -61,18 +70,59 @@ def remote_tokens(listing: Listing, options: StorageOptions) -> Source | None:
         has_lines = any(found.entry.name.lower().endswith(JSONL) for found in listing.files)
         if not has_lines or exists(place_of(listing, LineScanner(), options)):
             return None
-    path = join(join(listing.folder, _INDEX), "meta.json")
+    if not _holds_tokens(listing.folder, options):
+        return None
+    return _dataset(load_beside(listing.folder, _INDEX, options), listing.folder)
+
+
+def _holds_tokens(folder: str, options: StorageOptions) -> bool:
+    """Whether a folder, local or remote, has an index of tokens beside its files."""
+    if not is_remote(folder):
+        return _is_of_tokens(join(locate(folder)[1], _INDEX))
+    path = join(join(folder, _INDEX), "meta.json")
     store, name = locate(path, options)
     with suppress(ObjectNotFoundError), closing(store.open(name)) as file:
-        if decode_meta(file.read_at(0, file.size), path).kind == _KIND:
-            return _dataset(load_beside(listing.folder, _INDEX, options))
-    return None
+        return decode_meta(file.read_at(0, file.size), path).kind == _KIND
+    return False
 
 
-def _dataset(index: Any) -> Source:
+def _dataset(index: SampleIndex, folder: str) -> Source:
     from penstock.datasets._tokens import TokensDataset  # noqa: PLC0415 (only when used)
 
+    if index.meta is None:
+        _log.warning(
+            "%s does not say of which type its tokens are: uint16 is assumed. If they are not, "
+            "open it by TokensDataset.create_from_index_on_filesystem(%r, token_dtype=…)",
+            folder,
+            folder,
+        )
     return TokensDataset(index)
+
+
+def refuse_several(paths: Sequence[str | os.PathLike[str]], options: StorageOptions) -> None:
+    """Raise where one of several paths is a folder of tokens: those are opened one by one."""
+    for path in (os.fspath(one) for one in paths):
+        is_file = is_pattern(path) or path.lower().endswith((*_RECORDS, _BIN, _IDX))
+        if not is_file and _holds_tokens(path, options):
+            raise OptionError(
+                f"{path} is a folder of tokens, which is opened alone. Put several together by "
+                f"penstock.open(…) + penstock.open(…); records beside tokens are named by a "
+                f"pattern: {join(path, '*.jsonl')!r}"
+            )
+
+
+def refuse_inside(listing: Listing, options: StorageOptions) -> None:
+    """Raise where token files were named themselves, and not the folder above that knows them."""
+    names = [found.path for found in listing.files]
+    if not names or not all(name.endswith(_BIN) for name in names):
+        return
+    above = os.path.dirname(names[0])
+    for folder in dict.fromkeys((above, os.path.dirname(above))):
+        if _holds_tokens(folder, options):
+            raise OptionError(
+                f"{listing.named[0]} is a part of the tokens in {folder}, whose index tells where "
+                f"samples lie. Open that: penstock.open({folder!r})"
+            )
 
 
 def megatron_tokens(
@@ -88,7 +138,28 @@ def megatron_tokens(
 
 def is_of_pair(what: Any) -> bool:
     """Whether a path ends like one of a pair of Megatron files."""
-    return isinstance(what, str | os.PathLike) and os.fspath(what).endswith(_PAIR)
+    return isinstance(what, str | os.PathLike) and os.fspath(what).endswith((_BIN, _IDX))
+
+
+def megatron_pair(
+    listing: Listing, options: StorageOptions, given: Mapping[str, Any] | None
+) -> Source | None:
+    """Return the documents of the only pair of Megatron files in a folder without records."""
+    names = {found.path for found in listing.files}
+    if listing.folder is None or any(name.lower().endswith(_RECORDS) for name in names):
+        return None
+    from penstock.datasets._megatron import MegatronTokens, is_megatron  # noqa: PLC0415 (rare)
+
+    ends = [name.removesuffix(_IDX) for name in sorted(names) if name.endswith(_IDX)]
+    pairs = [prefix for prefix in ends if f"{prefix}{_BIN}" in names]
+    if not pairs or not is_megatron(f"{pairs[0]}{_IDX}", options):
+        return None
+    if len(pairs) > 1:
+        raise OptionError(
+            f"{listing.folder} holds {len(pairs):,} pairs of Megatron files. Name one of them, as "
+            f"penstock.open({pairs[0] + _BIN!r}), or put several together by open(…) + open(…)."
+        )
+    return MegatronTokens(f"{pairs[0]}{_BIN}", storage_options=given)
 
 
 def mds_rows(

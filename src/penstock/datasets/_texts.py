@@ -68,8 +68,12 @@ def open_text(index: SampleIndex, number: int) -> Text:
 
 
 def _remedy(index: SampleIndex) -> str:
-    if index.meta is not None and index.meta.kind == "tokens":
-        return "Tokenise the text again, with overwrite=True (--overwrite)."
+    if index.meta is None:
+        is_of_tokens = any(path.endswith(".bin") for path in index.file_locations[:1])
+    else:
+        is_of_tokens = index.meta.kind == "tokens"
+    if is_of_tokens:
+        return "Tokenise the text again: penstock tokenize SRC DST --overwrite"
     return _REBUILD
 
 

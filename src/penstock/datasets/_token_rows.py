@@ -84,12 +84,12 @@ def _scanned(rows: NDArray[np.uint64], low: int, high: int) -> Iterator[tuple[in
 
 
 def one_size(rows: NDArray[np.uint64]) -> int | None:
-    """Return the bytes of every sample, if they are the same; else None.
+    """Return the bytes of every sample, if they are the same and some; else None.
 
     >>> one_size(np.array([[0, 0, 8], [0, 8, 8]], np.uint64))
     8
     """
-    if not len(rows):
+    if not len(rows) or not rows[0, 2]:
         return None
     size = rows[0, 2]
     for start in range(0, len(rows), _SCANNED):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from penstock.datasets._token_rows import between, items, take
 from penstock.datasets._token_source import TokenSource
 from penstock.datasets._views import fingerprint_of
 from penstock.errors import OptionError
+from penstock.order import whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,9 +30,9 @@ class Windows(TokenSource):
 
     def __init__(self, source: TokenSource, length: int, stride: int, ahead: int = 0) -> None:
         self.source = source
-        self.length = _at_least(1, "length", length)
-        self.stride = _at_least(1, "stride", stride)
-        self.ahead = _at_least(0, "ahead", ahead)
+        self.length = whole_number("length", length, 1)
+        self.stride = whole_number("stride", stride, 1)
+        self.ahead = whole_number("ahead", ahead, 0)
         if not source.is_stream:
             raise OptionError(f"there are no windows: {source._no_stream}")  # noqa: SLF001
         if self._tokens < self.length:
@@ -200,10 +200,3 @@ class Windows(TokenSource):
             f"{self.length:,} tokens ({self.token_dtype.name}){ahead} a record, one every "
             f"{self.stride:,} of {self._tokens:,}{rest}"
         )
-
-
-def _at_least(least: int, name: str, value: int) -> int:
-    number = operator.index(value)
-    if number < least:
-        raise OptionError(f"{name}={number}: expected {least} or more.")
-    return number

@@ -153,13 +153,11 @@ class TokensDataset(TokenSource, Dataset):
             places = ids - self._runs.firsts[runs]
             take(runs, places, lambda run: self._run_items(run, kind), items(out, kind))
 
-    def _run_items(
-        self, number: int, kind: np.dtype[Any], step: int | None = None, skipped: int = 0
-    ) -> NDArray[Any]:
-        """Return what lies in a run, but for some first bytes, as items: a view of the map."""
+    def _run_items(self, number: int, kind: np.dtype[Any], step: int | None = None) -> NDArray[Any]:
+        """Return what lies in a run as items: a view of the map."""
         file, begin, stop = self._places[number]
         text = self._texts.get(file) or self._text(file)
-        found: NDArray[Any] = text.items(kind, begin + skipped, stop, step)  # type: ignore[attr-defined]
+        found: NDArray[Any] = text.items(kind, begin, stop, step)  # type: ignore[attr-defined]
         return found
 
     @cached_property
@@ -249,8 +247,7 @@ class TokensDataset(TokenSource, Dataset):
 
     def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
         size, documents = self.sample_size, self._sample_index.documents
-        told = self._told
-        if size is None or documents is None or told is None:
+        if size is None or documents is None:
             return super()._borders(begins, stops)
         firsts, lasts = begins // size, (stops - 1) // size
         lows, highs = (documents.offsets[at].astype(np.int64) for at in (firsts, lasts + 1))
@@ -262,22 +259,9 @@ class TokensDataset(TokenSource, Dataset):
         is_inside = (found > begins[rows]) & (found < stops[rows])
         # A sample ends with a piece of a document that may go on in the next one.
         at_end = np.flatnonzero(is_inside & (ends == size))
-        is_inside[at_end] = self._last_tokens(samples[at_end]) == told.eos
+        is_inside[at_end] = documents.goes_on[samples[at_end]] == 0
         counts = np.bincount(rows[is_inside], minlength=len(begins))
         return found[is_inside], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-    def _last_tokens(self, samples: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the last token of each of some samples of one size."""
-        if not self._is_mapped:
-            unique, back = np.unique(samples, return_inverse=True)
-            last: NDArray[Any] = self._fresh(unique)[:, -1][back]
-            return last
-        width, size = self._sample_kind.itemsize, self._dtype.itemsize
-        runs = self._runs.of(samples)
-        last = np.empty(len(samples), self._dtype)
-        places = samples - self._runs.firsts[runs]
-        take(runs, places, lambda run: self._run_items(run, self._dtype, width, width - size), last)
-        return last
 
     def _about(self) -> str:
         about = super()._about()

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from penstock.errors import IndexExistsError, OptionError
+from penstock.errors import IndexExistsError
 from penstock.index._blocks import LARGEST_FRAME
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
-from penstock.index._names import FILES, FRAMES, META, ROWS
+from penstock.index._names import FILES, FRAMES, META, ROWS, refuse_unnamable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,14 +91,7 @@ class Builder:
         waiting = []
         for found in self.listing.files:
             relative = self.listing.relative(found)
-            if "\n" in relative:
-                raise OptionError(
-                    f"{relative!r}: an index cannot name a file with a newline in it."
-                )
-            if any("\ud800" <= letter <= "\udfff" for letter in relative):
-                raise OptionError(
-                    f"{relative!r}: an index cannot name a file whose name is not UTF-8. Rename it."
-                )
+            refuse_unnamable(relative)
             number, was = known.get(relative, (None, None))
             if relative not in unchanged and (was is None or was.size != found.entry.size):
                 waiting.append(Waiting(found, relative, number, was))

@@ -7,7 +7,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +17,14 @@ from penstock.index._names import (
     BAD_LINES,
     COLUMNS,
     DOCUMENT_ENDS,
+    DOCUMENT_GOES_ON,
     DOCUMENT_OFFSETS,
     FILES,
     FRAMES,
     META,
     PROFILE,
     PROFILE_STATE,
+    PUT_ASIDE,
     hidden_name,
     is_hidden,
 )
@@ -30,20 +32,26 @@ from penstock.index._token_journal import take_back_dead
 from penstock.storage import StorageOptions, locate, mark_as_cache
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
     from penstock.index._place import Place
 
 _WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-_NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, DOCUMENT_ENDS, DOCUMENT_OFFSETS)
+_DOCUMENTS = (DOCUMENT_ENDS, DOCUMENT_OFFSETS, DOCUMENT_GOES_ON)
+_NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *_DOCUMENTS)
 
 
 class NewFolder:
-    """A hidden folder that becomes the index, or vanishes with its `with` block."""
+    """A hidden folder that becomes the index, or vanishes with its `with` block.
 
-    def __init__(self, place: Place) -> None:
+    Unless `is_kept`, it is marked as what backups and repositories can do without.
+    """
+
+    def __init__(self, place: Place, *, is_kept: bool = False) -> None:
         self._place = place
+        self._is_kept = is_kept
         self._lock = -1
         self.path = Path()
 
@@ -59,7 +67,8 @@ class NewFolder:
             self.path.mkdir()
             self._lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(self._lock, fcntl.LOCK_EX)  # As long as this lives, nobody removes it.
-            mark(self.path)
+            if not self._is_kept:
+                mark(self.path)
         except BaseException:
             self.__exit__()
             raise
@@ -150,6 +159,17 @@ def bring_back(final: Path) -> None:
         if (path / FILES).exists():
             path.rename(final)
             return
+    bring_back_tokens(final)
+
+
+def bring_back_tokens(final: Path) -> None:
+    """Put tokens and their index back that a killed builder had put aside; anybody may call it."""
+    with suppress(OSError):
+        for found in list(final.parent.iterdir()):
+            if is_hidden(found.name, final.name, "tmp") and (found / PUT_ASIDE).exists():
+                with _held_if_dead(found) as is_dead:
+                    if is_dead:
+                        take_back_dead(found, StorageOptions())
 
 
 def clear_dead_folders(final: Path, options: StorageOptions | None = None) -> None:
@@ -158,25 +178,31 @@ def clear_dead_folders(final: Path, options: StorageOptions | None = None) -> No
     Tokens that such a builder had begun to publish go with it.
     """
     for found in list(final.parent.iterdir()):
-        is_dead = is_hidden(found.name, final.name, "tmp") and _is_dead(found)
-        if is_hidden(found.name, final.name, "old") or (
-            is_dead and take_back_dead(found, options or StorageOptions())
-        ):
+        if is_hidden(found.name, final.name, "old"):
             shutil.rmtree(found, ignore_errors=True)
+        elif is_hidden(found.name, final.name, "tmp"):
+            with _held_if_dead(found) as is_dead:
+                if is_dead and take_back_dead(found, options or StorageOptions()):
+                    shutil.rmtree(found, ignore_errors=True)
 
 
-def _is_dead(folder: Path) -> bool:
+@contextmanager
+def _held_if_dead(folder: Path) -> Iterator[bool]:
+    """Say whether a folder's builder is gone; if so, nobody else has it meanwhile."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return False
+        yield False
+        return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # Held by a living builder, or nobody can tell.
-        return False
+        is_dead = True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # Held by a living builder, or nobody can tell.
+            is_dead = False
+        yield is_dead
     finally:
         os.close(descriptor)
-    return True
 
 
 def mark(folder: Path) -> None:

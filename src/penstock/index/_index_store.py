@@ -18,7 +18,7 @@ from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_me
 from penstock.index._names import FILES, META, ROWS
 from penstock.index._place import Place
 from penstock.index._sample_index import Origin
-from penstock.index._stale import check_fresh, listing_of
+from penstock.index._stale import check_fresh, listing_of, repairing
 from penstock.storage import LocalStore, StorageOptions, join
 
 if TYPE_CHECKING:
@@ -146,8 +146,7 @@ class IndexStore:
         index = load_index(Origin(self._folder, self._base, StorageOptions()))
         if index.meta is not None:
             listing = listing_of(index.meta, self._base)
-            verb = "tokenize SRC" if index.meta.kind == "tokens" else "index"
-            check_fresh(listing, index.meta, f"penstock {verb} {self._base}")
+            check_fresh(listing, index.meta, repairing(index.meta, self._base))
         return index
 
     def exists(self) -> bool:

@@ -93,6 +93,7 @@ class FileTextLinesIndexer:
         except BaseException:
             if isinstance(self._store, IndexStore):
                 self._store.discard()
+            getattr(self._generator, "discard", _nothing)()
             raise
         describe = getattr(self._generator, "tokens_meta", None)
         if isinstance(self._store, IndexStore) and describe is not None:
@@ -194,6 +195,10 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
         )
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"
     return JsonlIndexer(listing, mode, build, options, index)
+
+
+def _nothing() -> None:
+    """For generators that have nothing to let go of."""
 
 
 def _listing(paths: list[str], base: str) -> Listing:

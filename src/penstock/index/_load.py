@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import posixpath
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
+from penstock.index._folder import bring_back_tokens
 from penstock.index._meta import Meta, decode_meta
 from penstock.index._names import (
     DOCUMENT_ENDS,
+    DOCUMENT_GOES_ON,
     DOCUMENT_OFFSETS,
     FILES,
     FRAMES,
@@ -67,9 +70,13 @@ def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
         with folder.open(FRAMES) as file:
             index.frames = map_rows(file, folder.name(FRAMES), 5)
     if folder.has(DOCUMENT_OFFSETS):
-        with folder.open(DOCUMENT_OFFSETS) as offsets, folder.open(DOCUMENT_ENDS) as ends:
+        with (
+            folder.open(DOCUMENT_ENDS) as ends,
+            folder.open(DOCUMENT_OFFSETS) as offsets,
+            folder.open(DOCUMENT_GOES_ON) as goes_on,
+        ):
             name = folder.name(DOCUMENT_OFFSETS)
-            index.documents = map_documents(offsets, ends, len(rows), name)
+            index.documents = map_documents(ends, offsets, goes_on, len(rows), name)
     return index
 
 
@@ -101,6 +108,7 @@ class _Folder:
                 self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
                 if being_replaced(self.path) and time.monotonic() < deadline:
+                    bring_back_tokens(Path(self.path))
                     time.sleep(0.001)
                     continue
                 raise self._missing("") from None
@@ -183,7 +191,7 @@ def _check_last_rows(index: SampleIndex) -> None:
             if offset + size > actual:
                 raise StaleIndexError(
                     f"{path} has {actual:,} bytes, and its index speaks of {offset + size:,}: it "
-                    "shrank since. Build the index again: penstock index PATH --overwrite",
+                    f"shrank since. Build the index again: {_repairing(path)}",
                     path=path,
                 )
         low = high
@@ -200,6 +208,12 @@ def _first_row_after(rows: object, number: int, low: int) -> int:
     return low
 
 
+def _repairing(path: str) -> str:
+    """Return the command that repairs an index that does not say what it is of."""
+    verb = "tokenize SRC DST" if path.endswith(".bin") else "index PATH"
+    return f"penstock {verb} --overwrite"
+
+
 def _size_of(path: str) -> int:
     store, name = locate(path)
     if not isinstance(store, LocalStore):
@@ -209,6 +223,6 @@ def _size_of(path: str) -> int:
     except FileNotFoundError:
         raise StaleIndexError(
             f"{path} is gone since its index was made. Bring it back, or build the index again: "
-            "penstock index PATH --overwrite",
+            f"{_repairing(path)}",
             path=path,
         ) from None

@@ -8,11 +8,28 @@ import secrets
 from contextlib import suppress
 from typing import Literal
 
+from penstock.errors import OptionError
+
 FILES, ROWS, FRAMES, META = "file_location.txt", "sample_locations.bin", "frames.bin", "meta.json"
 BAD_LINES, PROFILE, PROFILE_STATE = "bad_lines.ndjson", "profile.json", "profile.state"
 COLUMNS = "columns"
 DOCUMENT_ENDS, DOCUMENT_OFFSETS = "document_ends.bin", "document_offsets.bin"
+DOCUMENT_GOES_ON = "document_goes_on.bin"
+PUT_ASIDE = "old-index"
+"""The index that a builder of tokens replaces, in the builder's hidden folder."""
 State = Literal["tmp", "old"]
+
+
+def refuse_unnamable(relative: str) -> None:
+    """Raise for a file that an index cannot name: it has a name a line, in UTF-8."""
+    if "\n" in relative:
+        raise OptionError(
+            f"{relative!r}: an index cannot name a file with a newline in it. Rename it."
+        )
+    if any("\ud800" <= letter <= "\udfff" for letter in relative):
+        raise OptionError(
+            f"{relative!r}: an index cannot name a file whose name is not UTF-8. Rename it."
+        )
 
 
 def hidden_name(name: str, state: State, key: str | None = None) -> str:
@@ -35,5 +52,9 @@ def being_replaced(folder: str) -> bool:
     """Whether an old index was just put aside, so that a new one is about to appear."""
     parent, name = os.path.split(folder)
     with suppress(OSError):
-        return any(is_hidden(found, name, "old") for found in os.listdir(parent))
+        return any(
+            is_hidden(found, name, "old")
+            or (is_hidden(found, name, "tmp") and os.path.exists(f"{parent}/{found}/{PUT_ASIDE}"))
+            for found in os.listdir(parent)
+        )
     return False

@@ -20,13 +20,13 @@ from penstock.errors import (
     OptionError,
 )
 from penstock.index._build import BuildOptions, build_index, refuse_changed
-from penstock.index._folder import bring_back
+from penstock.index._folder import bring_back, bring_back_tokens
 from penstock.index._load import GAP_SECONDS, kind_in, load_index
 from penstock.index._lock import only_builder
 from penstock.index._names import FILES, META, being_replaced
 from penstock.index._place import Place, place_of
 from penstock.index._sample_index import Origin, SampleIndex
-from penstock.index._stale import check_fresh, listing_of
+from penstock.index._stale import check_fresh, listing_of, repairing
 from penstock.storage import StorageOptions, cache_directory, join, locate, read_blocks
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
     index = load_place(Place(join(base.rstrip("/"), folder), base, options, beside=True))
     if index.meta is not None:
         listing = listing_of(index.meta, base, options)
-        check_fresh(listing, index.meta, f"penstock index {shlex.quote(base)}")
+        check_fresh(listing, index.meta, repairing(index.meta, base))
     return index
 
 
@@ -140,6 +140,7 @@ def exists(place: Place) -> bool:
     while not any(os.path.exists(join(place.folder, name)) for name in (FILES, META)):
         if not being_replaced(place.folder) or time.monotonic() > deadline:
             return False
+        bring_back_tokens(Path(place.folder))
         time.sleep(0.01)
     return True
 

@@ -48,8 +48,10 @@ class Documents(NamedTuple):
     last of those is the number of its tokens, and what stands behind only fills up.
     """
 
-    offsets: NDArray[np.uint64]
     ends: NDArray[np.uint32]
+    offsets: NDArray[np.uint64]
+    goes_on: NDArray[np.uint8]
+    """uint8[samples]: 1 where the last document of a sample does not end with it, but is cut."""
 
 
 @dataclass(eq=False)
@@ -115,23 +117,28 @@ def map_rows(file: BinaryIO, path: str, width: int = 3) -> NDArray[np.uint64]:
     return np.frombuffer(mapped, "<u8").reshape(-1, width)
 
 
-def map_documents(offsets: BinaryIO, ends: BinaryIO, samples: int, path: str) -> Documents:
+def map_documents(
+    ends: BinaryIO, offsets: BinaryIO, goes_on: BinaryIO, samples: int, path: str
+) -> Documents:
     """Return where the documents of so many samples end."""
-    mapped = (map_rows(offsets, path, 1)[:, 0], _map_numbers(ends))
-    if len(mapped[0]) != samples + 1 or int(mapped[0][-1]) != len(mapped[1]):
+    mapped = Documents(
+        _map_numbers(ends, "<u4"), map_rows(offsets, path, 1)[:, 0], _map_numbers(goes_on, "u1")
+    )
+    is_whole = len(mapped.offsets) == samples + 1 and len(mapped.goes_on) == samples
+    if not is_whole or int(mapped.offsets[-1]) != len(mapped.ends):
         raise CorruptIndexError(
             f"{path} is cut off or damaged: it does not tell of the documents of {samples:,} "
             "samples. Tokenize again: penstock tokenize SRC DST --overwrite",
             path=path,
         )
-    return Documents(*mapped)
+    return mapped
 
 
-def _map_numbers(file: BinaryIO) -> NDArray[np.uint32]:
-    size = os.fstat(file.fileno()).st_size // 4
+def _map_numbers(file: BinaryIO, dtype: str) -> NDArray[Any]:
+    size = os.fstat(file.fileno()).st_size // np.dtype(dtype).itemsize
     if not size:
-        return np.empty(0, np.uint32)
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), "<u4", size)
+        return np.empty(0, dtype)
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype, size)
 
 
 def _plain(files: list[str], rows: NDArray[np.uint64]) -> SampleIndex:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import StaleIndexError
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._listing import Found, Listing
 from penstock.jsonl import compression_of
-from penstock.storage import join, locate
+from penstock.storage import is_remote, join, locate
 
 if TYPE_CHECKING:
     from penstock.index._meta import FileMeta, Meta
@@ -57,13 +58,23 @@ def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
     told += [f"{grown.path} (grew)" for grown in found.grown]
     if told:
         more = f" and {len(told) - _SHOWN:,} more" if len(told) > _SHOWN else ""
-        flag = "--overwrite" if found.changed else "--update"
+        flag = " --overwrite" if found.changed else " --update"
+        flag = "" if meta.kind == "tokens" else flag  # Those are always made anew.
         raise StaleIndexError(
             f"{len(told):,} of {len(meta.files) + len(meta.empty):,} files changed since the index "
-            f"was built: {', '.join(told[:_SHOWN])}{more}. Repair it: {command} {flag}",
+            f"was built: {', '.join(told[:_SHOWN])}{more}. Repair it: {command}{flag}",
             path=told[0],
         )
     return found
+
+
+def repairing(meta: Meta, base: str) -> str:
+    """Return the command that repairs an index beside its data; of records without its flag."""
+    if meta.kind != "tokens":
+        return f"penstock index {shlex.quote(base)}"
+    command = f"penstock tokenize SRC {shlex.quote(base)}"
+    # In an object store nothing is replaced.
+    return f"remove it, and {command}" if is_remote(base) else f"{command} --overwrite"
 
 
 def _is_other_version(found: Found, was: FileMeta) -> bool:

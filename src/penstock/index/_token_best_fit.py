@@ -34,6 +34,9 @@ class BestFitSamples:
         starts = np.cumsum(lengths) - lengths
         self._from = starts[plan.piece_document] + plan.piece_start
         self._lengths, self._offsets = plan.piece_length, plan.sample_offsets
+        lasts = self._offsets[1:] - 1
+        ended = plan.piece_start[lasts] + plan.piece_length[lasts]
+        self._goes_on = ended < lengths[plan.piece_document[lasts]]
         first = plan.piece_document[self._offsets[:-1]]
         files = np.searchsorted(stream.file_documents, first, side="right") - 1
         self.counts: NDArray[np.int64] = np.bincount(files, minlength=stream.files)
@@ -78,7 +81,11 @@ class BestFitSamples:
             lengths = self._lengths[int(self._offsets[start]) : int(self._offsets[stop])]
             ends = np.cumsum(lengths)
             before = (ends - lengths)[_firsts(counts)]
-            yield Ends(self._offsets[start + 1 : stop + 1], ends - np.repeat(before, counts))
+            yield Ends(
+                ends - np.repeat(before, counts),
+                self._offsets[start + 1 : stop + 1],
+                self._goes_on[start:stop],
+            )
 
 
 def _firsts(counts: NDArray[np.int64]) -> NDArray[np.int64]:

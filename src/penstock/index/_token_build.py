@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import secrets
 import time
 from dataclasses import astuple, replace
@@ -18,6 +17,7 @@ from penstock.index._open_index import local_folder
 from penstock.index._token_estimate import estimated, no_room, refuse_full_disk
 from penstock.index._token_job import TokenReport
 from penstock.index._token_journal import is_finished, take_back
+from penstock.index._token_key import work_key
 from penstock.index._token_send import sent
 from penstock.index._token_stream import TokenStream
 from penstock.index._token_taken import refuse_existing
@@ -56,9 +56,10 @@ def build(job: TokenJob) -> TokenReport:
                 f"cannot be sent to worker processes: {send.obstacle}. Or give num_workers=0."
             )
         expected = estimated(job.listing, job.work)
-        with UnitFolder(job.place, _key(job, send, expected)) as folder:
+        with UnitFolder(job.place, _key(job, expected)) as folder:
             was_finished = is_finished(folder.path, job.place.options)
-            take_back(folder.path, job.place.options)
+            if kept := take_back(folder.path, job.place.options):
+                raise StorageError(" ".join(kept), path=str(folder.path))
             if was_finished:
                 report = _as_published(job)  # Killed between the last step and this line.
             else:
@@ -127,16 +128,16 @@ def _tokenise(job: TokenJob, units: Sequence[TokenUnit], send: Sent, expected: E
         teller.finish()
 
 
-def _key(job: TokenJob, send: Sent, expected: Estimate) -> str:
+def _key(job: TokenJob, expected: Estimate) -> str:
     """Return a name for what is done: another one where anything of it would differ."""
-    if send.pickled is None:
+    work = work_key(job.work)
+    if work is None:
         # Nobody knows whether a tokenizer is the same one the next time.
         return secrets.token_hex(8)
     files = [
         [found.path, found.entry.size, found.entry.modified, found.entry.version]
         for found in job.listing.files
     ]
-    work = hashlib.blake2b(send.pickled, digest_size=16).hexdigest()
     where = [job.place.folder, job.paths, job.store is None]
     return digest([_FORMAT, job.unit_bytes, work, expected.probe, astuple(job.pack), where, files])
 

@@ -13,7 +13,7 @@ import numpy as np
 from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.index._checks import Aside
 from penstock.index._line_pieces import LongLine
-from penstock.index._token_options import holding
+from penstock.index._token_options import first_misfit, misfit
 from penstock.index._token_text import BadText
 from penstock.index._units import Part, opened_lines
 
@@ -66,7 +66,9 @@ class DocumentMaker:
 
     def add(self, piece: Piece) -> None:
         """Take the next lines; blank ones are no documents."""
-        lines = io.BytesIO(piece.text).readlines()
+        # A line that is alone may be huge, and is not copied.
+        is_alone = piece.text.find(b"\n") in {-1, len(piece.text) - 1}
+        lines = [piece.text] if is_alone else io.BytesIO(piece.text).readlines()
         here = _Lines(piece, lines)
         numbers = [number for number, line in enumerate(lines) if not line.isspace()]
         for some in _batches(numbers, lines):
@@ -75,11 +77,13 @@ class DocumentMaker:
     def _add(self, numbers: list[int], here: _Lines) -> None:
         texts, numbers = self._texts(numbers, here)
         encoded, numbers = self._encoded(texts, numbers, here)
+        del texts  # A long one takes as much as all that follows.
         ids, lengths = np.asarray(encoded.ids), np.asarray(encoded.lengths, np.int64)
         self._check(ids, lengths, numbers, here)
-        tokens = ids.astype(self._work.dtype)
-        if self._work.eos is not None:
-            tokens, lengths = _with_eos(tokens, lengths, self._work.eos)
+        if self._work.eos is None:
+            tokens = ids.astype(self._work.dtype, copy=False)
+        else:
+            tokens, lengths = _with_eos(ids, lengths, self._work.eos, self._work.dtype)
         self._write(tokens, lengths)
         self.documents += len(lengths)
         self.tokens += len(tokens)
@@ -148,22 +152,11 @@ class DocumentMaker:
         here: _Lines,
     ) -> None:
         """Refuse ids that the dtype does not hold: nothing wraps around."""
-        most = int(np.iinfo(self._work.dtype).max)
-        if not len(ids) or (int(ids.min()) >= 0 and int(ids.max()) <= most):
-            return
-        at = int(np.flatnonzero((ids < 0) | (ids > most))[0])
-        number = numbers[int(np.searchsorted(np.cumsum(lengths), at, side="right"))]
-        token = int(ids[at])
-        remedy = (
-            f"Give token_dtype=np.{holding(int(ids.max()))}."
-            if token >= 0
-            else "Tokens are numbers from 0 on: look at what the tokenizer returns."
-        )
-        raise OptionError(
-            f"token {token} does not fit {self._work.dtype.name} (0 to {most}): "
-            f"{self._place(number, here)}. {remedy}",
-            path=self._found.path,
-        )
+        at = first_misfit(ids, self._work.dtype)
+        if at is not None:
+            number = numbers[int(np.searchsorted(np.cumsum(lengths), at, side="right"))]
+            told = misfit(ids, at, self._work.dtype, self._place(number, here))
+            raise OptionError(told, path=self._found.path)
 
     def _place(self, number: int, here: _Lines) -> str:
         line, record = line_of(self._found, here.offset(number))
@@ -214,15 +207,15 @@ def _batches(numbers: list[int], lines: list[bytes]) -> Iterator[list[int]]:
 
 
 def _with_eos(
-    tokens: NDArray[np.integer], lengths: NDArray[np.int64], eos: int
+    ids: NDArray[np.integer], lengths: NDArray[np.int64], eos: int, dtype: np.dtype[np.integer]
 ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Return documents with their last token behind each."""
+    """Return documents as they are stored, with their last token behind each."""
     lengths = lengths + 1
-    whole = np.empty(len(tokens) + len(lengths), tokens.dtype)
+    whole = np.empty(len(ids) + len(lengths), dtype)
     is_text = np.ones(len(whole), bool)
     is_text[np.cumsum(lengths) - 1] = False
-    whole[is_text] = tokens
-    whole[~is_text] = eos
+    whole[is_text] = ids
+    whole[np.cumsum(lengths) - 1] = eos
     return whole, lengths
 
 

@@ -10,7 +10,7 @@ from penstock.errors import OptionError
 from penstock.index._listing import JSONL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 POSTFIX = "tokenized-samples"
 
@@ -45,6 +45,18 @@ def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:
             return [f"{name}-{postfix}.bin" for name in names]
         for number in taken:
             levels[number] += 1
+
+
+def free_name(path: str, taken: Iterable[str], postfix: str = POSTFIX) -> str:
+    """Return the name of a token file by the same rule, where those before have theirs already.
+
+    >>> free_name("b/a.jsonl", ["a-t.bin"], "t")
+    'b/a-t.bin'
+    """
+    token_file_names([], postfix)
+    used = {name.casefold() for name in taken}
+    names = [f"{name}-{postfix}.bin" for name in _names(path)]
+    return next((name for name in names if name.casefold() not in used), names[-1])
 
 
 def _names(path: str) -> tuple[str, ...]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.errors import OptionError
+from penstock.errors import MalformedLineError, ObjectExistsError, OptionError
 from penstock.index._indexer import SampleData
 from penstock.index._listing import TOKEN_FOLDER
 from penstock.index._meta import TokensMeta
-from penstock.index._token_files import POSTFIX, stem_of
-from penstock.index._token_options import holding, pack_options, token_id, token_type
-from penstock.index._token_publish import taken
+from penstock.index._token_files import POSTFIX, free_name
+from penstock.index._token_options import first_misfit, misfit, pack_options, token_id, token_type
+from penstock.index._token_text import BadText, TextCall
 from penstock.index._tokenizer import tokenizer_of
 from penstock.storage import LocalStore, join
 
@@ -53,39 +54,97 @@ class TokenizedSampleGenerator:
         base_output_path: str | os.PathLike[str] | None = None,
         file_name_postfix: str = POSTFIX,
         name: str | None = None,
+        *,
+        batched: bool | None = None,
     ) -> None:
-        self._text, self._tokenizer = process_text_line_func, tokenizer_of(tokenizer_func)
+        self._text = TextCall(process_text_line_func)
+        self._tokenizer = tokenizer_of(tokenizer_func, batched=batched)
         self._dtype = token_type(token_dtype)
         self._eos = None if eos_idx is None else token_id("eos_idx", eos_idx, self._dtype)
         self._pack = pack_options(sample_size, "concat", "drop", self._eos, None, self._dtype)
         self._folder, self._postfix = base_output_path, file_name_postfix
         self._draft: Draft | None = None
         self._from, self._path = "", ""
+        self._paths: dict[str, str] = {}
+        """Of token files, by that of the text file."""
+        self._is_over = False
+        self._begin()
+
+    def _begin(self) -> None:
         self._line = self._documents = self._tokens = 0
         self._rest: NDArray[np.integer[Any]] = np.empty(0, self._dtype)
 
     def prepare(self, text_file_path: str) -> None:
         """Begin the token file of a text file; one that is there is a `FileExistsError`."""
-        folder, base = os.path.split(os.fspath(text_file_path))
-        folder = join(folder, TOKEN_FOLDER) if self._folder is None else os.fspath(self._folder)
-        self._from, self._line = text_file_path, 0
-        self._path = join(folder, f"{stem_of(base)}-{self._postfix}.bin")
+        self.discard()
+        if self._is_over:
+            self._is_over = False
+            self._begin()
+        self._from, self._line = os.fspath(text_file_path), 0
+        self._path = self._paths.setdefault(self._from, self._path_for(self._from))
         if os.path.lexists(self._path):
-            raise taken(self._path)
-        self._draft = LocalStore().draft(os.path.abspath(folder), os.path.basename(self._path))
+            raise self._taken()
+        self._draft = LocalStore().draft(*os.path.split(self._path))
+
+    def _path_for(self, text_file: str) -> str:
+        """Return a path that no token file has: the folder's name goes along where it must."""
+        path = os.path.abspath(text_file)
+        folder, base = os.path.split(path)
+        if self._folder is None:
+            folder, relative = join(folder, TOKEN_FOLDER), base
+        else:
+            common = os.path.commonpath([folder, *map(os.path.dirname, self._text_paths())])
+            folder, relative = os.path.abspath(self._folder), os.path.relpath(path, common)
+        below = f"{folder}/"
+        names = [one.removeprefix(below) for one in self._paths.values() if one.startswith(below)]
+        return join(folder, free_name(relative, names, self._postfix))
+
+    def _text_paths(self) -> list[str]:
+        return [*map(os.path.abspath, self._paths)]
+
+    def discard(self) -> None:
+        """Leave nothing of a token file that is not finished."""
+        if self._draft is not None:
+            self._draft.discard()
+            self._draft = None
 
     def create_samples(self, text_line: bytes) -> list[SampleData]:
         """Return the samples that a line completes; a blank one is no document."""
-        self._line += 1
         if self._draft is None:
             raise OptionError(
                 "call prepare() before create_samples(), and finish() after the last."
             )
+        self._line += 1
         if not text_line.strip():
             return []
-        ids = self._tokenizer.encode([self._text(text_line)]).ids
-        self._check(ids)
-        tokens = ids.astype(self._dtype)
+        try:
+            return self._samples(self._draft, self._encoded(text_line).astype(self._dtype))
+        except BaseException:
+            self.discard()
+            raise
+
+    def _encoded(self, text_line: bytes) -> NDArray[Any]:
+        where = f"line {self._line:,} of {self._from}"
+        about = {"path": self._from, "line_number": self._line}
+        try:
+            (text,) = self._text.texts([text_line])
+        except BadText as bad:
+            raise MalformedLineError(
+                f"{self._from}, line {self._line:,} is no document: {bad.reason}. Repair it, or "
+                "give process_text_line_func= a function that takes its text.",
+                **about,
+            ) from bad.__cause__
+        try:
+            ids = self._tokenizer.encode([text]).ids
+        except Exception as why:
+            why.add_note(f"Raised by the tokenizer for the text in {where}.")
+            raise
+        at = first_misfit(ids, self._dtype)
+        if at is not None:
+            raise OptionError(misfit(ids, at, self._dtype, where), **about)
+        return ids
+
+    def _samples(self, draft: Draft, tokens: NDArray[Any]) -> list[SampleData]:
         self._documents += 1
         size = self._pack.size
         samples = [tokens]
@@ -94,15 +153,21 @@ class TokenizedSampleGenerator:
             samples = [tokens[at : at + size] for at in range(0, len(tokens) - size + 1, size)]
             self._rest = tokens[len(samples) * size :]
         data = [sample.tobytes() for sample in samples]
-        self._draft.write(b"".join(data))
+        draft.write(b"".join(data))
         self._tokens += sum(map(len, samples))
         return [SampleData(sample, self._path) for sample in data]
 
     def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
         """Publish the token file; behind the last one, what does not fill a sample is dropped."""
-        if self._draft is not None:
-            self._draft.publish(os.path.abspath(self._path), exclusive=True)
-            self._draft = None
+        self._is_over = is_last_file
+        if self._draft is None:
+            return
+        try:
+            self._draft.publish(self._path, exclusive=True)
+        except ObjectExistsError:
+            raise self._taken() from None
+        finally:
+            self.discard()
 
     def get_sample_schema(self) -> None:
         """Return None: samples are tokens and nothing else."""
@@ -120,13 +185,10 @@ class TokenizedSampleGenerator:
             dropped=len(self._rest),
         )
 
-    def _check(self, ids: NDArray[Any]) -> None:
-        most = int(np.iinfo(self._dtype).max)
-        wrong = ids[(ids < 0) | (ids > most)]
-        if len(wrong):
-            raise OptionError(
-                f"token {int(wrong[0])} does not fit {self._dtype.name} (0 to {most}): line "
-                f"{self._line:,} of {self._from}. Give token_dtype=np.{holding(int(ids.max()))}.",
-                path=self._from,
-                line_number=self._line,
-            )
+    def _taken(self) -> ObjectExistsError:
+        return ObjectExistsError(
+            f"the token file {self._path} exists already. Remove it and the index that names it, "
+            "or give another folder: base_output_path=",
+            path=self._path,
+            errno=errno.EEXIST,
+        )

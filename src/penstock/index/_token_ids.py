@@ -1,18 +1,18 @@
-"""Whatever a tokenizer returned, as one flat array of token ids."""
+"""What a tokenizer is, and whatever it returned as one flat array of token ids."""
 
 from __future__ import annotations
 
 import reprlib
 from array import array
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,6 +28,18 @@ class Encoded(NamedTuple):
     """int64[texts]: how many of the ids are of each text."""
 
 
+class Tokenizer(Protocol):
+    """Makes token ids of texts: the same ones for a text, whichever texts are beside it.
+
+    It can be sent to other processes if what is inside can: objects of the libraries that we know
+    can, and functions that a module defines; a lambda cannot.
+    """
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        ...
+
+
 def encoded(results: Iterable[object]) -> Encoded:
     """Return what a tokenizer returned for each text: lists, arrays, or objects with `.ids`.
 
@@ -35,7 +47,11 @@ def encoded(results: Iterable[object]) -> Encoded:
     >>> ids.tolist(), lengths.tolist()
     ([5, 6, 7], [2, 0, 1])
     """
-    parts = [_ids(result, number) for number, result in enumerate(results)]
+    return flat([_ids(result, number) for number, result in enumerate(results)])
+
+
+def flat(parts: Sequence[NDArray[Any]]) -> Encoded:
+    """Return arrays of the ids of each text as one."""
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
     return Encoded(np.concatenate(parts) if parts else np.empty(0, np.int64), lengths)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.storage import join
+from penstock.errors import OptionError
+from penstock.index._names import refuse_unnamable
+from penstock.index._token_files import token_file_names
+from penstock.index._token_inputs import listed_again
+from penstock.storage import is_remote, join
 
 if TYPE_CHECKING:
     import logging
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.index._place import Place
     from penstock.index._token_documents import TokenWork
     from penstock.index._token_pack import PackOptions
+    from penstock.storage import StorageOptions
     from penstock.work import View
 
 
@@ -42,6 +47,8 @@ class TokenJob:
     """What is to be done."""
 
     listing: Listing
+    options: StorageOptions
+    """For these files."""
     work: TokenWork
     pack: PackOptions
     place: Place
@@ -50,6 +57,8 @@ class TokenJob:
     """Of the token files."""
     names: list[str]
     """Of the token files in it, one for each text file."""
+    postfix: str
+    """What stands behind the name of a text file there."""
     store: IndexStoreInterface | None
     """A user's own index."""
     workers: int | None
@@ -63,3 +72,22 @@ class TokenJob:
     def paths(self) -> list[str]:
         """Of the token files."""
         return [join(self.folder, name) for name in self.names]
+
+    def of_now(self) -> TokenJob:
+        """Return the same job for the text files that there are now."""
+        return replace(self, listing=listed_again(self.listing, self.options)).checked()
+
+    def checked(self) -> TokenJob:
+        """Return the job with the names of its token files, or say what cannot work."""
+        relative = [*map(self.listing.relative, self.listing.files)]
+        job = replace(self, names=token_file_names(relative, self.postfix))
+        if job.store is None:
+            for path in job.paths:
+                refuse_unnamable(path.removeprefix(job.place.base.rstrip("/") + "/"))
+        if job.overwrite and is_remote(job.folder):
+            raise OptionError(
+                f"overwrite=True: tokens in {job.folder} cannot be replaced as a whole, for there "
+                "objects cannot be put aside. Remove them and their index, or give another folder: "
+                "output_base_path="
+            )
+        return job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -11,13 +12,15 @@ import msgspec
 from penstock.errors import ObjectNotFoundError, StorageError
 from penstock.index._fingerprint import digest
 from penstock.index._names import META
-from penstock.storage import LocalStore, join, locate
+from penstock.storage import join, locate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from penstock.storage import StorageOptions
 
+_log = logging.getLogger("penstock.index")
 JOURNAL = "journal.ndjson"
 
 
@@ -29,20 +32,30 @@ class PutAside(msgspec.Struct, frozen=True, tag="aside"):
     """There."""
 
 
+class MadeFolder(msgspec.Struct, frozen=True, tag="folder"):
+    """A folder that was not there before."""
+
+    path: str
+
+
 class PutIn(msgspec.Struct, frozen=True, tag="in"):
-    """A file of tokens that appears."""
+    """A file of tokens that appears, noted before: its inode tells it from others of its name."""
 
     path: str
     size: int
-    inode: int = 0
-    modified: int = 0
-    """Nanoseconds; of an object only its size is known beforehand."""
+    inode: int
+    modified: int
+    """Nanoseconds."""
 
 
-class NotIn(msgspec.Struct, frozen=True, tag="not"):
-    """A file that did not appear after all: another one of its name did."""
+class Uploaded(msgspec.Struct, frozen=True, tag="object"):
+    """An object of tokens that appeared, noted behind: before, nothing tells it from others."""
 
     path: str
+    size: int
+    version: str | None
+    index: str | None
+    """The folder of the index that will name it, where that is ours."""
 
 
 class IndexIn(msgspec.Struct, frozen=True, tag="index"):
@@ -53,7 +66,7 @@ class IndexIn(msgspec.Struct, frozen=True, tag="index"):
     """Of its `meta.json`."""
 
 
-Entry = PutAside | PutIn | NotIn | IndexIn
+Entry = PutAside | MadeFolder | PutIn | Uploaded | IndexIn
 
 
 def put_in(staged: Path, path: str) -> PutIn:
@@ -62,8 +75,8 @@ def put_in(staged: Path, path: str) -> PutIn:
     return PutIn(path, status.st_size, status.st_ino, status.st_mtime_ns)
 
 
-def note(folder: Path, entries: list[Entry]) -> None:
-    """Write down what will be done; when this returns, it is on disk."""
+def note(folder: Path, entries: Sequence[Entry]) -> None:
+    """Write something down; when this returns, it is on disk."""
     encoder = msgspec.json.Encoder()
     with (folder / JOURNAL).open("ab") as file:
         file.writelines(encoder.encode(entry) + b"\n" for entry in entries)
@@ -79,23 +92,44 @@ def is_finished(folder: Path, options: StorageOptions) -> bool:
     )
 
 
-def take_back(folder: Path, options: StorageOptions) -> None:
+def take_back(folder: Path, options: StorageOptions) -> list[str]:
     """Undo what a builder noted, as far as it was done, unless it was all done.
 
-    Only the very files that it put there go away; what it had put aside is there again.
+    Only the very files that it put there go away; what it had put aside is there again. Returns
+    sentences about what could not be put back: that is kept, with the notes.
     """
     entries = _entries(folder)
+    kept: list[str] = []
     if not is_finished(folder, options):
-        others = {entry.path for entry in entries if isinstance(entry, NotIn)}
-        for entry in entries:
-            if isinstance(entry, PutIn) and entry.path not in others:
-                _remove(entry, options)
         for entry in reversed(entries):
-            if isinstance(entry, PutAside) and not os.path.lexists(entry.path):
-                with suppress(FileNotFoundError):
-                    os.makedirs(os.path.dirname(entry.path), exist_ok=True)
-                    os.rename(folder / entry.name, entry.path)
-    (folder / JOURNAL).unlink(missing_ok=True)
+            if isinstance(entry, PutIn):
+                _remove_file(entry)
+            elif isinstance(entry, Uploaded):
+                _remove_object(entry, options)
+            elif isinstance(entry, MadeFolder):
+                with suppress(OSError):  # Others lie there.
+                    os.rmdir(entry.path)
+            elif isinstance(entry, PutAside):
+                kept += _put_back(folder / entry.name, entry.path)
+    if not kept:
+        (folder / JOURNAL).unlink(missing_ok=True)
+    return kept
+
+
+def _put_back(aside: Path, path: str) -> list[str]:
+    """Give what was put aside its place again; return what is to be said where that fails."""
+    if not os.path.lexists(aside):
+        return []
+    try:
+        if not os.path.lexists(path):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.rename(aside, path)
+            return []
+        why = "something else has its name by now"
+    except OSError as failure:
+        why = str(failure)
+    said = f"{path} was put aside to be replaced and cannot be put back: {why}."
+    return [f"{said} It is kept as {aside}; move one of the two elsewhere."]
 
 
 def _entries(folder: Path) -> list[Entry]:
@@ -125,26 +159,30 @@ def _meta_in(folder: str, options: StorageOptions) -> str | None:
         file.close()
 
 
-def _remove(entry: PutIn, options: StorageOptions) -> None:
-    store, name = locate(entry.path, options)
-    if not isinstance(store, LocalStore):
-        with suppress(ObjectNotFoundError):
-            if store.entry(name).size == entry.size:
-                store.delete(name)
-        return
+def _remove_file(entry: PutIn) -> None:
     with suppress(FileNotFoundError):
-        status = os.stat(name)
+        status = os.stat(entry.path)
         found = (status.st_size, status.st_ino, status.st_mtime_ns)
         if found == (entry.size, entry.inode, entry.modified):
-            os.unlink(name)
-    with suppress(OSError):  # Unless others lie there.
-        os.removedirs(os.path.dirname(name))
+            os.unlink(entry.path)
+
+
+def _remove_object(entry: Uploaded, options: StorageOptions) -> None:
+    if entry.index is not None and _meta_in(entry.index, options) is not None:
+        return  # Not ours, or all would be done: it may be what names this object.
+    store, name = locate(entry.path, options)
+    with suppress(ObjectNotFoundError):
+        found = store.entry(name)
+        if (found.size, found.version) == (entry.size, entry.version):
+            store.delete(name)
 
 
 def take_back_dead(folder: Path, options: StorageOptions) -> bool:
     """Undo what a dead builder noted; return whether its folder may be removed."""
     try:
-        take_back(folder, options)
+        kept = take_back(folder, options)
     except (OSError, StorageError):
         return False  # What it put aside lies there yet.
-    return True
+    for said in kept:
+        _log.warning("%s", said)
+    return not kept

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from penstock.errors import OptionError
-from penstock.index._token_pack import Packing, PackOptions, Remainder
+from penstock.index._token_pack import PackingName, PackOptions, Remainder
 from penstock.order import whole_number
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+    from numpy.typing import DTypeLike, NDArray
 
 _LONGEST_SAMPLE = 2**32 - 1
 """Tokens: so far ends of documents can be told."""
@@ -56,6 +56,23 @@ def holding(token: int) -> str:
     return next((name for name in names if token <= int(np.iinfo(name).max)), names[-1])
 
 
+def first_misfit(ids: NDArray[Any], dtype: np.dtype[np.integer[Any]]) -> int | None:
+    """Return where the first token stands that the dtype does not hold; None: it holds all."""
+    most = int(np.iinfo(dtype).max)
+    if not len(ids) or (int(ids.min()) >= 0 and int(ids.max()) <= most):
+        return None
+    return int(np.flatnonzero((ids < 0) | (ids > most))[0])
+
+
+def misfit(ids: NDArray[Any], at: int, dtype: np.dtype[np.integer[Any]], where: str) -> str:
+    """Return what is said of such a token, and what to do."""
+    remedy = f"Give token_dtype=np.{holding(int(ids.max()))}."
+    if int(ids[at]) < 0:
+        remedy = "Tokens are numbers from 0 on: look at what the tokenizer returns."
+    most = int(np.iinfo(dtype).max)
+    return f"token {int(ids[at])} does not fit {dtype.name} (0 to {most}): {where}. {remedy}"
+
+
 def pack_options(  # noqa: PLR0913, PLR0917 (as they are given)
     size: int | None,
     packing: str,
@@ -66,7 +83,7 @@ def pack_options(  # noqa: PLR0913, PLR0917 (as they are given)
 ) -> PackOptions:
     """Return what samples are, or say what cannot work."""
     for name, value, kind in (
-        ("packing", packing, Packing),
+        ("packing", packing, PackingName),
         ("keep_remainder", remainder, Remainder),
     ):
         if value not in get_args(kind):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ROWS_AT_ONCE = 1 << 16
 
-Packing = Literal["concat", "best_fit"]
+PackingName = Literal["concat", "best_fit"]
 Remainder = Literal["drop", "pad"]
 
 
@@ -28,7 +28,7 @@ class PackOptions:
 
     size: int | None
     """Tokens; None: a sample is a document."""
-    packing: Packing
+    packing: PackingName
     remainder: Remainder
     pad: int | None
     """Stands where a sample is filled up."""
@@ -37,8 +37,9 @@ class PackOptions:
 class Ends(NamedTuple):
     """Where documents end in the next samples: what `Documents` holds, but its first offset."""
 
+    values: NDArray[np.int64]
     offsets: NDArray[np.int64]
-    ends: NDArray[np.int64]
+    goes_on: NDArray[np.bool_]
 
 
 class Samples(Protocol):
@@ -142,11 +143,13 @@ class ConcatSamples:
             # Where documents or samples end, each place once.
             cuts = np.union1d(ends[ends <= stop], borders)
             yield Ends(
-                done + 1 + np.flatnonzero(cuts % size == 0), cuts - (cuts - 1) // size * size
+                cuts - (cuts - 1) // size * size,
+                done + 1 + np.flatnonzero(cuts % size == 0),
+                ~np.isin(borders, ends, assume_unique=True),
             )
             done += len(cuts)
         if self.padding:
-            yield Ends(np.array([done]), np.empty(0, np.int64))
+            yield Ends(np.empty(0, np.int64), np.array([done]), np.zeros(1, bool))
 
 
 def even_rows(count: int, size: int) -> Iterator[NDArray[np.int64]]:

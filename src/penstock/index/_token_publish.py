@@ -15,19 +15,20 @@ from penstock.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     StaleIndexError,
+    StorageError,
 )
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._kept_columns import sync
 from penstock.index._load import load_index
 from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
-from penstock.index._names import FILES, META
+from penstock.index._names import FILES, META, PUT_ASIDE
 from penstock.index._sample_index import Origin
 from penstock.index._token_journal import (
     JOURNAL,
     IndexIn,
-    NotIn,
+    MadeFolder,
     PutAside,
-    PutIn,
+    Uploaded,
     meta_digest,
     note,
     put_in,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.index._folder import NewFolder
     from penstock.index._meta import TokensMeta
     from penstock.index._place import Place
-    from penstock.index._token_journal import Entry
+    from penstock.index._token_job import TokenJob
 
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _LARGEST_EXCLUSIVE = 5 << 30
@@ -62,9 +63,10 @@ class TokenBin(NamedTuple):
 class Publication:
     """Puts token files in place, and their index behind them; undone as a whole if that fails."""
 
-    def __init__(self, folder: Path, place: Place, bins: list[TokenBin], *, replace: bool) -> None:
-        self._folder, self._place, self._bins, self._replace = folder, place, bins, replace
-        self._options: StorageOptions = place.options
+    def __init__(self, folder: Path, job: TokenJob, bins: list[TokenBin]) -> None:
+        self._folder, self._bins, self._place = folder, bins, job.place
+        self._replace, self._has_index = job.overwrite, job.store is None
+        self._options: StorageOptions = job.place.options
 
     @contextmanager
     def files(self) -> Iterator[None]:
@@ -76,10 +78,17 @@ class Publication:
                 else:
                     self._move()
                 yield
-            except BaseException:
-                take_back(self._folder, self._options)
+            except BaseException as why:
+                for said in self._taken_back():
+                    why.add_note(said)
                 raise
             (self._folder / JOURNAL).unlink(missing_ok=True)
+
+    def _taken_back(self) -> list[str]:
+        try:
+            return take_back(self._folder, self._options)
+        except (OSError, StorageError) as more:
+            return [f"What was published so far is not taken back yet: {more}"]
 
     def index(self, new: NewFolder, tokens: TokensMeta) -> None:
         """Describe the files, which are in place, and let the index appear."""
@@ -103,42 +112,53 @@ class Publication:
         text = encode_meta(meta)
         (new.path / META).write_bytes(text)
         note(self._folder, [IndexIn(self._place.folder, meta_digest(text))])
-        new.publish(replace=self._place.is_remote and self._replace)
+        new.publish(replace=False)
 
     def _move(self) -> None:
-        entries: list[Entry] = [
-            PutAside(path, f"old-{number}")
-            for number, path in enumerate(self._replaced() if self._replace else ())
-        ]
-        entries += [put_in(one.staged, one.path) for one in self._bins]
-        note(self._folder, entries)
-        for entry in entries:
-            if isinstance(entry, PutAside):
-                os.rename(entry.path, self._folder / entry.name)
+        aside = self._replaced() if self._replace else []
+        note(self._folder, aside)
+        for entry in aside:
+            os.rename(entry.path, self._folder / entry.name)
+        folders = {os.path.dirname(one.path) for one in self._bins}
+        for folder in sorted(folders):
+            self._make(folder)
+        note(self._folder, [put_in(one.staged, one.path) for one in self._bins])
         for one in self._bins:
-            os.makedirs(os.path.dirname(one.path), exist_ok=True)
             _link(one.staged, one.path)
-        for folder in {os.path.dirname(one.path) for one in self._bins}:
+        for folder in folders:
             sync(Path(folder))
 
-    def _replaced(self) -> list[str]:
-        """Return what is there: the index, which goes first, and all token files."""
-        found = [one.path for one in self._bins if os.path.lexists(one.path)]
-        if not os.path.isdir(self._place.folder):
-            return found
+    def _make(self, folder: str) -> None:
+        """Make a folder, and those around it that are missing."""
+        if os.path.isdir(folder):
+            return
+        self._make(os.path.dirname(folder))
+        with suppress(FileExistsError):
+            os.mkdir(folder)
+            note(self._folder, [MadeFolder(folder)])
+
+    def _replaced(self) -> list[PutAside]:
+        """Return what is there: our index, which goes first, and all token files."""
+        files = [one.path for one in self._bins if os.path.lexists(one.path)]
+        aside = []
+        if self._has_index and os.path.isdir(self._place.folder):
+            aside = [PutAside(self._place.folder, PUT_ASIDE)]
+            files += self._named()
+        names = enumerate(dict.fromkeys(files))
+        return [*aside, *(PutAside(path, f"old-{number}") for number, path in names)]
+
+    def _named(self) -> list[str]:
+        """Return the token files that the index names."""
         # Of a damaged index nobody knows what it names: that stays.
         with suppress(CorruptIndexError, StaleIndexError, ObjectNotFoundError):
             old = load_index(Origin(self._place.folder, self._place.base, self._options))
             empty = [] if old.meta is None else old.meta.empty
             named = [*old.file_locations, *(join(self._place.base, one.path) for one in empty)]
-            found += [path for path in named if path.endswith(".bin") and os.path.exists(path)]
-        return [self._place.folder, *dict.fromkeys(found)]
+            return [path for path in named if path.endswith(".bin") and os.path.exists(path)]
+        return []
 
     def _upload(self) -> None:
-        if self._replace:
-            store, name = locate(self._place.folder, self._options)
-            with suppress(ObjectNotFoundError):
-                store.delete(join(name, META))  # From now on there is no index.
+        index = self._place.folder if self._has_index else None
         for one in self._bins:
             store, name = locate(one.path, self._options)
             size = one.staged.stat().st_size
@@ -147,16 +167,14 @@ class Publication:
                 with one.staged.open("rb") as data:
                     while block := data.read(_COPY_BYTES):
                         draft.write(block)
-                if not self._replace:
-                    _refuse_taken(one.path, self._options)
-                note(self._folder, [PutIn(one.path, size)])
-                exclusive = not self._replace and size <= _LARGEST_EXCLUSIVE
-                draft.publish(name, exclusive=exclusive)
+                _refuse_taken(one.path, self._options)
+                draft.publish(name, exclusive=size <= _LARGEST_EXCLUSIVE)
             except ObjectExistsError:
-                note(self._folder, [NotIn(one.path)])
                 raise taken(one.path) from None
             finally:
                 draft.discard()
+            entry = store.entry(name)
+            note(self._folder, [Uploaded(one.path, entry.size, entry.version, index)])
 
     def _described(self, one: TokenBin) -> FileMeta:
         store, name = locate(one.path, self._options)
@@ -220,8 +238,14 @@ def _refuse_taken(path: str, options: StorageOptions) -> None:
 def taken(path: str) -> ObjectExistsError:
     """Return the error for a token file that is there already."""
     return ObjectExistsError(
-        f"the token file {path} exists already. overwrite=True (--overwrite) replaces it and its "
-        "index; output_base_path= leads elsewhere.",
+        f"the token file {path} exists already. {remedy(path, 'replaces it and its index')}",
         path=path,
         errno=errno.EEXIST,
     )
+
+
+def remedy(path: str, overwriting: str) -> str:
+    """Return what can be done about tokens that are there already; the way to some says where."""
+    if is_remote(path):
+        return "Remove those tokens and their index, or give another folder: output_base_path="
+    return f"overwrite=True (--overwrite) {overwriting}; output_base_path= leads elsewhere."

@@ -1,4 +1,4 @@
-"""Whether work can be sent to other processes, and what names it there and the next time."""
+"""Whether work can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -17,27 +17,23 @@ _SCRIPTS = {"__main__", "__mp_main__"}
 class Sent(NamedTuple):
     """Work on its way."""
 
-    pickled: bytes | None
-    """None where it cannot be pickled."""
     obstacle: str
     """Why other processes cannot have it; nothing if they can."""
 
 
 def sent(work: TokenWork) -> Sent:
-    """Return work as it is sent."""
-    out = io.BytesIO()
-    pickler = _Pickler(out)
+    """Return what there is to say of sending work."""
+    pickler = _Pickler(io.BytesIO())
     try:
         pickler.dump(work)
     except Exception as why:  # noqa: BLE001 (a tokenizer may refuse in any way)
-        return Sent(None, f"it does not pickle ({type(why).__name__}: {why})")
+        return Sent(f"it does not pickle ({type(why).__name__}: {why})")
     if pickler.stuck:
         return Sent(
-            out.getvalue(),
             f"{pickler.stuck[0]} is defined in the script itself, which worker processes do not "
             "run; define it in a module that it imports",
         )
-    return Sent(out.getvalue(), "")
+    return Sent("")
 
 
 class _Pickler(pickle.Pickler):

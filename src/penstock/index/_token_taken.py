@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError
 from penstock.index._load import kind_in
 from penstock.index._open_index import is_there, local_folder, refuse_other_folder
-from penstock.index._token_publish import taken
+from penstock.index._token_publish import remedy, taken
 from penstock.storage import LocalStore, locate
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ def refuse_existing(job: TokenJob) -> None:
         raise taken(path)
     if has_index:
         raise IndexExistsError(
-            f"there is an index in {job.place.folder} already. overwrite=True (--overwrite) builds "
-            "it and its token files anew; output_base_path= leads elsewhere."
+            f"there is an index in {job.place.folder} already. "
+            + remedy(job.place.folder, "builds it and its token files anew")
         )
 
 

@@ -46,7 +46,7 @@ class NewTokenFile:
 
     def add(self, tokens: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
         """Write the tokens of some documents, of these lengths."""
-        self._draft.write(tokens.tobytes())
+        self._draft.write(np.ascontiguousarray(tokens).view(np.uint8).data)
         self._lengths.append(lengths)
 
     def publish(self, parts: list[TokensFound]) -> None:

@@ -12,7 +12,14 @@ import numpy as np
 from penstock.index._bad_lines import write_bad_lines
 from penstock.index._folder import NewFolder
 from penstock.index._meta import TokensMeta
-from penstock.index._names import BAD_LINES, DOCUMENT_ENDS, DOCUMENT_OFFSETS, ROWS
+from penstock.index._names import (
+    BAD_LINES,
+    DOCUMENT_ENDS,
+    DOCUMENT_GOES_ON,
+    DOCUMENT_OFFSETS,
+    ROWS,
+)
+from penstock.index._token_inputs import refuse_changed
 from penstock.index._token_pack import samples_of
 from penstock.index._token_publish import Publication, TokenBin
 from penstock.storage import join
@@ -31,23 +38,25 @@ def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
     scratch = folder / "stream.bin"
     samples = samples_of(stream, job.pack, scratch)
     bins = _staged(job, stream, samples, folder / "bins")
+    refuse_changed(job.listing, job.options)
     if job.store is not None:
         if stream.aside:
             aside = folder / BAD_LINES
             with aside.open("wb") as file:
                 write_bad_lines(file, stream.aside)
             bins.append(TokenBin(aside, join(job.folder, BAD_LINES), 0, 0))
-        with Publication(folder, job.place, bins, replace=job.overwrite).files():
+        with Publication(folder, job, bins).files():
             _tell(job.store, job, samples)
         return samples
-    with NewFolder(job.place) as new:
+    # Nobody could make it again without the text and its tokenizer.
+    with NewFolder(job.place, is_kept=True) as new:
         _write_rows(new.path / ROWS, samples)
         if job.pack.size is not None:
             _write_ends(new.path, samples)
         if job.work.skips:
             with (new.path / BAD_LINES).open("wb") as file:
                 write_bad_lines(file, stream.aside)
-        publication = Publication(folder, job.place, bins, replace=job.overwrite)
+        publication = Publication(folder, job, bins)
         with publication.files():
             publication.index(new, _described(job, stream, samples))
     return samples
@@ -82,13 +91,15 @@ def _write_rows(path: Path, samples: Samples) -> None:
 
 def _write_ends(folder: Path, samples: Samples) -> None:
     with (
-        (folder / DOCUMENT_OFFSETS).open("wb") as offsets,
         (folder / DOCUMENT_ENDS).open("wb") as ends,
+        (folder / DOCUMENT_OFFSETS).open("wb") as offsets,
+        (folder / DOCUMENT_GOES_ON).open("wb") as goes_on,
     ):
         offsets.write(np.zeros(1, "<u8").data)
         for some in samples.ends():
+            ends.write(some.values.astype("<u4").data)
             offsets.write(some.offsets.astype("<u8").data)
-            ends.write(some.ends.astype("<u4").data)
+            goes_on.write(some.goes_on.astype("u1").data)
 
 
 def _tell(store: IndexStoreInterface, job: TokenJob, samples: Samples) -> None:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.errors import OptionError
 from penstock.index._index_store import IndexStore
-from penstock.index._listing import INDEX_FOLDER, JSONL, TOKEN_FOLDER, list_files
+from penstock.index._listing import INDEX_FOLDER, TOKEN_FOLDER
 from penstock.index._place import Place
 from penstock.index._token_build import build
 from penstock.index._token_documents import TokenWork
-from penstock.index._token_files import POSTFIX, token_file_names
+from penstock.index._token_files import POSTFIX
+from penstock.index._token_inputs import text_files
 from penstock.index._token_job import TokenJob
 from penstock.index._token_options import pack_options, token_id, token_type
 from penstock.index._token_text import TextCall, TextField
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.index._index_store import IndexStoreInterface
     from penstock.index._listing import Listing
     from penstock.index._token_job import TokenReport
-    from penstock.index._token_pack import Packing, Remainder
+    from penstock.index._token_pack import PackingName, Remainder
     from penstock.work import View
 
 _log = logging.getLogger("penstock.index")
@@ -48,8 +49,8 @@ class TokenIndexer:
     job: TokenJob
 
     def __call__(self) -> TokenReport:
-        """Do it, and tell what came of it."""
-        return build(self.job)
+        """Do it with the text files that there are now, and tell what came of it."""
+        return build(self.job.of_now())
 
 
 def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as data-forager has it)
@@ -70,7 +71,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     text_key: str = _TEXT,
     batched: bool | None = None,
     num_workers: int | None = None,
-    packing: Packing = "concat",
+    packing: PackingName = "concat",
     keep_remainder: Remainder = "drop",
     pad_idx: int | None = None,
     on_error: Literal["raise", "skip"] = "raise",
@@ -84,6 +85,9 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     over the borders of files, are cut into samples of so many tokens; without it a document is a
     sample. Whatever the number of processes, the samples are the same. Nothing is to be seen
     before everything is done; who is killed goes on, in the same call, with what is finished.
+
+    A document is in memory as a whole: its line, its text and its ids together, about three times
+    the bytes of its line, and what the tokenizer needs for a text of that length.
 
     Args:
         tokenizer_func: What makes token ids of a text, or of a list of texts: a function, or a
@@ -112,7 +116,8 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
         pad_idx: The token that fills up; by default that of `eos_idx`.
         on_error: `skip` sets lines aside that are no documents, and tells of them in
             `index/bad_lines.ndjson`.
-        overwrite: Replace tokens that are there.
+        overwrite: Replace tokens that are there; until all are made, the old ones stay. In an
+            object store nothing is replaced: remove what is there first.
         progress: Show a bar: by default in a terminal. Or whoever is told of bytes instead.
         storage_options: For files in object stores.
 
@@ -151,6 +156,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     return TokenIndexer(
         TokenJob(
             listing=listing,
+            options=options,
             work=TokenWork(
                 text=TextField(text_key)
                 if process_text_line_func is None
@@ -163,14 +169,15 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
             pack=pack,
             place=place,
             folder=folder,
-            names=token_file_names([*map(listing.relative, listing.files)], file_name_postfix),
+            names=[],
+            postfix=file_name_postfix,
             store=store,
             workers=num_workers,
             overwrite=overwrite,
             progress=progress,
             unit_bytes=_UNIT_BYTES,
             log=logger or _log,
-        )
+        ).checked()
     )
 
 
@@ -180,13 +187,7 @@ def _listing(base: Path | None, files: Sequence[Path] | None, options: StorageOp
             "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files, "
             "or input_file_paths=, the files themselves."
         )
-    listing = list_files(base if files is None else files, JSONL, options)  # type: ignore[arg-type]
-    if not listing.files:
-        raise ObjectNotFoundError(
-            f"{listing.named[0]} holds no JSON Lines files ({', '.join(JSONL)}).",
-            path=listing.named[0],
-        )
-    return listing
+    return text_files(base if files is None else files, options)  # type: ignore[arg-type]
 
 
 def _places(

@@ -67,7 +67,10 @@ class _JsonTokenizer(FileTokenizer):
     def __init__(self, path: str) -> None:
         library = require("tokenizers", extra="tokenizers", purpose=_PURPOSE)
         self._path = path
-        text = Path(path).read_text("utf-8")
+        try:
+            text = Path(path).read_text("utf-8")
+        except UnicodeDecodeError:
+            raise _unreadable(path, "tokenizers", "it is no text in UTF-8") from None
         try:
             self._tokenizer = library.Tokenizer.from_str(text)
         except Exception as failure:  # noqa: BLE001 (the library has no other class for it)
@@ -116,8 +119,12 @@ class _ModelTokenizer(FileTokenizer):
     def __init__(self, path: str) -> None:
         library = require("sentencepiece", extra="tokenizers", purpose=_PURPOSE)
         self._path = path
+        model = Path(path).read_bytes()
+        if not model:
+            # The library takes it for no model yet, and fails at the first text.
+            raise _unreadable(path, "sentencepiece", "it is empty")
         try:
-            self._processor = library.SentencePieceProcessor(model_proto=Path(path).read_bytes())
+            self._processor = library.SentencePieceProcessor(model_proto=model)
         except RuntimeError as failure:
             raise _unreadable(path, "sentencepiece", failure) from None
         self._batches = SentencePieceBatches(self._processor, "EncodeAsIds", {})
@@ -168,7 +175,7 @@ def _file(path: Path) -> Path:
     return found
 
 
-def _unreadable(path: str, library: str, failure: Exception) -> CorruptFileError:
+def _unreadable(path: str, library: str, failure: object) -> CorruptFileError:
     return CorruptFileError(
         f"{path} is no tokenizer that {library} can read: {str(failure).strip()}", path=path
     )

@@ -7,26 +7,25 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.index._token_ids import encoded
+from penstock.errors import OptionError
+from penstock.index._token_ids import Tokenizer, encoded
+from penstock.index._tokenizer_tiktoken import TiktokenArrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.index._token_ids import Encoded
 
-
-class Tokenizer(Protocol):
-    """Makes token ids of texts: the same ones for a text, whichever texts are beside it.
-
-    It can be sent to other processes if what is inside can: objects of the libraries that we know
-    can, and functions that a module defines; a lambda cannot.
-    """
-
-    def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
-        ...
+__all__ = [
+    "EachText",
+    "SentencePieceBatches",
+    "Tokenizer",
+    "TokenizersBatches",
+    "known_tokenizer",
+    "single_threaded",
+]
 
 
 def single_threaded() -> None:
@@ -84,32 +83,9 @@ class TokenizersBatches(Tokenizer):
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the ids of all texts, and how many each has."""
-        if self._tokenizer.padding is not None:
-            # A batch would be filled up to its longest text.
-            return encoded(self._tokenizer.encode(text, **self._options) for text in texts)
+        _refuse_cut_texts(self._tokenizer)  # Whoever gave it may have changed it since.
         # Without the offsets of tokens in the text, which takes a third less time.
         return encoded(self._tokenizer.encode_batch_fast(list(texts), **self._options))
-
-
-class TiktokenArrays(Tokenizer):
-    """A `tiktoken.Encoding`."""
-
-    def __init__(self, encoding: Any, method: str, options: Mapping[str, object]) -> None:  # noqa: ANN401 (of a library that is not imported)
-        self._encoding, self._method, self._options = encoding, method, options
-
-    def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
-        options = self._options
-        if self._method == "encode_ordinary":
-            options = {"disallowed_special": ()}
-        try:
-            # Lists of the same ids take a fifth more time.
-            as_array = functools.partial(self._encoding.encode_to_numpy, **options)
-            return encoded(map(as_array, texts))
-        except UnicodeEncodeError:
-            # Half of a surrogate pair; the others replace it.
-            method = getattr(self._encoding, self._method)
-            return encoded(method(text, **self._options) for text in texts)
 
 
 class SentencePieceBatches(Tokenizer):
@@ -170,7 +146,24 @@ def _is_from(owner: object, package: str, *methods: str) -> bool:
     return all(module.partition(".")[0] == package for module in modules)
 
 
+def _refuse_cut_texts(tokenizer: Any) -> None:  # noqa: ANN401 (of a library that is not imported)
+    """Refuse a tokenizer that is set to the length of some model's input."""
+    if tokenizer.truncation is not None:
+        length = tokenizer.truncation["max_length"]
+        raise OptionError(
+            f"the tokenizer is set to cut texts off behind {length} tokens: the rest of longer "
+            "documents would be missing. Call no_truncation() on it."
+        )
+    if tokenizer.padding is not None:
+        token = tokenizer.padding["pad_token"]
+        raise OptionError(
+            f"the tokenizer is set to fill texts up with {token}, which would be part of "
+            "documents. Call no_padding() on it; samples are filled up with pad_idx=."
+        )
+
+
 def _of_tokenizers(call: _Call) -> Tokenizer | None:
+    _refuse_cut_texts(call.owner)
     known = {"", "encode", "encode_batch", "encode_batch_fast"}
     if call.method not in known or not call.options.keys() <= {"add_special_tokens"}:
         return None
