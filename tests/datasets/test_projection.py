@@ -308,3 +308,9 @@ def test_every_path_of_a_schema_has_its_type() -> None:
         assert type_at(schema, path) is not None
     assert type_at(schema, "items[].price") == pa.list_(pa.float64())
     assert type_at(schema, "id[]") is None
+
+
+def test_a_name_like_a_path_into_a_list_may_hold_what_is_no_list() -> None:
+    source = ListSource([{"e[]": False}, {"e": [True]}, {"e[]": True}])
+    columns = projected(source, np.arange(3), {"e[]": "bool"})
+    assert columns.column(0).to_pylist() == [False, None, True]

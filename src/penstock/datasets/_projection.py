@@ -10,7 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._field_paths import LIST, Steps, closest, paths_in, steps_of, type_at
+from penstock.datasets._field_paths import (
+    LIST,
+    Steps,
+    closest,
+    is_listlike,
+    paths_in,
+    steps_of,
+    type_at,
+)
 from penstock.datasets._field_plan import Plan, Way
 from penstock.datasets._field_types import arrow_type
 from penstock.datasets._held import held
@@ -102,18 +110,34 @@ def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Rec
     names = frozenset(name for name in paths if name in known)
     if getattr(source, "schema_is_complete", False):
         return _read(source, ids, schema, _plan(schema, names, complete=True))
-    plan = _plan(schema, frozenset(), complete=False)
+    # Of a type that no path leads to, a name that is there is nothing but a name.
+    only_names = frozenset(n for n in names if not _may_lead(n, schema.field(n).type))
+    paths, names = [n for n in paths if n not in only_names], names - only_names
+    plan = _plan(schema, only_names, complete=False)
     if not names:
         return _read(source, ids, schema, plan)
     try:
         return _read(source, ids, schema, plan, names)
     except (_TwoMeaningsError, SchemaMismatchError):
         # A record with a field of that very name may hold anything where the path leads.
-        return _read_by_names(source, ids, schema, paths)
+        return _read_by_names(source, ids, schema, paths, only_names)
+
+
+def _may_lead(path: str, type_: pa.DataType) -> bool:
+    """Whether a type has as many lists as a path goes into."""
+    for _ in range(steps_of(path).count(LIST)):
+        if not is_listlike(type_):
+            return False
+        type_ = type_.value_type
+    return True
 
 
 def _read_by_names(
-    source: Source, ids: NDArray[np.int64], schema: pa.Schema, paths: Sequence[str]
+    source: Source,
+    ids: NDArray[np.int64],
+    schema: pa.Schema,
+    paths: Sequence[str],
+    only_names: frozenset[str],
 ) -> pa.RecordBatch:
     """Read what of `paths` is the name of a field in a record as that, and else as a path."""
     groups: dict[frozenset[str], list[int]] = {}
@@ -121,7 +145,7 @@ def _read_by_names(
         there = record if isinstance(record, Mapping) else ()
         groups.setdefault(frozenset(name for name in paths if name in there), []).append(row)
     parts = [
-        _read(source, ids[rows], schema, _plan(schema, names, complete=True))
+        _read(source, ids[rows], schema, _plan(schema, names | only_names, complete=True))
         for names, rows in groups.items()
     ]
     back = np.empty(len(ids), np.int64)

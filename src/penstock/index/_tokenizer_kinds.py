@@ -6,12 +6,12 @@ Nothing is imported from these libraries: what was given says by its type where 
 from __future__ import annotations
 
 import functools
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import OptionError
 from penstock.index._token_ids import Tokenizer, encoded
 from penstock.index._tokenizer_tiktoken import TiktokenArrays
+from penstock.storage import keep_tokenizers_to_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ def single_threaded() -> None:
 
     `tokenizers` asks the environment at every call, and would start a thread for every core.
     """
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    keep_tokenizers_to_one_thread()
 
 
 def known_tokenizer(what: object) -> Tokenizer | None:

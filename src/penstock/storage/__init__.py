@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from penstock.storage._drafts import list_drafts as list_drafts
     from penstock.storage._drafts import remove_draft as remove_draft
     from penstock.storage._environment import cache_directory as cache_directory
+    from penstock.storage._environment import (
+        keep_tokenizers_to_one_thread as keep_tokenizers_to_one_thread,
+    )
     from penstock.storage._environment import new_remote_path as new_remote_path
     from penstock.storage._environment import rank as rank
     from penstock.storage._environment import world_size as world_size
@@ -90,6 +93,7 @@ __all__, __getattr__, __dir__ = facade(
     },
     for_rooms={
         "CACHE_TAG": "_cache_mark",
+        "keep_tokenizers_to_one_thread": "_environment",
         "mark_as_cache": "_cache_mark",
     },
 )

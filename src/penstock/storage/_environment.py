@@ -1,4 +1,4 @@
-"""The one place that reads environment variables."""
+"""The one place that reads environment variables, and sets one."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def new_remote_path(name: str) -> str:
         raise OptionError(message)
     root = os.environ.get("PENSTOCK_REMOTE") or str(cache_directory() / "remote")
     return f"{root.rstrip('/')}/{secrets.token_hex(8)}/{name}"
+
+
+def keep_tokenizers_to_one_thread() -> None:
+    """Set `TOKENIZERS_PARALLELISM`, which the library asks at every call, for this process."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 
 def rank() -> int:
