@@ -13,11 +13,14 @@ import sys
 from array import array
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import numpy as np
 import pytest
 import sentencepiece
+import tiktoken
 import tokenizers
 import torch
+from hypothesis import strategies as st
 from tokenizers import processors
 
 from penstock.errors import (
@@ -28,6 +31,7 @@ from penstock.errors import (
 )
 from penstock.index._tokenizer import Tokenizer, load_tokenizer, single_threaded, tokenizer_of
 from tests.index.text_samples import EOS, ODD_TEXTS, sample_texts, tiktoken_from, trained_bpe
+from tests.rounds import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -105,13 +109,21 @@ def test_tokenizers_give_the_ids_of_encode(made: Callable[[], tokenizers.Tokeniz
     check(plain, [plain(text).ids for text in TEXTS])
 
 
-def test_tokenizers_that_cut_and_fill_up_give_the_ids_of_encode() -> None:
-    tokenizer = rich_bpe()
-    tokenizer.enable_truncation(9)
-    tokenizer.enable_padding(pad_to_multiple_of=4)
-    wanted = [tokenizer.encode(text).ids for text in TEXTS]
-    assert {len(ids) for ids in wanted} == {4, 8, 12}
-    check(tokenizer.encode, wanted)
+def test_tokenizers_that_would_cut_or_fill_up_are_refused() -> None:
+    cutting, filling, changing = rich_bpe(), rich_bpe(), rich_bpe()
+    cutting.enable_truncation(9)
+    filling.enable_padding(pad_to_multiple_of=4)
+    for call in (cutting, cutting.encode, functools.partial(cutting.encode, pair=None)):
+        with pytest.raises(
+            OptionError, match=r"cut texts off behind 9 tokens: .*no_truncation\(\)"
+        ):
+            tokenizer_of(call)
+    with pytest.raises(OptionError, match=r"fill texts up with \[PAD\].*no_padding\(\).*pad_idx="):
+        tokenizer_of(filling.encode_batch)
+    ours = tokenizer_of(changing)
+    changing.enable_truncation(9)
+    with pytest.raises(OptionError, match=r"no_truncation\(\)"):
+        ours.encode(TEXTS)
 
 
 def test_tokenizers_that_split_special_tokens_do_so_in_every_process() -> None:
@@ -140,6 +152,74 @@ def test_what_tiktoken_refuses_is_refused() -> None:
     encoding = tiktoken_from(trained_bpe())
     with pytest.raises(ValueError, match="disallowed special token"):
         tokenizer_of(encoding.encode).encode(["fine", f"not {EOS}"])
+
+
+SPECIAL_TOKENS: dict[str, dict[str, int]] = {
+    "one": {EOS: 300},
+    "many": {EOS: 300, "<|x|>": 301, "<|endofprompt|>": 302, "\u00e9|": 303},
+    "none": {},
+    "one in the other": {EOS: 300, f"{EOS}<": 301, f"<{EOS}": 302, "<|": 303, "|>": 304},
+    "beginning in itself": {"aba": 300, "  ": 301},
+    "the number of a letter": {EOS: ord("a")},
+}
+
+
+@functools.cache
+def small_encoding(name: str) -> tiktoken.Encoding:
+    """Return an encoding of bytes and a few pairs, with some special tokens."""
+    pairs = [b"th", b"he", b"the", b"  ", b" \n", b"<|", b"|>", b"end", b"ab", b"\xc3\xa9", b" a"]
+    ranks = [bytes([number]) for number in range(256)] + pairs
+    return tiktoken.Encoding(
+        name,
+        pat_str=r"'s| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        mergeable_ranks={token: number for number, token in enumerate(ranks)},
+        special_tokens=SPECIAL_TOKENS[name],
+    )
+
+
+PIECES = st.sampled_from(
+    [
+        "the", " he", "s", "'s", " ", "  ", "\n", "\u00e9", "\u65e5\u672c", "\U0001f469\u200d",
+        "12", "a", "b", "aba", "<", "<|", "<|end", "oftext|>", "|>", ">", "|", "\x00", "\ud800",
+        "\udc00", EOS, "<|x|>", "\u00e9|",
+    ]
+)  # fmt: skip
+SOME_TEXTS = st.lists(st.lists(PIECES | st.characters(), max_size=6).map("".join), max_size=12)
+
+
+@pytest.mark.parametrize("name", SPECIAL_TOKENS)
+@hypothesis.settings(max_examples=rounds(60, 2000))
+@hypothesis.given(texts=SOME_TEXTS)
+def test_tiktoken_gives_the_ids_of_each_text_whatever_texts_are_beside_it(
+    name: str, texts: list[str]
+) -> None:
+    encoding = small_encoding(name)
+    for call in (
+        encoding.encode_ordinary,
+        encoding.encode,
+        encoding.encode_to_numpy,
+        functools.partial(encoding.encode, disallowed_special=()),
+        functools.partial(encoding.encode, disallowed_special={EOS}),
+        functools.partial(encoding.encode, allowed_special="all"),
+    ):
+        try:
+            wanted = [list(call(text)) for text in texts]
+        except ValueError as refusal:
+            with pytest.raises(type(refusal)):
+                tokenizer_of(call).encode(texts)
+            continue
+        ids, lengths = tokenizer_of(call).encode(texts)
+        assert lengths.tolist() == [*map(len, wanted)]
+        assert ids.tolist() == [number for some in wanted for number in some]
+
+
+def test_tiktoken_gives_the_ids_of_many_and_of_long_texts() -> None:
+    encoding = tiktoken_from(trained_bpe())
+    texts = ["", *sample_texts(2_000, seed=5), "long " * 40_000, *sample_texts(100, seed=6), ""]
+    wanted = [encoding.encode_ordinary(text) for text in texts]
+    ids, lengths = tokenizer_of(encoding).encode(texts)
+    assert lengths.tolist() == [*map(len, wanted)]
+    assert ids.tolist() == [number for some in wanted for number in some]
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ _FORMAT = 1
 _BUILD_SECONDS = 3600.0
 _IN_CALLER_SECONDS = 2.0
 """Work that is done before other processes are of use."""
+_UNITS = 256
+"""So many there are at least, if that does not make them too small."""
+_LEAST_UNIT_BYTES = 1 << 20
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -69,7 +72,7 @@ def build(job: TokenJob) -> TokenReport:
 
 
 def _built(job: TokenJob, folder: Path, send: Sent, expected: Estimate) -> TokenReport:
-    units = token_units(job.listing, str(folder), SharedWork(job.work), job.unit_bytes)
+    units = token_units(job.listing, str(folder), SharedWork(job.work), _unit_bytes(job))
     left = sum(unit.size for unit in units if not unit.is_done())
     # Once in units, and once, or for the sake of packing twice, put together.
     copies = 2 if job.pack.packing == "best_fit" else 1
@@ -128,6 +131,14 @@ def _tokenise(job: TokenJob, units: Sequence[TokenUnit], send: Sent, expected: E
         teller.finish()
 
 
+def _unit_bytes(job: TokenJob) -> int:
+    """Return the text that a process takes at a time: little, so that all end together.
+
+    The input alone says how much: whoever goes on with what another began has the same units.
+    """
+    return min(job.unit_bytes, max(_LEAST_UNIT_BYTES, job.listing.bytes // _UNITS))
+
+
 def _key(job: TokenJob, expected: Estimate) -> str:
     """Return a name for what is done: another one where anything of it would differ."""
     work = work_key(job.work)
@@ -139,7 +150,8 @@ def _key(job: TokenJob, expected: Estimate) -> str:
         for found in job.listing.files
     ]
     where = [job.place.folder, job.paths, job.store is None]
-    return digest([_FORMAT, job.unit_bytes, work, expected.probe, astuple(job.pack), where, files])
+    size = _unit_bytes(job)
+    return digest([_FORMAT, size, work, expected.probe, astuple(job.pack), where, files])
 
 
 def _as_published(job: TokenJob) -> TokenReport:
