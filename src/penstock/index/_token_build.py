@@ -44,7 +44,8 @@ _IN_CALLER_SECONDS = 2.0
 """Work that is done before other processes are of use."""
 _UNITS = 256
 """So many there are at least, if that does not make them too small."""
-_LEAST_UNIT_BYTES = 1 << 20
+_LEAST_UNIT_BYTES = 2 << 20
+"""Each one is brought to disk by itself, which takes some milliseconds."""
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
