@@ -259,7 +259,7 @@ class MegatronTokens(TokenSource):
     def _run(self, number: int, width: int) -> NDArray[Any]:
         text = self._mapped()
         if number or text is None:
-            raise NotImplementedError  # There is no such run: see _run_starts.
+            raise IndexError(f"there is no run {number}")  # See _run_starts.
         item = self.token_dtype.itemsize
         return text.items(np.dtype(f"V{width * item}"), 0, self._index.end, item)
 

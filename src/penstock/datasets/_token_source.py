@@ -171,8 +171,11 @@ class TokenSource(Source):
         return None
 
     def _run(self, number: int, width: int) -> NDArray[Any]:
-        """Return the stretches of `width` tokens that begin at each token of a run: V[…] items."""
-        raise NotImplementedError
+        """Return the stretches of `width` tokens that begin at each token of a run: V[…] items.
+
+        Asked for runs that `_run_starts` tells of: for none here.
+        """
+        raise IndexError(f"there is no run {number} of {width} tokens")
 
     def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
         """Return where documents end inside of stretches of the stream, as numbers of tokens.

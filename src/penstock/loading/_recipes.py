@@ -86,19 +86,25 @@ class Records(list[Any]):
 
 
 class BaseRecipe:
-    """What most recipes are like: each batch is made, and mostly also read, by itself."""
+    """What most recipes are like: they read something with rows, and hand each batch over."""
 
     is_pure = True
     is_cut_last = False
 
     def size(self, read: Any) -> int:  # noqa: ANN401
-        raise NotImplementedError
+        return int(read.nbytes)
 
     def cut(self, read: Any, count: int) -> Iterable[Any]:  # noqa: ANN401
-        raise NotImplementedError
+        rows = len(read) // count
+        return [read[start : start + rows] for start in range(0, count * rows, rows)]
+
+    def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
+        del ids, valid
+        return made
 
     def hand_over_all(self, made: Any, ids: Ids) -> Iterable[Any]:  # noqa: ANN401
-        raise NotImplementedError
+        parts = self.cut(made, len(ids))
+        return (self.hand_over(part, own, None) for part, own in zip(parts, ids, strict=True))
 
 
 class DictRecipe(BaseRecipe):
@@ -139,13 +145,6 @@ class _Columnar(BaseRecipe):
         from penstock.loading._blank import filled_rows  # noqa: PLC0415 (rarely needed)
 
         return filled_rows(read, rows)
-
-    def size(self, read: pa.RecordBatch) -> int:
-        return int(read.nbytes)
-
-    def cut(self, read: pa.RecordBatch, count: int) -> list[pa.RecordBatch]:
-        rows = len(read) // count
-        return [read.slice(start * rows, rows) for start in range(count)]
 
 
 class ArrowRecipe(_Columnar):

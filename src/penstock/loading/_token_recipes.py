@@ -50,9 +50,6 @@ class TokenRecipe(BaseRecipe):
         found[rows >= 0] = read[rows[rows >= 0]]
         return found
 
-    def size(self, read: Array) -> int:
-        return read.nbytes
-
     def make(self, read: Array, where: BatchPosition) -> Array:
         return read
 
@@ -87,10 +84,6 @@ class SampleRecipe(BaseRecipe):
 
     def size(self, read: list[Array]) -> int:
         return sum(one.nbytes for one in read)
-
-    def cut(self, read: list[Array], count: int) -> list[list[Array]]:
-        rows = len(read) // count
-        return [read[start : start + rows] for start in range(0, count * rows, rows)]
 
     def make(self, read: list[Array], where: BatchPosition) -> list[Array]:
         return read
