@@ -40,6 +40,8 @@ def facade(
 
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     """Import an optional dependency, or say which `pip install` brings it."""
+    if (known := sys.modules.get(module)) is not None:
+        return known  # Asked for every batch: Python's own way takes ten times as long.
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as missing:

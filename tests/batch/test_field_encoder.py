@@ -229,6 +229,18 @@ def test_sliced_columns_give_their_own_rows() -> None:
     assert whole == taken
 
 
+def test_rows_of_arrays_are_the_arrays_of_those_rows() -> None:
+    encoder = FieldEncoder(TYPES, {"country": ["fr", "de"]})
+    columns = penstock.open(RECORDS).read(range(12), encoder.fields)
+    arrays = encoder.arrays(columns, position(range(12)))
+    for start in range(13):
+        for stop in range(start, 13):
+            ids = np.arange(start, stop)
+            part = encoder.batch(encoder.part(arrays, start, stop), ids)
+            alone = encoder.encode(columns.slice(start, stop - start), position(ids))
+            assert plain(part) == plain(alone)
+
+
 def test_paths_go_into_objects_and_lists() -> None:
     records = [{"user": {"age": 4}, "items": [{"price": 1}, {"price": 2.5}]}, {}]
     batch = read({"user.age": "int8?", "items[].price": "list<float32>"}, records)

@@ -176,6 +176,14 @@ class TestTogether:
                 batch["tags"].offsets.fill_(0)
                 batch.ids.fill_(0)
 
+    def test_a_batch_may_be_saved_without_those_that_were_made_with_it(
+        self, lines: Path, tmp_path: Path
+    ) -> None:
+        batches = list(DataLoader(lines, FLAT_TYPES, batch_size=4))
+        torch.save({**batches[60]}, tmp_path / "batch.pt")
+        assert (tmp_path / "batch.pt").stat().st_size < 4_000
+        assert torch.load(tmp_path / "batch.pt")["n"].tolist() == [240, 241, 242, 243]
+
     def test_arrow_stays_what_it_is_when_others_are_gone(self, own_lines: Path) -> None:
         loader = DataLoader(own_lines, TYPES, batch_size=7, output="arrow")
         kept = list(loader)
@@ -229,6 +237,20 @@ class TestSomethingIsWrong:
         assert "skip=[207, 208]" in found.error[2]
         assert "In the batch of step 41 of epoch 0: records 206, 207," in found.error[3][0]
         assert gathered.state_dict()["position"] == 205
+
+    @pytest.mark.parametrize("on_error", ["raise", "mask"])
+    def test_a_null_that_a_type_cannot_hold_is_told_by_its_own_batch(
+        self, on_error: str, own_lines: Path
+    ) -> None:
+        """Columns hold it: what fails is to encode many batches together."""
+        texts = own_lines.read_text().splitlines()
+        texts[207] = '{"n": null}'
+        own_lines.write_text("\n".join(texts) + "\n")
+        options: dict[str, Any] = {"batch_size": 5, "num_workers": 0, "on_error": on_error}
+        decoded, gathered = both(own_lines, {"n": "int64", "tags": "list<int64>"}, **options)
+        found = outcome(gathered)
+        assert found == outcome(decoded)
+        assert len(found.batches) == (41 if on_error == "raise" else 120)
 
     def test_what_a_run_over_skipped_records_began_goes_on_without_them(self, some: Path) -> None:
         loader = DataLoader(some, FLAT_TYPES, batch_size=5, shuffle=True)

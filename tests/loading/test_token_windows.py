@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ from tests.datasets.token_folders import (
     write_concat,
     write_documents,
 )
-from tests.loading.token_samples import all_shown
+from tests.loading.samples import ids_of
+from tests.loading.token_samples import all_shown, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,9 +148,12 @@ class TestAStream:
             DataLoader(opened(concat), Tokens(6), batch_size=2).load_state_dict(state)
 
     @pytest.mark.parametrize("workers", ["auto", 2])
-    def test_a_run_goes_on_at_any_batch(self, concat: Folder, workers: Any) -> None:
+    @pytest.mark.parametrize("boundaries", [True, False])
+    def test_a_run_goes_on_at_any_batch(
+        self, concat: Folder, workers: Any, boundaries: Any
+    ) -> None:
         def loader() -> DataLoader:
-            encode = Tokens(9, 4, boundaries=True)
+            encode = Tokens(9, 4, boundaries=boundaries)
             return DataLoader(
                 opened(concat), encode, batch_size=20, shuffle=True, num_workers=workers
             )
@@ -286,6 +291,27 @@ class TestColumns:
         (batch,) = DataLoader(records, Tokens(2), batch_size=3, on_error="mask")
         assert batch.valid.tolist() == [True, False, True]
         assert batch["labels"].tolist() == [[2, -100], [-100, -100], [-100, -100]]
+
+
+class TestTogether:
+    def test_a_loader_pickles_in_the_middle_of_what_was_made_together(self, concat: Folder) -> None:
+        for encode in (None, Tokens(3), Tokens(3, boundaries=True)):
+            loader = DataLoader(opened(concat), encode, batch_size=1, shuffle=True)
+            run = iter(loader)
+            for _ in range(7):
+                next(run)
+            twin = pickle.loads(pickle.dumps(loader))
+            twin.load_state_dict(loader.state_dict())
+            assert ids_of(twin) == ids_of(run)
+
+    def test_a_batch_belongs_to_its_user_alone(self, concat: Folder) -> None:
+        expected = all_shown(DataLoader(opened(concat), Tokens(3), batch_size=2))
+        for _ in range(2):
+            loader = DataLoader(opened(concat), Tokens(3), batch_size=2)
+            for batch, wanted in zip(loader, expected, strict=True):
+                assert shown(batch) == wanted
+                for part in (batch["input_ids"], batch["labels"], batch.ids):
+                    part.fill_(-5)
 
 
 class TestStepsTogether:

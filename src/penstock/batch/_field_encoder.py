@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._lazy import require
-from penstock.batch._arrays import Place, encoded
+from penstock.batch._arrays import Place, encoded, part_of
 from penstock.batch._arrow_types import field_type
 from penstock.datasets import Category
 from penstock.decode import fit_batch
@@ -108,6 +108,12 @@ class FieldEncoder:
             place = Place(name, type_, where.ids, self._codes.get(name, {}))
             arrays[name] = encoded(type_, column, place)
         return arrays
+
+    def part(self, arrays: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
+        """Return some rows of what `arrays` made, without a copy."""
+        return {
+            name: part_of(type_, arrays[name], start, stop) for name, type_ in self._types.items()
+        }
 
     def batch(
         self,

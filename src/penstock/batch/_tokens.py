@@ -107,6 +107,11 @@ class Tokens:
             )
         return rows
 
+    def tells_documents(self, source: TokenSource) -> bool:
+        """Whether batches of what `over` returned say where documents begin and end."""
+        is_marked = self.boundaries is not None and not isinstance(self.boundaries, bool)
+        return is_marked or self._needs_ends(source)
+
     def _needs_ends(self, source: TokenSource) -> bool:
         """Whether documents are to be told apart by what is known of their ends."""
         return source.keeps_apart if self.boundaries is None else self.boundaries is True

@@ -12,12 +12,13 @@ from collections import deque
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from penstock.loading._fetch import Fetched, Gathered
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.loading._fetch import Fetch, Fetched, Gathered
+    from penstock.loading._fetch import Fetch
     from penstock.loading._steps import Task
 
 _JOIN_SECONDS = 1.0
@@ -81,7 +82,8 @@ class InCaller:
         self._reach = reach
         self._fetch = fetch
         self._tasks: deque[Task] = deque()
-        self._gathered: deque[tuple[Task, Gathered | None]] = deque()
+        self._found: deque[tuple[Task, Gathered | Fetched | None]] = deque()
+        """Tasks with what was done for them, together with others, until now."""
         self._meter = Meter()
 
     def submit(self, task: Task) -> None:
@@ -90,27 +92,34 @@ class InCaller:
     def take(self, timeout: float) -> tuple[Task, Fetched]:
         del timeout  # Nobody can interrupt this thread but itself.
         with metered(self._meter):
-            if not self._gathered:
+            if not self._found:
                 self._gather(self._tasks.popleft())
-            task, gathered = self._gathered.popleft()
-            if gathered is None:
-                return task, self._fetch(task)
-            return task, self._fetch.finish(task, gathered)
+            task, found = self._found.popleft()
+            match found:
+                case Fetched():
+                    return task, found
+                case Gathered():
+                    return task, self._fetch.finish(task, found)
+            return task, self._fetch(task)
 
     def _gather(self, task: Task) -> None:
         """Read the records of a task, together where that pays and can be done."""
-        reach = self._reach
-        gathered = None if reach is None else self._fetch.gather_together(task)
+        fetch, reach = self._fetch, self._reach
+        gathered = None if reach is None else fetch.gather_together(task)
+        fetched = None
+        if gathered is not None and fetch.recipe.is_cut_last:
+            fetched = fetch.make_together(task, gathered)
+            gathered = gathered if fetched is not None else None
         if reach is None or gathered is None:
             # Each step by itself, with whatever is wrong with it.
-            self._gathered.extend((one, None) for one in task.apart())
+            self._found.extend((one, None) for one in task.apart())
             self.together = 1
             return
-        if self._fetch.recipe.is_cut_last:
-            self._gathered.append((task, gathered))
+        if fetched is not None:
+            self._found.append((task, fetched))
         else:
-            self._gathered.extend(zip(task.apart(), self._fetch.cut(task, gathered), strict=True))
-        bearable = reach.bytes * task.steps // max(1, self._fetch.recipe.size(gathered.read))
+            self._found.extend(zip(task.apart(), fetch.cut(task, gathered), strict=True))
+        bearable = reach.bytes * task.steps // max(1, fetch.recipe.size(gathered.read))
         self.together = max(1, min(_GROWTH * task.steps, bearable, reach.steps))
 
     def costs(self) -> Mapping[str, float]:
@@ -118,7 +127,7 @@ class InCaller:
 
     def close(self) -> None:
         self._tasks.clear()
-        self._gathered.clear()
+        self._found.clear()
 
 
 class InThreads:

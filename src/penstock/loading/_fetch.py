@@ -113,6 +113,19 @@ class Fetch:
         self._look_once(read)
         return Gathered(read, [], time.perf_counter() - began)
 
+    def make_together(self, task: Task, gathered: Gathered) -> Fetched | None:
+        """Make of the records of several steps what is handed over; None where each is by itself.
+
+        What is wrong with a record is told by its own batch, likewise.
+        """
+        began = time.perf_counter()
+        try:
+            made = self.recipe.make(gathered.read, task.where)
+        except Exception as why:  # noqa: BLE001 (likewise)
+            _log.debug("%d batches are made one by one: %r", task.steps, why)
+            return None
+        return Fetched(made, [], gathered.seconds, time.perf_counter() - began)
+
     def cut(self, task: Task, gathered: Gathered) -> list[Gathered]:
         """Return what was gathered together apart, a part for each step."""
         seconds = gathered.seconds / task.steps

@@ -201,10 +201,11 @@ class DataLoader:
                 lots = moved(lots, self._prefetch_to)
             run, stats = self._run, self._stats
             for lot in lots:
+                stats.begin(lot)
                 # What is done here for each is, of tokens, a third of what a batch costs.
                 for position, batch in zip(lot.positions, lot.batches, strict=True):
                     run.move(number, lot.epoch, position)
-                    stats.handed_out(lot)
+                    stats.handed_out()
                     yield batch
                     stats.came_back()
             if start.epochs is not None:

@@ -21,9 +21,10 @@ class Stats:
 
     def __init__(self) -> None:
         self._batches = self._records = 0
-        self._lot: Lot | None = None
+        self._each = (0, 0.0, 0.0)
+        """Records, and seconds of gathering and encoding, of each batch of the present lot."""
         self._of_lot = 0
-        """Batches of the lot that are not in the sums yet."""
+        """Batches of it that are not in the sums yet."""
         self.bad_ids: set[int] = set()
         """The records that were found bad."""
         self._gathering = self._encoding = self._waiting = 0.0
@@ -36,23 +37,24 @@ class Stats:
         """Add time during which the user waited for a batch."""
         self._waiting += seconds
 
-    def handed_out(self, lot: Lot) -> None:
-        """Count a batch of a lot that is about to be handed out."""
-        if lot is not self._lot:
-            self._add_up()
-            self._lot = lot
+    def begin(self, lot: Lot) -> None:
+        """Let the batches that are handed out from now on be those of a lot."""
+        self._add_up()
+        self._each = (lot.records, lot.gathering, lot.encoding)
+
+    def handed_out(self) -> None:
+        """Count a batch that is about to be handed out."""
         self._of_lot += 1
         self._handed_out = time.perf_counter()
 
     def _add_up(self) -> None:
         """Add the batches of the present lot to the sums."""
-        if self._lot is not None:
-            count = self._of_lot
-            self._batches += count
-            self._records += count * self._lot.records
-            self._gathering += count * self._lot.gathering
-            self._encoding += count * self._lot.encoding
-            self._of_lot = 0
+        count, self._of_lot = self._of_lot, 0
+        records, gathering, encoding = self._each
+        self._batches += count
+        self._records += count * records
+        self._gathering += count * gathering
+        self._encoding += count * encoding
 
     def came_back(self) -> None:
         """Count the time that the user had the last batch."""
@@ -67,7 +69,6 @@ class Stats:
     def pass_ended(self) -> None:
         """Add up what the engine read in all: the next one counts from zero."""
         self._add_up()
-        self._lot = None  # Its batches need not stay alive.
         self._costs.update(self._present)
         self._present = {}
         self._handed_out = None

@@ -60,8 +60,7 @@ class TokenRecipe(BaseRecipe):
 
     def hand_over_all(self, made: Array, ids: Ids) -> Iterator[torch.Tensor]:
         from_numpy = _torch().from_numpy
-        # A tensor of each, and not parts of one: whoever saves a batch saves only that. And when
-        # it is due: to make and to forget them all at once, far from the cache, takes longer.
+        # A tensor of each, and not parts of one: whoever saves a batch saves only that.
         for rows, own in zip(made.reshape(*ids.shape, -1), ids, strict=True):
             batch: torch.Tensor = from_numpy(rows)
             batch.ids, batch.valid = own, None  # type: ignore[attr-defined]
@@ -100,8 +99,9 @@ class WindowRecipe(BaseRecipe):
 
     schema = None
 
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, source: TokenSource) -> None:
         self.tokens = tokens
+        self.is_cut_last = not tokens.tells_documents(source)
 
     def describe(self) -> str:
         return f"input_ids and labels of {self.tokens.length:,} tokens: {self.tokens}"
@@ -113,7 +113,7 @@ class WindowRecipe(BaseRecipe):
         return read.filled(rows)
 
     def size(self, read: TokenRows) -> int:
-        return read.tokens.nbytes
+        return read.tokens.nbytes + 2 * read.tokens.size * np.int64().nbytes
 
     def cut(self, read: TokenRows, count: int) -> Iterable[TokenRows]:
         rows = len(read.tokens) // count
@@ -121,6 +121,9 @@ class WindowRecipe(BaseRecipe):
 
     def make(self, read: TokenRows, where: BatchPosition) -> dict[str, Any]:
         return self.tokens.arrays_of(read)
+
+    def part(self, made: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
+        return {name: array[start:stop] for name, array in made.items()}
 
     def hand_over(self, made: dict[str, Any], ids: Ids, valid: Valid) -> Batch:
         return self.tokens.batch(made, ids, valid)
@@ -167,7 +170,8 @@ def recipe_over(
         raise OptionError("encode=Tokens: give it a length, as in Tokens(1024).")
     if isinstance(source, TokenSource) and output is None:
         if isinstance(encode, Tokens):
-            return encode.over(source), WindowRecipe(encode)
+            rows = encode.over(source)
+            return rows, WindowRecipe(encode, rows)
         if encode is None:
             return source, SampleRecipe() if source.sample_size is None else TokenRecipe()
     elif isinstance(encode, Tokens):
