@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import torch  # noqa: F401 (what is measured is what comes on top of it)
 from _columns_larger import expected
 from _columns_memory import private_now, writable_now
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock import DataLoader
 
-_TYPES = {"id": "int64", "tags": "list<int64>"}
+_TYPES = {"id": "int64", "tags": "list<float64>"}
 
 
 def prepare(path: str) -> int:
@@ -108,6 +107,4 @@ def hold(path: str) -> bool:
 
 
 if __name__ == "__main__":
-    # Arrow's own pool sets a gigabyte of addresses aside, which would count as if it were used.
-    pa.set_memory_pool(pa.system_memory_pool())
     serve({"begin": begin, "epoch": epoch, "forget": forget, "hold": hold, "prepare": prepare})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -21,9 +22,12 @@ _SLOW_ROUNDS = 3
 class Side:
     """A worker process: only one works at a time, the others wait for their turn."""
 
-    def __init__(self, program: str, python: Path | str = sys.executable) -> None:
+    def __init__(
+        self, program: str, python: Path | str = sys.executable, **environment: str
+    ) -> None:
         self._process = subprocess.Popen(
             [python, Path(__file__).with_name(program)],
+            env={**os.environ, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

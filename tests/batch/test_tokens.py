@@ -284,6 +284,8 @@ class TestOptions:
         assert repr(Tokens(8)) == "Tokens(8)"
         shown = repr(Tokens(8, stride=4, shift=False, boundaries=0))
         assert shown == "Tokens(8, stride=4, shift=False, boundaries=0)"
+        shown = repr(Tokens(8, field="ids", token_dtype=np.uint16))
+        assert shown == "Tokens(8, field='ids', token_dtype='uint16')"
 
     def test_what_has_no_tokens_has_no_windows(self) -> None:
         with pytest.raises(OptionError, match="penstock tokenize"):

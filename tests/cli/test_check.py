@@ -32,6 +32,28 @@ def test_nothing_wrong_is_one_line(logs: Path) -> None:
     assert (told["findings"], told["kinds"], told["shown"], told["records"]) == (0, {}, [], 10)
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_bytes_that_changed_without_a_trace_are_found_by_their_hash(
+    ending: str, tmp_path: Path
+) -> None:
+    text = "number\n" + "1\n" * 60_000 if ending == "csv" else '{"number": 1}\n' * 10_000
+    files = [tmp_path / f"{name}.{ending}" for name in "ab"]
+    for file in files:
+        file.write_text(text)
+    succeed("index", tmp_path, "--full-hash")
+    assert "nothing wrong" in succeed("check", tmp_path)
+    was = files[1].stat()
+    # Far from both ends, which the fingerprint covers.
+    files[1].write_text(text[:60_000] + text[60_000:].replace("1", "2", 1))
+    os.utime(files[1], ns=(was.st_atime_ns, was.st_mtime_ns))
+    done = invoke("check", tmp_path)
+    assert done.exit_code == 1
+    assert f"{files[1]}: changed file: its bytes are not those" in done.stdout
+    assert document("check", tmp_path, code=1)["kinds"] == {"changed file": 1}
+    succeed("index", tmp_path, "--overwrite")
+    assert "nothing wrong" in succeed("check", tmp_path)
+
+
 def test_every_bad_line_is_told_with_place_reason_and_beginning(tmp_path: Path) -> None:
     lines = ['{"id":0}', '{"id":', "", b'{"id":"\xff"}', "x" * 100, "", '{"id":1}']
     file = written(tmp_path / "a.jsonl", *lines)

@@ -157,6 +157,22 @@ def test_parts_of_a_remote_token_folder_lead_to_it(
     assert isinstance(penstock.open([base], storage_options=options), TokensDataset)
 
 
+@pytest.mark.s3
+def test_records_that_were_opened_before_are_not_taken_for_the_tokens_made_of_them(
+    folder: Folder, s3_server: S3Server, bucket: str
+) -> None:
+    """Else it would depend on this machine's cache what a path is."""
+    base, options = f"s3://{bucket}/c", s3_server.storage_options
+    s3_server.put(bucket, "c/text-0.jsonl", b'{"text": "a"}\n')
+    assert isinstance(penstock.open(base, storage_options=options), JsonlDataset)
+    for path in folder.path.rglob("*"):
+        if path.is_file():
+            s3_server.put(bucket, f"c/{path.relative_to(folder.path)}", path.read_bytes())
+    assert isinstance(penstock.open(base, storage_options=options), TokensDataset)
+    lines = penstock.open(f"{base}/*.jsonl", storage_options=options)
+    assert isinstance(lines, JsonlDataset)
+
+
 TOKENISE = """
 import os, signal, sys, time
 from penstock.index import create_tokenize_and_index_jsonl_text_func

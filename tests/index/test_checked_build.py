@@ -290,5 +290,5 @@ def test_lines_that_are_set_aside_are_told_of(
 ) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\nno\n')
     create_default_jsonl_indexer(tmp_path, validate=True)()
-    assert "1 bad lines are set aside and no records" in caplog.text
+    assert "bad lines set aside, which are no records: 1" in caplog.text
     assert "bad_lines.ndjson" in caplog.text

@@ -333,7 +333,7 @@ def test_lines_that_are_no_documents_are_set_aside(
         *lines[1:5], lines[6],
     ]  # fmt: skip
     assert "ValueError: not this one" in bad[4].reason
-    assert "6 lines are set aside" in caplog.text
+    assert "lines set aside, which are no documents: 6, first line" in caplog.text
     assert "bad_lines.ndjson" in caplog.text
 
 

@@ -6,11 +6,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch.utils.data
 
-from tests.index.text_samples import sample_texts
+from penstock import DataLoader
+from penstock.datasets import TokensDataset
+from penstock.index import create_tokenize_and_index_jsonl_text_func
+from tests.index.text_samples import sample_texts, trained_bpe
 from tests.index.tokenize_samples import left_of, tokenise, tokens_in, write_texts
 
 ROOT = Path(__file__).parents[2]
@@ -49,3 +54,56 @@ def test_our_tokens_open_there(tmp_path: Path) -> None:
     tokenise(tmp_path, sample_size=40, packing="best_fit", pad_idx=0)
     stream = np.frombuffer(b"".join(tokens_in(tmp_path).bins.values()), "<u2")
     assert sorted(json.loads(forager("read", tmp_path))) == sorted(stream.reshape(-1, 40).tolist())
+
+
+@pytest.mark.parametrize(
+    "loader_of", [DataLoader, torch.utils.data.DataLoader], ids=["penstock", "torch"]
+)
+def test_the_seeds_second_use_case_runs_with_its_imports_changed(
+    loader_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where it is used: the library takes seconds to import.
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    eos = "<|endoftext|>"
+    PreTrainedTokenizerFast(tokenizer_object=trained_bpe(), eos_token=eos).save_pretrained(
+        tmp_path / "trained"
+    )
+    texts = sample_texts(200, words=200)
+    write_texts(tmp_path / "corpus", {"a.jsonl": texts[:150], "sub/b.jsonl": texts[150:]})
+    monkeypatch.chdir(tmp_path)
+
+    tokenizer = AutoTokenizer.from_pretrained("trained")
+
+    # One-time: tokenize JSONL text and create fixed-length samples
+    indexer = create_tokenize_and_index_jsonl_text_func(
+        input_base_path="./corpus",
+        tokenizer_func=tokenizer.encode,
+        eos_idx=tokenizer.eos_token_id,
+        sample_size=1024,  # Fixed context length
+    )
+    indexer()
+    # Creates: ./corpus/tokenized-samples/*.bin, ./corpus/index/*
+    assert len(list(Path("./corpus/tokenized-samples").glob("*.bin"))) == 2
+    assert Path("./corpus/index/sample_locations.bin").exists()
+
+    # Training: fixed-length token sequences ready for NTP
+    dataset = TokensDataset.create_from_index_on_filesystem(
+        "./corpus",
+        token_dtype=np.uint16,
+    )
+    loader = loader_of(dataset, batch_size=8, shuffle=True)
+
+    seen = []
+    for batch in loader:
+        # batch shape: (8, 1024) — ready for next-token prediction
+        input_ids = batch[:, :-1]
+        labels = batch[:, 1:]
+        assert (input_ids[:, 1:] == labels[:, :-1]).all()
+        assert batch.shape == (min(8, len(dataset) - len(seen)), 1024)
+        seen += batch.tolist()
+    ended = [[*tokenizer.encode(text), tokenizer.eos_token_id] for text in texts]
+    stream = [token for tokens in ended for token in tokens]
+    whole = [stream[at : at + 1024] for at in range(0, len(stream) - 1023, 1024)]
+    assert len(whole) > 8
+    assert sorted(seen) == sorted(whole)

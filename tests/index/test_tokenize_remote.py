@@ -10,7 +10,7 @@ import zstandard
 
 from penstock.errors import IndexExistsError, OptionError
 from penstock.index import list_files, load_beside, read_bad_lines
-from penstock.index._token_journal import Uploaded, note, take_back
+from penstock.index._tokens._journal import Uploaded, note, take_back
 from penstock.storage import StorageOptions, locate
 from tests.index.tokenize_samples import Tokens, by_hand, indexer, letters, line, tokens_in
 from tests.servers.faults import Fault, s3_error

@@ -29,7 +29,12 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
 )
-from penstock.index._tokenizer import Tokenizer, load_tokenizer, single_threaded, tokenizer_of
+from penstock.index._tokens._tokenizer import (
+    Tokenizer,
+    load_tokenizer,
+    single_threaded,
+    tokenizer_of,
+)
 from tests.index.text_samples import EOS, ODD_TEXTS, sample_texts, tiktoken_from, trained_bpe
 from tests.rounds import rounds
 
@@ -430,7 +435,7 @@ def test_one_process_among_several_can_be_kept_to_one_thread(
 
 def test_no_library_is_imported_that_was_not_given() -> None:
     program = (
-        "import sys; from penstock.index._tokenizer import tokenizer_of\n"
+        "import sys; from penstock.index._tokens._tokenizer import tokenizer_of\n"
         "tokenizer_of(lambda text: [1]).encode(['a'])\n"
         "print(*{'tokenizers', 'tiktoken', 'sentencepiece', 'transformers', 'torch'} "
         "& set(sys.modules))"

@@ -18,6 +18,7 @@ from penstock.datasets import TokensDataset
 from penstock.errors import OptionError
 from penstock.loading._steps import Sharing, Steps
 from penstock.order import Cursor
+from tests.datasets.mds_files import write_mds
 from tests.datasets.token_folders import (
     EOS,
     Folder,
@@ -291,6 +292,44 @@ class TestColumns:
         (batch,) = DataLoader(records, Tokens(2), batch_size=3, on_error="mask")
         assert batch.valid.tolist() == [True, False, True]
         assert batch["labels"].tolist() == [[2, -100], [-100, -100], [-100, -100]]
+
+
+class TestBytes:
+    ROWS = ([1, 2, 3], [], [4, 0, 5, 6], [65_535])
+
+    @pytest.mark.parametrize("dtype", ["int64", "uint16", "int32"])
+    @pytest.mark.parametrize("workers", [0, "auto", 1])
+    def test_of_mds_are_tokens(self, dtype: str, workers: Any, tmp_path: Path) -> None:
+        """As LLM Foundry writes them."""
+        rows = [{"tokens": np.array(row, dtype).tobytes()} for row in self.ROWS]
+        if dtype == "uint16":
+            rows[0]["tokens"] = rows[0]["tokens"][:3]  # What is bad is in its own batch.
+        write_mds(tmp_path, {"tokens": "bytes"}, rows, samples=3)
+        loader = DataLoader(
+            tmp_path,
+            Tokens(3, boundaries=0, token_dtype=dtype),
+            batch_size=4,
+            num_workers=workers,
+            on_error="mask",
+        )
+        (batch,) = loader
+        first = [[2, 3, -100]] if dtype != "uint16" else [[-100] * 3]
+        assert batch["labels"].tolist() == [*first, [-100] * 3, [0, -100, 6], [-100] * 3]
+        assert batch["input_ids"][1:].tolist() == [[0] * 3, [4, 0, 5], [65_535, 0, 0]]
+        assert (batch.valid is None) == (dtype != "uint16")
+
+    def test_are_told_of_with_the_remedy(self, tmp_path: Path) -> None:
+        write_mds(tmp_path, {"tokens": "bytes"}, [{"tokens": b"12345678"}, {"tokens": b"123"}])
+        with pytest.raises(OptionError, match=r"holds bytes: .* token_dtype='int64'"):
+            DataLoader(tmp_path, Tokens(3), batch_size=1)
+        with pytest.raises(OptionError, match=r"is list<.*Leave it out"):
+            DataLoader([{"tokens": [1]}], Tokens(3, token_dtype="int64"), batch_size=1)
+        with pytest.raises(penstock.errors.SchemaMismatchError, match=r"record 1: .* int64 tokens"):
+            list(DataLoader(tmp_path, Tokens(3, token_dtype="int64"), batch_size=2))
+
+    def test_are_not_what_token_files_hold(self, concat: Folder) -> None:
+        with pytest.raises(OptionError, match="tokens already"):
+            DataLoader(opened(concat), Tokens(3, token_dtype="uint16"), batch_size=1)
 
 
 class TestTogether:

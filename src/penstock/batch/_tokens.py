@@ -25,7 +25,7 @@ from penstock.order import whole_number
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
+    from numpy.typing import DTypeLike, NDArray
 
     from penstock.batch._batch import Batch
     from penstock.batch._encoder import BatchPosition
@@ -52,7 +52,8 @@ class Tokens:
     them always, False never, and a number is the token that ends documents.
 
     It encodes a column of any other source, too, whose name is `field`: lists of up to `length`
-    tokens, or one more with `shift`.
+    tokens, or one more with `shift`. Where tokens are kept as bytes, as LLM Foundry writes them
+    into MDS, `token_dtype` says of which integers, little-endian: `"int64"`, `"uint16"`.
 
     >>> from penstock.batch import BatchPosition
     >>> columns = pa.record_batch({"tokens": [[5, 6, 7, 8], [9, 0, 4]]})
@@ -64,7 +65,7 @@ class Tokens:
     ([[0, 1, 2], [0, 1, 0]], [0, 3, 5, 6], 3)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (options, told by name)
         self,
         length: int,
         stride: int | None = None,
@@ -72,6 +73,7 @@ class Tokens:
         boundaries: bool | int | None = None,  # noqa: FBT001 (likewise)
         *,
         field: str = _FIELD,
+        token_dtype: DTypeLike | None = None,
     ) -> None:
         self.length = whole_number("length", length, 1)
         self.stride = None if stride is None else whole_number("stride", stride, 1)
@@ -80,6 +82,7 @@ class Tokens:
             boundaries = _end_token(boundaries)
         self.boundaries = boundaries
         self.field = field
+        self.token_dtype = None if token_dtype is None else _integers(token_dtype)
 
     # Over token sources.
 
@@ -157,7 +160,7 @@ class Tokens:
     @property
     def fields(self) -> dict[str, pa.DataType]:
         """The column to read, where a source has columns."""
-        return {self.field: _TYPE}
+        return {self.field: _TYPE if self.token_dtype is None else pa.binary()}
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
         """Return plain arrays of a column of lists."""
@@ -170,6 +173,8 @@ class Tokens:
         if not columns.schema.equals(schema):
             columns = fit_batch(columns, schema, where.ids)
         column = columns.column(0)
+        if self.token_dtype is not None:
+            column = self._out_of_bytes(column, self.token_dtype, where)
         lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
         values = column.flatten()
         width = self.length + self.shift
@@ -177,6 +182,27 @@ class Tokens:
         tokens = np.zeros((len(column), width), np.int64)
         tokens[np.arange(width) < lengths[:, None]] = values.to_numpy()
         return self.arrays_of(self._with_ends(TokenRows(tokens, lengths, None)))
+
+    def _out_of_bytes(
+        self, column: pa.Array, dtype: np.dtype[Any], where: BatchPosition
+    ) -> pa.ListArray:
+        """Return the integers that bytes hold, as lists."""
+        _, borders, memory = column.buffers()
+        borders = np.frombuffer(borders, np.int32)[column.offset :][: len(column) + 1]
+        bad = np.flatnonzero(np.diff(borders) % dtype.itemsize)
+        if len(bad):
+            fact = f"holds no whole number of {dtype.name} tokens"
+            raise self._mismatch(where, int(bad[0]), f"{fact}. Give the token_dtype they have")
+        first, last = (int(borders[0]), int(borders[-1])) if len(borders) else (0, 0)
+        values = np.frombuffer(memory or b"", np.uint8)[first:last].view(dtype).astype(np.int64)
+        offsets = pa.array((borders - first) // dtype.itemsize, pa.int32())
+        nulls = column.is_null() if column.null_count else None
+        return pa.ListArray.from_arrays(offsets, pa.array(values), mask=nulls)
+
+    def _mismatch(self, where: BatchPosition, row: int, fact: str) -> SchemaMismatchError:
+        record = int(where.ids[row])
+        text = f"record {record:,}: field {self.field!r} {fact}"
+        return SchemaMismatchError(text, field=self.field, record=record)
 
     def _check(
         self,
@@ -196,9 +222,7 @@ class Tokens:
             is_null = column.is_null().to_numpy(zero_copy_only=False)
             bad = np.flatnonzero(is_null | (np.diff(inner[borders]) > 0))
         if len(bad):
-            record = int(where.ids[bad[0]])
-            text = f"record {record:,}: field {self.field!r} {fact}"
-            raise SchemaMismatchError(text, field=self.field, record=record)
+            raise self._mismatch(where, int(bad[0]), fact)
 
     def batch(
         self,
@@ -233,7 +257,21 @@ class Tokens:
             told.append(f"boundaries={self.boundaries}")
         if self.field != _FIELD:
             told.append(f"field={self.field!r}")
+        if self.token_dtype is not None:
+            told.append(f"token_dtype={self.token_dtype.name!r}")
         return f"Tokens({', '.join(told)})"
+
+
+def _integers(given: DTypeLike) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(given)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype.kind not in "iu" or dtype == np.uint64:
+        raise OptionError(
+            f"token_dtype={given!r}: expected integers that int64 holds, as in 'int64', 'uint16'."
+        )
+    return dtype.newbyteorder("<")
 
 
 def _end_token(given: object) -> int:

@@ -28,7 +28,7 @@ from penstock.cli._verb import (
     storage_option,
 )
 from penstock.errors import CorruptIndexError, OptionError
-from penstock.index import JSONL, list_files
+from penstock.index import JSONL, hashed_files, list_files
 from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from penstock.cli._formats import Kind as FileKind
     from penstock.cli._indexed import Indexed
     from penstock.cli._paths import Leftover
+    from penstock.index import Hashed
     from penstock.jsonl import JsonlFile
     from penstock.storage import StorageOptions
 
@@ -100,7 +101,8 @@ def check(  # noqa: PLR0913 (one argument an option)
     """Read all of PATH and report what is wrong with it.
 
     Malformed lines, lines that hold something else than an object, damaged and truncated files,
-    and what killed writers left behind. Of CSV, rows with more or fewer fields than the header,
+    files of an index with --full-hash whose bytes are no longer the same, and what killed writers
+    left behind. Of CSV, rows with more or fewer fields than the header,
     text that is not UTF-8, and quotes that are never closed; of Parquet, row groups that cannot be
     read, and files whose schemas do not go together. Exit code 1 means that something was found.
     """
@@ -133,15 +135,20 @@ def _check(asked: _Asked, report: Report) -> None:
     if problem := missing_index(asked.path, asked.options):
         report.add(Finding("missing index", asked.path, None, problem))
     files, parts, leftovers = _parts(asked, kind, report)
-    with Progress(sum(part.size for part in parts)) as progress:
+    indexed = _index(asked)
+    meta = None if indexed is None else indexed.meta
+    hashed = [] if indexed is None or meta is None else hashed_files(indexed.listing, meta)
+    total = sum(part.size for part in parts) + sum(one.found.entry.size for one in hashed)
+    with Progress(total) as progress:
         check_parts(parts, report, progress.add, asked.workers)
+        _compare(hashed, report, progress)
     for entry, writer in leftovers:
         if writer == "gone":
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
             report.add(Finding("leftover", entry.name, None, reason))
     for text in report.errors.values():
         echo(f"penstock: {asked.options.redact(text)}", err=True)
-    set_aside = _set_aside(asked)
+    set_aside = meta.bad_lines if meta is not None and meta.validated else None
     if asked.as_json:
         echo_json(_document(asked, files, report, set_aside))
         return
@@ -149,6 +156,19 @@ def _check(asked: _Asked, report: Report) -> None:
     if set_aside:
         lines = f"{counted(set_aside, 'line')} {'is' if set_aside == 1 else 'are'}"
         echo(f"{lines} set aside in bad_lines.ndjson of the index, and no records")
+
+
+def _compare(hashed: Sequence[Hashed], report: Report, progress: Progress) -> None:
+    """Read files whose every byte was hashed, and report those that are not the same any more."""
+    for one in hashed:
+        path = one.found.path
+        try:
+            if one.has_changed():
+                reason = "its bytes are not those that were indexed, though they are as many"
+                report.add(Finding("changed file", path, None, reason))
+        except OSError as why:
+            report.errors.setdefault(path, str(why))
+        progress.add(one.found.entry.size)
 
 
 def _parts(
@@ -209,14 +229,6 @@ def _index(asked: _Asked) -> Indexed | None:
         return index_of(asked.path, asked.options)
     except CorruptIndexError:
         return None  # Told by whoever needs it.
-
-
-def _set_aside(asked: _Asked) -> int | None:
-    """Return how many lines the index has set aside; None where it was not validated."""
-    indexed = _index(asked)
-    if indexed is None or indexed.meta is None or not indexed.meta.validated:
-        return None
-    return indexed.meta.bad_lines
 
 
 def _document(

@@ -41,6 +41,7 @@ Kind = Literal[
     "unreadable row group",
     "differing schema",
     "damaged file",
+    "changed file",
     "missing index",
     "leftover",
 ]

@@ -13,12 +13,9 @@ from penstock.index import (
     JSONL,
     PARQUET,
     IndexStore,
-    LineScanner,
     decode_meta,
-    exists,
     kind_in,
     load_beside,
-    place_of,
 )
 from penstock.storage import is_pattern, is_remote, join, locate
 
@@ -62,14 +59,14 @@ def _is_of_tokens(folder: str) -> bool:
 def remote_tokens(listing: Listing, options: StorageOptions) -> Source | None:
     """Return the samples of a remote folder with an index of tokens beside its files; else None.
 
-    Where the folder holds records that were indexed before, nothing is asked: they are meant.
+    The index beside the files decides, whatever this machine has in its cache: another one, or
+    the same one later, must not open something else.
     """
-    if not listing.is_remote or listing.folder is None:
+    if not listing.is_remote or listing.folder is None or not listing.has_index:
         return None
-    if listing.files:
-        has_lines = any(found.entry.name.lower().endswith(JSONL) for found in listing.files)
-        if not has_lines or exists(place_of(listing, LineScanner(), options)):
-            return None
+    names = [found.entry.name.lower() for found in listing.files]
+    if names and not any(name.endswith(JSONL) for name in names):
+        return None  # Tokens are made of lines alone.
     if not _holds_tokens(listing.folder, options):
         return None
     return _dataset(load_beside(listing.folder, _INDEX, options), listing.folder)

@@ -68,22 +68,26 @@ if TYPE_CHECKING:
     from penstock.index._scan import Scanner as Scanner
     from penstock.index._seen_kinds import UNREADABLE as UNREADABLE
     from penstock.index._stale import Changes as Changes
+    from penstock.index._stale import Hashed as Hashed
     from penstock.index._stale import changes as changes
-    from penstock.index._token_generator import TokenizedSampleGenerator as TokenizedSampleGenerator
-    from penstock.index._token_job import TokenReport as TokenReport
-    from penstock.index._token_journal import take_back_dead as take_back_dead
-    from penstock.index._token_text import TextField as TextField
-    from penstock.index._token_text import get_text_from_jsonl as get_text_from_jsonl
-    from penstock.index._token_view import TokenView as TokenView
-    from penstock.index._tokenize import TokenIndexer as TokenIndexer
-    from penstock.index._tokenize import (
+    from penstock.index._stale import hashed_files as hashed_files
+    from penstock.index._tokens._generator import (
+        TokenizedSampleGenerator as TokenizedSampleGenerator,
+    )
+    from penstock.index._tokens._job import TokenReport as TokenReport
+    from penstock.index._tokens._journal import take_back_dead as take_back_dead
+    from penstock.index._tokens._text import TextField as TextField
+    from penstock.index._tokens._text import get_text_from_jsonl as get_text_from_jsonl
+    from penstock.index._tokens._tokenize import TokenIndexer as TokenIndexer
+    from penstock.index._tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
-    from penstock.index._tokenizer import Encoded as Encoded
-    from penstock.index._tokenizer import NamedTokenizer as NamedTokenizer
-    from penstock.index._tokenizer import Tokenizer as Tokenizer
-    from penstock.index._tokenizer import load_tokenizer as load_tokenizer
-    from penstock.index._tokenizer import tokenizer_of as tokenizer_of
+    from penstock.index._tokens._tokenizer import Encoded as Encoded
+    from penstock.index._tokens._tokenizer import NamedTokenizer as NamedTokenizer
+    from penstock.index._tokens._tokenizer import Tokenizer as Tokenizer
+    from penstock.index._tokens._tokenizer import load_tokenizer as load_tokenizer
+    from penstock.index._tokens._tokenizer import tokenizer_of as tokenizer_of
+    from penstock.index._tokens._view import TokenView as TokenView
     from penstock.index._units import Part as Part
 
 __all__, __getattr__, __dir__ = facade(
@@ -97,11 +101,11 @@ __all__, __getattr__, __dir__ = facade(
         "SampleGeneratorInterface": "_indexer",
         "SampleIndex": "_sample_index",
         "SampleLocation": "_sample_index",
-        "TokenReport": "_token_job",
-        "TokenizedSampleGenerator": "_token_generator",
+        "TokenReport": "_tokens._job",
+        "TokenizedSampleGenerator": "_tokens._generator",
         "create_default_jsonl_indexer": "_indexer",
-        "create_tokenize_and_index_jsonl_text_func": "_tokenize",
-        "get_text_from_jsonl": "_token_text",
+        "create_tokenize_and_index_jsonl_text_func": "_tokens._tokenize",
+        "get_text_from_jsonl": "_tokens._text",
         "read_bad_lines": "_bad_lines",
         "read_profile": "_profile_files",
     },
@@ -114,10 +118,11 @@ __all__, __getattr__, __dir__ = facade(
         "CsvScanner": "_csv_scan",
         "Dialect": "_csv_types",
         "Documents": "_sample_index",
-        "Encoded": "_tokenizer",
+        "Encoded": "_tokens._tokenizer",
         "FileMeta": "_meta",
         "FileScan": "_scan",
         "Found": "_listing",
+        "Hashed": "_stale",
         "JSONL": "_listing",
         "JSON_NAMES": "_line_check",
         "LARGEST_FRAME": "_blocks",
@@ -127,17 +132,17 @@ __all__, __getattr__, __dir__ = facade(
         "Look": "_checks",
         "Meta": "_meta",
         "Mode": "_build",
-        "NamedTokenizer": "_tokenizer",
+        "NamedTokenizer": "_tokens._tokenizer",
         "PARQUET": "_listing",
         "Part": "_units",
         "Piece": "_line_pieces",
         "Place": "_place",
         "Profile": "_profile",
         "Scanner": "_scan",
-        "TextField": "_token_text",
-        "TokenIndexer": "_tokenize",
-        "TokenView": "_token_view",
-        "Tokenizer": "_tokenizer",
+        "TextField": "_tokens._text",
+        "TokenIndexer": "_tokens._tokenize",
+        "TokenView": "_tokens._view",
+        "Tokenizer": "_tokens._tokenizer",
         "TokensMeta": "_meta",
         "UNREADABLE": "_seen_kinds",
         "UnifiedSchema": "_parquet_scan",
@@ -147,10 +152,11 @@ __all__, __getattr__, __dir__ = facade(
         "digest": "_fingerprint",
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",
+        "hashed_files": "_stale",
         "kind_in": "_load",
         "list_files": "_listing",
         "load_beside": "_open_index",
-        "load_tokenizer": "_tokenizer",
+        "load_tokenizer": "_tokens._tokenizer",
         "local_folder": "_open_index",
         "make_index": "_open_index",
         "open_or_build": "_open_index",
@@ -164,8 +170,8 @@ __all__, __getattr__, __dir__ = facade(
         "rows_before": "_sample_index",
         "scan_rows": "_row_check",
         "sync": "_kept_columns",
-        "tokenizer_of": "_tokenizer",
-        "take_back_dead": "_token_journal",
+        "tokenizer_of": "_tokens._tokenizer",
+        "take_back_dead": "_tokens._journal",
         "type_of": "_csv_types",
         "wider_type": "_csv_types",
         "with_line_end": "_csv_types",

@@ -28,7 +28,7 @@ from penstock.index._names import (
     hidden_name,
     is_hidden,
 )
-from penstock.index._token_journal import take_back_dead
+from penstock.index._tokens._journal import take_back_dead
 from penstock.storage import StorageOptions, locate, mark_as_cache
 
 if TYPE_CHECKING:

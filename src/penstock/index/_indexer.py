@@ -145,7 +145,7 @@ class JsonlIndexer:
             meta = load_place(place).meta
             if meta is not None and meta.bad_lines:
                 _log.warning(
-                    "%d bad lines are set aside and no records; %s tells of them",
+                    "bad lines set aside, which are no records: %d; %s tells of them",
                     meta.bad_lines,
                     join(place.folder, BAD_LINES),
                 )

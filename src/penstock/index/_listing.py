@@ -52,6 +52,8 @@ class Listing:
     files: list[Found]
     is_pattern: bool = False
     """Whether a pattern chose the files, so that what is no data among them was not meant."""
+    has_index: bool = False
+    """Whether the folder has an index beside its files."""
 
     @property
     def is_remote(self) -> bool:
@@ -126,9 +128,12 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
 
 
 def _folder(store: Store, name: str, suffixes: tuple[str, ...]) -> Listing:
-    below = [e for e in store.list(name, recursive=True) if _is_data(e.name, name)]
+    entries = list(store.list(name, recursive=True))
+    below = [e for e in entries if _is_data(e.name, name)]
+    has_index = any(_below(e.name, name) == f"{INDEX_FOLDER}/meta.json" for e in entries)
     path = _folder_path(store, name)
-    return Listing((path,), path, path, _in_order(store, below, suffixes))
+    files = _in_order(store, below, suffixes)
+    return Listing((path,), path, path, files, has_index=has_index)
 
 
 def _file(store: Store, name: str, _suffixes: tuple[str, ...]) -> Listing:
@@ -138,10 +143,14 @@ def _file(store: Store, name: str, _suffixes: tuple[str, ...]) -> Listing:
 
 def _is_data(name: str, folder: str) -> bool:
     """Whether a file below a folder may be data: nothing hidden, set apart or made by us."""
-    parts = name.removeprefix(folder).lstrip("/").split("/")
+    parts = _below(name, folder).split("/")
     return not any(part[:1] in "._" for part in parts) and not (
         {INDEX_FOLDER, TOKEN_FOLDER} & set(parts[:-1])
     )
+
+
+def _below(name: str, folder: str) -> str:
+    return name.removeprefix(folder).lstrip("/")
 
 
 def _in_order(store: Store, entries: list[Entry], suffixes: tuple[str, ...]) -> list[Found]:

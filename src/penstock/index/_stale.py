@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import StaleIndexError
-from penstock.index._fingerprint import file_fingerprint
+from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._listing import Found, Listing
 from penstock.jsonl import compression_of
 from penstock.storage import is_remote, join, locate
@@ -49,6 +49,28 @@ def changes(listing: Listing, meta: Meta) -> Changes:
             changed.append((found.path, "other content at equal size"))
     changed += [(path, "is gone") for path in known]
     return Changes(grown, changed, new)
+
+
+class Hashed(NamedTuple):
+    """A file of which every byte was hashed when it was indexed, and which has the same size."""
+
+    found: Found
+    hash: str
+
+    def has_changed(self) -> bool:
+        """Read all of it; whether its bytes are others."""
+        file = self.found.store.open(self.found.entry.name, self.found.entry)
+        try:
+            return whole_hash(file) != self.hash
+        finally:
+            file.close()
+
+
+def hashed_files(listing: Listing, meta: Meta) -> list[Hashed]:
+    """Return the files that can be compared byte by byte: those of `full_hash=True`."""
+    known = {(file.path, file.size): file.hash for file in [*meta.files, *meta.empty]}
+    found = ((one, known.get((listing.relative(one), one.entry.size))) for one in listing.files)
+    return [Hashed(one, hashed) for one, hashed in found if hashed is not None]
 
 
 def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:

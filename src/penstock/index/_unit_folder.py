@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.index._fingerprint import digest
 from penstock.index._folder import clear_dead_folders, make_parent, mark
 from penstock.index._names import hidden_name
-from penstock.index._token_journal import JOURNAL
+from penstock.index._tokens._journal import JOURNAL
 from penstock.storage import cache_directory
 
 if TYPE_CHECKING:

@@ -157,6 +157,17 @@ def _check_column(source: Source, tokens: Tokens) -> None:
             f"the records have no field {tokens.field!r} with tokens. Make token files of their "
             "text: penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
         )
+    holds_bytes = pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
+    if holds_bytes and tokens.token_dtype is None:
+        raise OptionError(
+            f"the field {tokens.field!r} holds bytes: say of which integers, as in "
+            "Tokens(…, token_dtype='int64'), which LLM Foundry writes."
+        )
+    if not holds_bytes and tokens.token_dtype is not None:
+        raise OptionError(
+            f"token_dtype={tokens.token_dtype.name!r} is for tokens that are kept as bytes, and "
+            f"the field {tokens.field!r} is {type_}. Leave it out."
+        )
 
 
 def recipe_over(
@@ -170,6 +181,8 @@ def recipe_over(
         raise OptionError("encode=Tokens: give it a length, as in Tokens(1024).")
     if isinstance(source, TokenSource) and output is None:
         if isinstance(encode, Tokens):
+            if encode.token_dtype is not None:
+                raise OptionError("token_dtype: these are tokens already. Leave it out.")
             rows = encode.over(source)
             return rows, WindowRecipe(encode, rows)
         if encode is None:

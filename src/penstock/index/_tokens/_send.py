@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from penstock.index._token_documents import TokenWork
+    from penstock.index._tokens._documents import TokenWork
 
 _SCRIPTS = {"__main__", "__mp_main__"}
 

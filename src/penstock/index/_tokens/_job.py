@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import OptionError
 from penstock.index._names import refuse_unnamable
-from penstock.index._token_files import token_file_names
-from penstock.index._token_inputs import listed_again
+from penstock.index._tokens._files import token_file_names
+from penstock.index._tokens._inputs import listed_again
 from penstock.storage import is_remote, join
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.index._index_store import IndexStoreInterface
     from penstock.index._listing import Listing
     from penstock.index._place import Place
-    from penstock.index._token_documents import TokenWork
-    from penstock.index._token_pack import PackOptions
+    from penstock.index._tokens._documents import TokenWork
+    from penstock.index._tokens._pack import PackOptions
     from penstock.storage import StorageOptions
     from penstock.work import View
 

@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock._lazy import require
 from penstock.errors import CorruptFileError, ObjectNotFoundError, OptionError
-from penstock.index._tokenizer_kinds import SentencePieceBatches, Tokenizer, TokenizersBatches
+from penstock.index._tokens._tokenizer_kinds import (
+    SentencePieceBatches,
+    Tokenizer,
+    TokenizersBatches,
+)
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from penstock.index._token_ids import Encoded
+    from penstock.index._tokens._ids import Encoded
 
 _PURPOSE = "Reading a tokenizer from a file"
 

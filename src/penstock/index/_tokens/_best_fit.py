@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.index._token_pack import Ends, even_rows
+from penstock.index._tokens._pack import Ends, even_rows
 from penstock.order import best_fit
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index._token_stream import TokenStream
+    from penstock.index._tokens._stream import TokenStream
 
 _TOKENS_AT_ONCE = 1 << 21
 

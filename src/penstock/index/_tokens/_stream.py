@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.index._bad_lines import BadLine
-from penstock.index._token_unit_file import TokenFile, parts_in
+from penstock.index._tokens._unit_file import TokenFile, parts_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.index._listing import Listing
-    from penstock.index._token_units import TokenUnit
+    from penstock.index._tokens._units import TokenUnit
 
 _DOCUMENTS_AT_ONCE = 1 << 20
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError
 from penstock.index._load import kind_in
 from penstock.index._open_index import is_there, local_folder, refuse_other_folder
-from penstock.index._token_publish import remedy, taken
+from penstock.index._tokens._publish import remedy, taken
 from penstock.storage import LocalStore, locate
 
 if TYPE_CHECKING:
-    from penstock.index._token_job import TokenJob
+    from penstock.index._tokens._job import TokenJob
 
 
 def refuse_existing(job: TokenJob) -> None:

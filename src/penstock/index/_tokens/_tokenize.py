@@ -13,14 +13,14 @@ from penstock.errors import OptionError
 from penstock.index._index_store import IndexStore
 from penstock.index._listing import INDEX_FOLDER, TOKEN_FOLDER
 from penstock.index._place import Place
-from penstock.index._token_build import build
-from penstock.index._token_documents import TokenWork
-from penstock.index._token_files import POSTFIX
-from penstock.index._token_inputs import text_files
-from penstock.index._token_job import TokenJob
-from penstock.index._token_options import pack_options, token_id, token_type
-from penstock.index._token_text import TextCall, TextField
-from penstock.index._tokenizer import tokenizer_of
+from penstock.index._tokens._build import build
+from penstock.index._tokens._documents import TokenWork
+from penstock.index._tokens._files import POSTFIX
+from penstock.index._tokens._inputs import text_files
+from penstock.index._tokens._job import TokenJob
+from penstock.index._tokens._options import pack_options, token_id, token_type
+from penstock.index._tokens._text import TextCall, TextField
+from penstock.index._tokens._tokenizer import tokenizer_of
 from penstock.order import whole_number
 from penstock.storage import StorageOptions, join, locate
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from penstock.index._index_store import IndexStoreInterface
     from penstock.index._listing import Listing
-    from penstock.index._token_job import TokenReport
-    from penstock.index._token_pack import PackingName, Remainder
+    from penstock.index._tokens._job import TokenReport
+    from penstock.index._tokens._pack import PackingName, Remainder
     from penstock.work import View
 
 _log = logging.getLogger("penstock.index")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from penstock.errors import OptionError
-from penstock.index._token_ids import Encoded, encoded, input_ids
-from penstock.index._tokenizer_files import NamedTokenizer, load_tokenizer
-from penstock.index._tokenizer_kinds import (
+from penstock.index._tokens._ids import Encoded, encoded, input_ids
+from penstock.index._tokens._tokenizer_files import NamedTokenizer, load_tokenizer
+from penstock.index._tokens._tokenizer_kinds import (
     EachText,
     Tokenizer,
     known_tokenizer,

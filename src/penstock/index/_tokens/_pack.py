@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index._token_stream import TokenStream
+    from penstock.index._tokens._stream import TokenStream
 
 _ROWS_AT_ONCE = 1 << 16
 
@@ -72,7 +72,7 @@ def samples_of(stream: TokenStream, options: PackOptions, scratch: Path) -> Samp
     if options.packing == "concat":
         pad = options.pad if options.remainder == "pad" else None
         return ConcatSamples(stream, options.size, pad)
-    from penstock.index._token_best_fit import BestFitSamples  # noqa: PLC0415 (rarely needed)
+    from penstock.index._tokens._best_fit import BestFitSamples  # noqa: PLC0415 (rarely needed)
 
     return BestFitSamples(stream, options.size, options.pad or 0, scratch)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import numpy as np
 
 from penstock.errors import OptionError
-from penstock.index._token_pack import PackingName, PackOptions, Remainder
+from penstock.index._tokens._pack import PackingName, PackOptions, Remainder
 from penstock.order import whole_number
 
 if TYPE_CHECKING:

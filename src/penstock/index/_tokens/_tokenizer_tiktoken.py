@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from penstock.index._token_ids import Tokenizer, flat
+from penstock.index._tokens._ids import Tokenizer, flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.index._token_ids import Encoded
+    from penstock.index._tokens._ids import Encoded
 
 _JOINED_LETTERS = 128 << 10
 """Of texts in one call: more only costs memory."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import StorageError
 from penstock.index._line_pieces import LongLine
-from penstock.index._token_documents import DocumentMaker
+from penstock.index._tokens._documents import DocumentMaker
 from penstock.index._units import Part, opened_lines
 from penstock.jsonl import compression_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.index._line_pieces import Piece
     from penstock.index._listing import Found, Listing
-    from penstock.index._token_documents import TokenWork
+    from penstock.index._tokens._documents import TokenWork
 
 _LOOK_BYTES = 32 << 10
 _LONGEST = 1 << 20

@@ -19,18 +19,18 @@ from penstock.index._names import (
     DOCUMENT_OFFSETS,
     ROWS,
 )
-from penstock.index._token_inputs import refuse_changed
-from penstock.index._token_pack import samples_of
-from penstock.index._token_publish import Publication, TokenBin
+from penstock.index._tokens._inputs import refuse_changed
+from penstock.index._tokens._pack import samples_of
+from penstock.index._tokens._publish import Publication, TokenBin
 from penstock.storage import join
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from penstock.index._index_store import IndexStoreInterface
-    from penstock.index._token_job import TokenJob
-    from penstock.index._token_pack import Samples
-    from penstock.index._token_stream import TokenStream
+    from penstock.index._tokens._job import TokenJob
+    from penstock.index._tokens._pack import Samples
+    from penstock.index._tokens._stream import TokenStream
 
 
 def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:

@@ -11,7 +11,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.index._token_documents import TokenWork
+    from penstock.index._tokens._documents import TokenWork
 
 _LARGEST = 256 << 20
 

@@ -14,16 +14,16 @@ from penstock.index._load import read_meta
 from penstock.index._lock import only_builder
 from penstock.index._names import BAD_LINES
 from penstock.index._open_index import local_folder
-from penstock.index._token_estimate import estimated, no_room, refuse_full_disk
-from penstock.index._token_job import TokenReport
-from penstock.index._token_journal import is_finished, take_back
-from penstock.index._token_key import work_key
-from penstock.index._token_send import sent
-from penstock.index._token_stream import TokenStream
-from penstock.index._token_taken import refuse_existing
-from penstock.index._token_units import SharedWork, token_units
-from penstock.index._token_view import Teller
-from penstock.index._token_write import write_tokens
+from penstock.index._tokens._estimate import estimated, no_room, refuse_full_disk
+from penstock.index._tokens._job import TokenReport
+from penstock.index._tokens._journal import is_finished, take_back
+from penstock.index._tokens._key import work_key
+from penstock.index._tokens._send import sent
+from penstock.index._tokens._stream import TokenStream
+from penstock.index._tokens._taken import refuse_existing
+from penstock.index._tokens._units import SharedWork, token_units
+from penstock.index._tokens._view import Teller
+from penstock.index._tokens._write import write_tokens
 from penstock.index._unit_folder import UnitFolder
 from penstock.storage import join
 from penstock.work import run_units, viewed
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from penstock.index._token_estimate import Estimate
-    from penstock.index._token_job import TokenJob
-    from penstock.index._token_send import Sent
-    from penstock.index._token_units import TokenUnit
+    from penstock.index._tokens._estimate import Estimate
+    from penstock.index._tokens._job import TokenJob
+    from penstock.index._tokens._send import Sent
+    from penstock.index._tokens._units import TokenUnit
 
 _FORMAT = 1
 """Of the units' output."""
@@ -102,7 +102,8 @@ def _built(job: TokenJob, folder: Path, send: Sent, expected: Estimate) -> Token
     if stream.aside:
         bad = stream.aside[0]
         job.log.warning(
-            "%d lines are set aside and no documents, first line %d of %s (%s); %s tells of them",
+            "lines set aside, which are no documents: %d, first line %d of %s (%s); "
+            "%s tells of them",
             len(stream.aside),
             bad.line,
             bad.file,

@@ -6,13 +6,13 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from penstock.index._token_unit_file import parts_in
+from penstock.index._tokens._unit_file import parts_in
 from penstock.work import View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.index._token_units import TokenUnit
+    from penstock.index._tokens._units import TokenUnit
 
 _BETWEEN_LOOKS = 0.2
 _AT_ONCE = 64

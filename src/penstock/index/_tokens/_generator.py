@@ -12,10 +12,10 @@ from penstock.errors import MalformedLineError, ObjectExistsError, OptionError
 from penstock.index._indexer import SampleData
 from penstock.index._listing import TOKEN_FOLDER
 from penstock.index._meta import TokensMeta
-from penstock.index._token_files import POSTFIX, free_name
-from penstock.index._token_options import first_misfit, misfit, pack_options, token_id, token_type
-from penstock.index._token_text import BadText, TextCall
-from penstock.index._tokenizer import tokenizer_of
+from penstock.index._tokens._files import POSTFIX, free_name
+from penstock.index._tokens._options import first_misfit, misfit, pack_options, token_id, token_type
+from penstock.index._tokens._text import BadText, TextCall
+from penstock.index._tokens._tokenizer import tokenizer_of
 from penstock.storage import LocalStore, join
 
 if TYPE_CHECKING:

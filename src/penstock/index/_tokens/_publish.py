@@ -23,7 +23,7 @@ from penstock.index._load import load_index
 from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
 from penstock.index._names import FILES, META, PUT_ASIDE
 from penstock.index._sample_index import Origin
-from penstock.index._token_journal import (
+from penstock.index._tokens._journal import (
     JOURNAL,
     IndexIn,
     MadeFolder,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.index._folder import NewFolder
     from penstock.index._meta import TokensMeta
     from penstock.index._place import Place
-    from penstock.index._token_job import TokenJob
+    from penstock.index._tokens._job import TokenJob
 
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _LARGEST_EXCLUSIVE = 5 << 30

@@ -13,8 +13,8 @@ import numpy as np
 from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.index._checks import Aside
 from penstock.index._line_pieces import LongLine
-from penstock.index._token_options import first_misfit, misfit
-from penstock.index._token_text import BadText
+from penstock.index._tokens._options import first_misfit, misfit
+from penstock.index._tokens._text import BadText
 from penstock.index._units import Part, opened_lines
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.index._line_pieces import Piece
     from penstock.index._listing import Found
-    from penstock.index._tokenizer import Encoded, Tokenizer
+    from penstock.index._tokens._tokenizer import Encoded, Tokenizer
 
 _BATCH_BYTES = 512 << 10
 """Text that is tokenised together; a longer document is alone."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from penstock.index._line_pieces import LongLine
 from penstock.index._scan import LineScanner
-from penstock.index._token_documents import DocumentMaker, TokenWork
-from penstock.index._token_unit_file import NewTokenFile, TokensFound
-from penstock.index._tokenizer import single_threaded
+from penstock.index._tokens._documents import DocumentMaker, TokenWork
+from penstock.index._tokens._tokenizer import single_threaded
+from penstock.index._tokens._unit_file import NewTokenFile, TokensFound
 from penstock.index._units import opened_lines, parts_of
 from penstock.storage import join
 from penstock.work import grouped

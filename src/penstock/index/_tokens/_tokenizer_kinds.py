@@ -9,14 +9,14 @@ import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import OptionError
-from penstock.index._token_ids import Tokenizer, encoded
-from penstock.index._tokenizer_tiktoken import TiktokenArrays
+from penstock.index._tokens._ids import Tokenizer, encoded
+from penstock.index._tokens._tokenizer_tiktoken import TiktokenArrays
 from penstock.storage import keep_tokenizers_to_one_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.index._token_ids import Encoded
+    from penstock.index._tokens._ids import Encoded
 
 __all__ = [
     "EachText",
