@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
-from penstock.errors import IndexExistsError, OptionError
+from penstock.errors import IndexExistsError, OptionError, StorageError
 from penstock.index import list_files, load_beside, read_bad_lines
 from penstock.index._tokens._journal import Uploaded, note, take_back
 from penstock.storage import StorageOptions, locate
-from tests.index.tokenize_samples import Tokens, by_hand, indexer, letters, line, tokens_in
+from tests.index.tokenize_samples import Tokens, by_hand, indexer, left_of, letters, line, tokens_in
 from tests.servers.faults import Fault, s3_error
 
 if TYPE_CHECKING:
@@ -114,6 +114,33 @@ def test_an_upload_that_fails_leaves_nothing_of_it(
     assert not any("tokenized-samples" in key or "meta.json" in key for key in left)
     make(s3_server, url, sample_size=4)
     assert remote_tokens(s3_server, bucket, "data") == by_hand(NAMES, 4)
+
+
+SEEN: list[str] = []
+
+
+def noted(text: str) -> list[int]:
+    SEEN.append(text)
+    return letters(text)
+
+
+def test_what_was_finished_before_storage_failed_is_gone_on_with(
+    url: str, fault_proxy: FaultProxy, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {"output_base_path": tmp_path, "unit_bytes": 1, "sample_size": 4}
+    options["storage_options"] = fault_proxy.storage_options
+    fault_proxy.add(Fault(s3_error(403, "AccessDenied"), "GET", "c.jsonl", times=None))
+    with pytest.raises(StorageError) as raised:
+        indexer(noted, url, **options)()
+    assert "What was finished is kept" in raised.value.__notes__[-1]
+    assert all(path.name[0] == "." for path in tmp_path.iterdir())
+    fault_proxy.clear()
+    SEEN.clear()
+    indexer(noted, url, **options)()
+    # The first documents are looked at twice, each time; those of the first file are done.
+    assert (SEEN.count("to be"), SEEN.count("that is")) == (10, 3)
+    assert tokens_in(tmp_path) == by_hand(NAMES, 4)
+    assert left_of(tmp_path) == []
 
 
 def journal(server: S3Server, bucket: str, folder: Path, version: str | None) -> None:

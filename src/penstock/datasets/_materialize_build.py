@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import logging
 import os
@@ -27,6 +26,7 @@ from penstock.datasets._materialize_estimate import estimated, refuse_full_disk
 from penstock.datasets._parquet import ParquetRows
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
 from penstock.index import digest
+from penstock.storage import NO_ROOM
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ _STUCK_SECONDS = 3600.0
 """For how long a builder may finish nothing before others give up waiting for it."""
 _IN_CALLER_SECONDS = 1.0
 _OFFSETS = re.compile(r".+-offsets-[0-9a-f]{16}", re.DOTALL)
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,7 @@ def build(
             shutil.rmtree(folder.path, ignore_errors=True)
         if isinstance(why, OSError) and not isinstance(why, PenstockError):
             raise _not_written(root, why) from why
-        if isinstance(why, StorageError) and why.errno in _NO_ROOM:
+        if isinstance(why, StorageError) and why.errno in NO_ROOM:
             raise _not_written(root, why) from why
         raise
     for folder in folders:

@@ -21,6 +21,7 @@ from penstock.work import run_units, viewed
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import TracebackType
     from typing import BinaryIO, Self
 
     import numpy as np
@@ -68,8 +69,13 @@ class CheckedBuild:
         self._units.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._units.__exit__(kind)
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._units.__exit__(kind, failure, trace)
 
     def scan_all(self, folder: Path) -> None:
         """Scan all files, and write what was found into a folder."""

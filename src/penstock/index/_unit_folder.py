@@ -8,11 +8,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock.errors import ObjectChangedError, ObjectExistsError, StorageError, WorkerError
 from penstock.index._fingerprint import digest
 from penstock.index._folder import clear_dead_folders, make_parent, mark
 from penstock.index._names import hidden_name
 from penstock.index._tokens._journal import JOURNAL
-from penstock.storage import cache_directory
+from penstock.storage import NO_ROOM, cache_directory
 
 if TYPE_CHECKING:
     from typing import Self
@@ -20,11 +21,23 @@ if TYPE_CHECKING:
     from penstock.index._place import Place
 
 
+def _may_go_on(kind: type[BaseException] | None, failure: BaseException | None) -> bool:
+    """Whether the same work may end well another time, after what ended it now."""
+    if kind is None or not issubclass(kind, Exception):
+        return kind is not None
+    if issubclass(kind, ObjectChangedError | ObjectExistsError):
+        return False  # It is not the same any more, or somebody else has done it.
+    if getattr(failure, "errno", None) in NO_ROOM:
+        return False
+    return issubclass(kind, StorageError | WorkerError)
+
+
 class UnitFolder:
     """A hidden folder beside an index that is named after what is built; gone when that is there.
 
-    A builder that is killed or interrupted leaves it, and the next one that builds the same finds
-    what is done; one that builds anything else removes it, and so does one that fails.
+    A builder that is killed or interrupted leaves it, and one whose storage or workers fail; the
+    next one that builds the same finds what is done. One that builds anything else removes it, and
+    so does one that fails in another way, or for want of room.
     """
 
     def __init__(self, place: Place, key: str) -> None:
@@ -73,9 +86,15 @@ class UnitFolder:
                 if lock >= 0:
                     os.close(lock)
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        is_kept = kind is not None and not issubclass(kind, Exception)
-        is_kept = is_kept and any(self.path.glob("*.unit"))
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None = None,
+        _trace: object = None,
+    ) -> None:
+        is_kept = _may_go_on(kind, failure) and any(self.path.glob("*.unit"))
+        if is_kept and isinstance(failure, Exception):
+            failure.add_note("What was finished is kept: the same call goes on with what is left.")
         # What was not taken back yet lies here alone.
         if not is_kept and not (self.path / JOURNAL).exists():
             shutil.rmtree(self.path, ignore_errors=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.storage._glob import match as match
     from penstock.storage._local import LocalStore as LocalStore
     from penstock.storage._local import refuse_special_file as refuse_special_file
+    from penstock.storage._local_errors import NO_ROOM as NO_ROOM
     from penstock.storage._locate import is_remote as is_remote
     from penstock.storage._locate import join as join
     from penstock.storage._locate import locate as locate
@@ -93,6 +94,7 @@ __all__, __getattr__, __dir__ = facade(
     },
     for_rooms={
         "CACHE_TAG": "_cache_mark",
+        "NO_ROOM": "_local_errors",
         "keep_tokenizers_to_one_thread": "_environment",
         "mark_as_cache": "_cache_mark",
     },

@@ -29,6 +29,8 @@ _REMEDIES: dict[int, tuple[type[StorageError], str]] = {
     errno.EFBIG: (StorageError, "the file would pass the size limit (see ulimit -f)"),
     errno.EMFILE: (StorageError, "too many open files (see ulimit -n)"),
 }
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""What `errno` says where there is no room for what is written."""
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import secrets
 import time
 from dataclasses import astuple, replace
@@ -25,7 +24,7 @@ from penstock.index._tokens._units import SharedWork, token_units
 from penstock.index._tokens._view import Teller
 from penstock.index._tokens._write import write_tokens
 from penstock.index._unit_folder import UnitFolder
-from penstock.storage import join
+from penstock.storage import NO_ROOM, join
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ _UNITS = 256
 """So many there are at least, if that does not make them too small."""
 _LEAST_UNIT_BYTES = 2 << 20
 """Each one is brought to disk by itself, which takes some milliseconds."""
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def build(job: TokenJob) -> TokenReport:
@@ -87,7 +85,7 @@ def _built(job: TokenJob, folder: Path, send: Sent, expected: Estimate) -> Token
         refuse_full_disk(needed, folder)
         samples = write_tokens(job, stream, folder)
     except OSError as why:
-        if why.errno in _NO_ROOM:
+        if why.errno in NO_ROOM:
             raise no_room(needed, folder, str(why), why.errno) from why
         if isinstance(why, PenstockError):
             raise
