@@ -38,10 +38,17 @@ def facade(
     return public, load, listing
 
 
+def imported(module: str) -> ModuleType | None:
+    """Return a module that somebody has imported; None while another thread is at it."""
+    known = sys.modules.get(module)
+    is_half = getattr(getattr(known, "__spec__", None), "_initializing", False)
+    return None if is_half else known
+
+
 def require(module: str, *, extra: str, purpose: str) -> ModuleType:
     """Import an optional dependency, or say which `pip install` brings it."""
-    if (known := sys.modules.get(module)) is not None:
-        return known  # Asked for every batch: Python's own way takes ten times as long.
+    if (known := imported(module)) is not None:
+        return known  # Asked for every batch: Python's own way takes several times as long.
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as missing:

@@ -32,26 +32,39 @@ def test_nothing_wrong_is_one_line(logs: Path) -> None:
     assert (told["findings"], told["kinds"], told["shown"], told["records"]) == (0, {}, [], 10)
 
 
+def change_unseen(file: Path, text: str) -> None:
+    """Change one byte far from both ends, which the fingerprint covers, and keep the time."""
+    was = file.stat()
+    file.write_text(text[:60_000] + text[60_000:].replace("1", "2", 1))
+    os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_bytes_that_changed_without_a_trace_are_found_by_their_hash(
     ending: str, tmp_path: Path
 ) -> None:
-    text = "number\n" + "1\n" * 60_000 if ending == "csv" else '{"number": 1}\n' * 10_000
-    files = [tmp_path / f"{name}.{ending}" for name in "ab"]
-    for file in files:
+    line = "1\n" if ending == "csv" else '{"number": 1}\n'
+    text = ("number\n" if ending == "csv" else "") + line * (140_000 // len(line))
+    one, other = (tmp_path / f"{name}.{ending}" for name in "ab")
+    for file in (one, other):
         file.write_text(text)
     succeed("index", tmp_path, "--full-hash")
     assert "nothing wrong" in succeed("check", tmp_path)
-    was = files[1].stat()
-    # Far from both ends, which the fingerprint covers.
-    files[1].write_text(text[:60_000] + text[60_000:].replace("1", "2", 1))
-    os.utime(files[1], ns=(was.st_atime_ns, was.st_mtime_ns))
+    change_unseen(other, text)
     done = invoke("check", tmp_path)
     assert done.exit_code == 1
-    assert f"{files[1]}: changed file: its bytes are not those" in done.stdout
+    assert f"{other}: changed file: some bytes are not those that were indexed" in done.stdout
+    # What is appended changes nothing of what was indexed, and an update hashes that as well.
+    one.write_text(text + line)
     assert document("check", tmp_path, code=1)["kinds"] == {"changed file": 1}
+    other.write_text(text)
+    succeed("index", tmp_path, "--update")
+    assert "nothing wrong" in succeed("check", tmp_path)
+    change_unseen(one, text + line)
+    assert document("check", tmp_path, code=1)["shown"][0]["path"] == str(one)
     succeed("index", tmp_path, "--overwrite")
     assert "nothing wrong" in succeed("check", tmp_path)
+    assert "--overwrite --full-hash" in invoke("index", tmp_path, "--update", "--full-hash").stderr
 
 
 def test_every_bad_line_is_told_with_place_reason_and_beginning(tmp_path: Path) -> None:

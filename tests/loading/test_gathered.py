@@ -133,6 +133,10 @@ class TestTogether:
     def test_two_passes_at_once_do_not_meet(self, lines: Path) -> None:
         loader = DataLoader(lines, FLAT_TYPES, batch_size=20, shuffle=True)
         whole = ids_of(loader)
+        run = iter(loader)
+        next(run), next(run)
+        assert len(ids_of(loader) + ids_of(run)) == 58
+        assert (loader.stats()["batches"], loader.stats()["records"]) == (90, 1800)
         loader.set_epoch(0)
         for one, other, expected in zip(iter(loader), iter(loader), whole, strict=True):
             assert one.ids.tolist() == other.ids.tolist() == expected
@@ -161,6 +165,21 @@ class TestTogether:
         finally:
             tracemalloc.stop()
         assert peak < 45_000_000
+
+    def test_rows_that_are_filled_up_are_not_made_far_ahead(self, tmp_path: Path) -> None:
+        """A batch of 2 MB is made of some hundred bytes."""
+        path = tmp_path / "a.jsonl"
+        path.write_text('{"v": [1]}\n' * 2000)
+        loader = DataLoader(path, {"v": "int64[:16000]"}, batch_size=16, materialize=True)
+        next(iter(loader))
+        tracemalloc.start()
+        try:
+            for batch in loader:
+                assert batch["v"].values.shape == (16, 16_000)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 60_000_000
 
     def test_whoever_writes_into_a_batch_writes_into_nothing_else(self, lines: Path) -> None:
         types = {**TYPES, "v": "int64[:2]", "text": "string"}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -414,7 +415,9 @@ class TestTheObject:
     @pytest.mark.parametrize("way", WAYS)
     def test_stats_are_flat_numbers(self, way: bool, workers: Any, lines: Path) -> None:  # noqa: FBT001
         loader = DataLoader(lines, TYPES, batch_size=10, num_workers=workers, materialize=way)
-        list(loader)
+        began = time.perf_counter()
+        received = [time.perf_counter() for _ in loader]
+        ended = time.perf_counter()
         stats = loader.stats()
         assert all(type(value) is float for value in stats.values())
         assert stats["records"] == 100
@@ -422,6 +425,9 @@ class TestTheObject:
         assert stats["decode_seconds"] > 0
         assert stats["encode_seconds"] > 0
         assert stats["wait_seconds"] > 0
+        # All the time is the one or the other.
+        counted = stats["wait_seconds"] + stats["use_seconds"]
+        assert received[-1] - received[0] <= counted <= ended - began
         # What is mapped is read by nobody: to gather it counts as decoding.
         assert (stats["read_seconds"] > 0) == (way is False)
         assert set(stats) == {

@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
@@ -317,6 +319,15 @@ class TestBytes:
         assert batch["labels"].tolist() == [*first, [-100] * 3, [0, -100, 6], [-100] * 3]
         assert batch["input_ids"][1:].tolist() == [[0] * 3, [4, 0, 5], [65_535, 0, 0]]
         assert (batch.valid is None) == (dtype != "uint16")
+
+    def test_may_have_one_size_and_another_order(self, tmp_path: Path) -> None:
+        values = np.array([[1, 2, 3], [4, 5, 6]], ">u2")
+        column = pa.array([row.tobytes() for row in values], pa.binary(6))
+        pq.write_table(pa.table({"tokens": column}), tmp_path / "a.parquet")
+        encode = Tokens(3, shift=False, token_dtype=">u2")
+        (batch,) = DataLoader(tmp_path / "a.parquet", encode, batch_size=2)
+        assert batch["input_ids"].tolist() == values.tolist()
+        assert repr(encode) == "Tokens(3, shift=False, token_dtype='>u2')"
 
     def test_are_told_of_with_the_remedy(self, tmp_path: Path) -> None:
         write_mds(tmp_path, {"tokens": "bytes"}, [{"tokens": b"12345678"}, {"tokens": b"123"}])

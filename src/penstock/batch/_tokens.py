@@ -53,7 +53,8 @@ class Tokens:
 
     It encodes a column of any other source, too, whose name is `field`: lists of up to `length`
     tokens, or one more with `shift`. Where tokens are kept as bytes, as LLM Foundry writes them
-    into MDS, `token_dtype` says of which integers, little-endian: `"int64"`, `"uint16"`.
+    into MDS, `token_dtype` says of which integers: `"int64"`, `"uint16"`, little-endian unless it
+    says otherwise (`">u2"`).
 
     >>> from penstock.batch import BatchPosition
     >>> columns = pa.record_batch({"tokens": [[5, 6, 7, 8], [9, 0, 4]]})
@@ -258,7 +259,8 @@ class Tokens:
         if self.field != _FIELD:
             told.append(f"field={self.field!r}")
         if self.token_dtype is not None:
-            told.append(f"token_dtype={self.token_dtype.name!r}")
+            dtype = self.token_dtype
+            told.append(f"token_dtype={dtype.str if dtype.byteorder == '>' else dtype.name!r}")
         return f"Tokens({', '.join(told)})"
 
 
@@ -271,7 +273,7 @@ def _integers(given: DTypeLike) -> np.dtype[Any]:
         raise OptionError(
             f"token_dtype={given!r}: expected integers that int64 holds, as in 'int64', 'uint16'."
         )
-    return dtype.newbyteorder("<")
+    return dtype if dtype.byteorder == ">" else dtype.newbyteorder("<")
 
 
 def _end_token(given: object) -> int:

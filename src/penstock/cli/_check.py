@@ -77,7 +77,8 @@ class _Asked:
     "--sample",
     type=parse_share,
     metavar="SHARE",
-    help="Check only this share of the lines (1%, 0.01); damage is still found everywhere.",
+    help="Check only this share of the lines (1%, 0.01); damage, and what hashes tell, is still "
+    "found everywhere.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
 @click.option(
@@ -138,7 +139,7 @@ def _check(asked: _Asked, report: Report) -> None:
     indexed = _index(asked)
     meta = None if indexed is None else indexed.meta
     hashed = [] if indexed is None or meta is None else hashed_files(indexed.listing, meta)
-    total = sum(part.size for part in parts) + sum(one.found.entry.size for one in hashed)
+    total = sum(part.size for part in parts) + sum(one.was.size for one in hashed)
     with Progress(total) as progress:
         check_parts(parts, report, progress.add, asked.workers)
         _compare(hashed, report, progress)
@@ -164,11 +165,11 @@ def _compare(hashed: Sequence[Hashed], report: Report, progress: Progress) -> No
         path = one.found.path
         try:
             if one.has_changed():
-                reason = "its bytes are not those that were indexed, though they are as many"
+                reason = "some bytes are not those that were indexed"
                 report.add(Finding("changed file", path, None, reason))
         except OSError as why:
             report.errors.setdefault(path, str(why))
-        progress.add(one.found.entry.size)
+        progress.add(one.was.size)
 
 
 def _parts(

@@ -104,7 +104,7 @@ def _of_index(asked: Asked, indexed: Indexed) -> FoundProfile:
     with Progress(indexed.listing.bytes) as progress:
         build = BuildOptions(
             progress=progress,
-            full_hash=any(file.hash is not None for file in meta.files),
+            full_hash=meta.is_hashed,
             validate=meta.validated,
             profile=True,
             max_line_bytes=meta.max_line_bytes,

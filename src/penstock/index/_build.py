@@ -10,6 +10,7 @@ from penstock.errors import (
     CorruptIndexError,
     IndexExistsError,
     ObjectNotFoundError,
+    OptionError,
     StaleIndexError,
 )
 from penstock.index._blocks import Frames, scan_file
@@ -73,8 +74,14 @@ class BuildOptions:
     def on_top_of(self, old: Meta, folder: str) -> BuildOptions:
         """Return how an index is updated: with the checks that it was built with."""
         checks = self.checks.on_top_of(old, folder)
+        if self.full_hash and not old.is_hashed:
+            raise OptionError(
+                f"the index in {folder} was built without full_hash=True, and an update reads only "
+                "what is new. Build it anew: --overwrite --full-hash (overwrite=True)."
+            )
         return replace(
             self,
+            full_hash=old.is_hashed,
             validate=checks.validate,
             profile=checks.profile,
             max_line_bytes=checks.max_line_bytes,

@@ -33,9 +33,10 @@ def file_fingerprint(file: OpenFile, size: int | None = None) -> str:
     return hashed.hexdigest()
 
 
-def whole_hash(file: OpenFile) -> str:
-    """Return a hash of every byte of a file."""
+def whole_hash(file: OpenFile, size: int | None = None) -> str:
+    """Return a hash of every byte of a file, or of its first `size` bytes."""
+    size = file.size if size is None else size
     hashed = hashlib.blake2b(digest_size=16)
-    for start in range(0, file.size, _WHOLE_BLOCK):
-        hashed.update(file.read_at(start, min(_WHOLE_BLOCK, file.size - start)))
+    for start in range(0, size, _WHOLE_BLOCK):
+        hashed.update(file.read_at(start, min(_WHOLE_BLOCK, size - start)))
     return hashed.hexdigest()

@@ -101,6 +101,12 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Of an index of tokens: what its samples are."""
 
     @property
+    def is_hashed(self) -> bool:
+        """Whether every byte of every file was hashed."""
+        files = [*self.files, *self.empty]
+        return bool(files) and all(file.hash is not None for file in files)
+
+    @property
     def bad_lines(self) -> int:
         """How many lines were set aside."""
         return sum(file.bad_lines for file in [*self.files, *self.empty])

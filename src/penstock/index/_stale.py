@@ -52,25 +52,25 @@ def changes(listing: Listing, meta: Meta) -> Changes:
 
 
 class Hashed(NamedTuple):
-    """A file of which every byte was hashed when it was indexed, and which has the same size."""
+    """A file of which every byte was hashed when it was indexed, and which did not shrink since."""
 
     found: Found
-    hash: str
+    was: FileMeta
 
     def has_changed(self) -> bool:
-        """Read all of it; whether its bytes are others."""
+        """Read all that was indexed of it; whether those are other bytes now."""
         file = self.found.store.open(self.found.entry.name, self.found.entry)
         try:
-            return whole_hash(file) != self.hash
+            return whole_hash(file, self.was.size) != self.was.hash
         finally:
             file.close()
 
 
 def hashed_files(listing: Listing, meta: Meta) -> list[Hashed]:
     """Return the files that can be compared byte by byte: those of `full_hash=True`."""
-    known = {(file.path, file.size): file.hash for file in [*meta.files, *meta.empty]}
-    found = ((one, known.get((listing.relative(one), one.entry.size))) for one in listing.files)
-    return [Hashed(one, hashed) for one, hashed in found if hashed is not None]
+    known = {file.path: file for file in [*meta.files, *meta.empty] if file.hash is not None}
+    both = ((one, known.get(listing.relative(one))) for one in listing.files)
+    return [Hashed(one, was) for one, was in both if was and was.size <= one.entry.size]
 
 
 def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.loading._engines import Engine
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._ranks import Ranks
-    from penstock.loading._stats import Stats
+    from penstock.loading._stats import Tally
     from penstock.loading._steps import Task
     from penstock.order import Cursor
 
@@ -57,7 +56,9 @@ class Delivery:
     """Hands out what an engine makes."""
 
     fetch: Fetch
-    stats: Stats
+    tally: Tally
+    bad_ids: set[int]
+    """The records that were found bad, in other passes, too."""
     ranks: Ranks
     stall_timeout: float
     max_bad: int
@@ -84,14 +85,12 @@ class Delivery:
             yield handed_over(placed.epoch, task, fetched)
 
     def _taken(self, engine: Engine, task: Task) -> tuple[Task, Fetched]:
-        began = time.perf_counter()
         try:
             return engine.take(self.stall_timeout)
         except Stalled as stalled:
             raise self._stalled(str(stalled), task) from None
         finally:
-            self.stats.waited(time.perf_counter() - began)
-            self.stats.costs(engine.costs())
+            self.tally.costs(engine.costs())
 
     def _one(self, epoch: Cursor, task: Task, fetched: Fetched) -> Lot:
         ids, valid = task.where.ids, task.valid
@@ -117,7 +116,7 @@ class Delivery:
     ) -> NDArray[np.bool_]:
         """Return which rows count when the bad ones do not; say once which records they are."""
         valid = np.ones(len(ids), bool) if valid is None else valid.copy()
-        known = self.stats.bad_ids
+        known = self.bad_ids
         for bad in fetched.bad:
             valid[bad.row] = False
             if bad.id not in known:

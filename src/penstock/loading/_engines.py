@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.loading._fetch import Fetched, Gathered
+from penstock.loading._recipes import made_bytes
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
@@ -104,23 +105,31 @@ class InCaller:
 
     def _gather(self, task: Task) -> None:
         """Read the records of a task, together where that pays and can be done."""
-        fetch, reach = self._fetch, self._reach
-        gathered = None if reach is None else fetch.gather_together(task)
-        fetched = None
-        if gathered is not None and fetch.recipe.is_cut_last:
-            fetched = fetch.make_together(task, gathered)
-            gathered = gathered if fetched is not None else None
-        if reach is None or gathered is None:
+        reach = self._reach
+        size = None if reach is None else self._gather_together(task)
+        if reach is None or size is None:
             # Each step by itself, with whatever is wrong with it.
             self._found.extend((one, None) for one in task.apart())
             self.together = 1
             return
-        if fetched is not None:
-            self._found.append((task, fetched))
-        else:
-            self._found.extend(zip(task.apart(), fetch.cut(task, gathered), strict=True))
-        bearable = reach.bytes * task.steps // max(1, fetch.recipe.size(gathered.read))
+        bearable = reach.bytes * task.steps // max(1, size)
         self.together = max(1, min(_GROWTH * task.steps, bearable, reach.steps))
+
+    def _gather_together(self, task: Task) -> int | None:
+        """Read, and perhaps make, all steps at once; return the bytes, or None where it fails."""
+        fetch = self._fetch
+        gathered = fetch.gather_together(task)
+        if gathered is None:
+            return None
+        size = fetch.recipe.size(gathered.read)
+        if not fetch.recipe.is_cut_last:
+            self._found.extend(zip(task.apart(), fetch.cut(task, gathered), strict=True))
+            return size
+        fetched = fetch.make_together(task, gathered)
+        if fetched is None:
+            return None
+        self._found.append((task, fetched))
+        return size + (0 if fetched.made is gathered.read else made_bytes(fetched.made))
 
     def costs(self) -> Mapping[str, float]:
         return self._meter.counts()

@@ -186,9 +186,11 @@ class DataLoader:
             start = self._run.start()
         self._columns = self._columns.built(self._most_bad)  # Before the run moves, should it fail.
         number = self._run.begin(start)
+        tally = self._stats.begin_pass()
         delivery = Delivery(
             Fetch(self._read_from(start.cursor.kind), self._recipe, self._on_error),
-            self._stats,
+            tally,
+            self._stats.bad_ids,
             self._ranks(),
             self._stall_timeout,
             self._max_bad,
@@ -199,20 +201,20 @@ class DataLoader:
             lots = delivery.lots(engine, self._tasks(engine, *start))
             if self._prefetch_to is not None:
                 lots = moved(lots, self._prefetch_to)
-            run, stats = self._run, self._stats
+            run = self._run
             for lot in lots:
-                stats.begin(lot)
+                tally.begin(lot)
                 # What is done here for each is, of tokens, a third of what a batch costs.
                 for position, batch in zip(lot.positions, lot.batches, strict=True):
                     run.move(number, lot.epoch, position)
-                    stats.handed_out()
+                    tally.handed_out()
                     yield batch
-                    stats.came_back()
+                    tally.came_back()
             if start.epochs is not None:
                 self._run.end(number, start.cursor.epoch + start.epochs)
         finally:
             engine.close()
-            self._stats.pass_ended()
+            self._stats.end_pass(tally)
 
     @property
     def _may_gather(self) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock import storage
+from penstock._lazy import imported
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def find_ranks(rank: int | None, world_size: int | None, mesh: object | None) ->
     if mesh is not None:
         return _of_mesh(mesh)
     # Without torch nobody can have initialised it, and to import it here would take a second.
-    distributed = sys.modules.get("torch.distributed")
+    distributed: Any = imported("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return _checked(
             distributed.get_rank(), distributed.get_world_size(), "from torch.distributed"
@@ -63,7 +63,7 @@ def _checked(rank: int, world_size: int, why: str) -> Ranks:
 def _of_mesh(mesh: Any) -> Ranks:  # noqa: ANN401 (a DeviceMesh or a process group, if torch is there)
     if hasattr(mesh, "get_coordinate"):
         return _of_device_mesh(mesh)
-    distributed = sys.modules.get("torch.distributed")
+    distributed: Any = imported("torch.distributed")
     group_type = getattr(distributed, "ProcessGroup", None)
     if distributed is not None and group_type is not None and isinstance(mesh, group_type):
         rank = distributed.get_rank(mesh)

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     Valid = NDArray[np.bool_] | None
 
 
+_REFERENCE = 8
+"""Bytes that an item of a list takes at least."""
+
+
 class Recipe(Protocol):
     """How a batch is made; pickles, unless a user's callable in it does not."""
 
@@ -50,7 +54,7 @@ class Recipe(Protocol):
         ...
 
     def size(self, read: Any) -> int:  # noqa: ANN401
-        """Return how many bytes there are, about, of what was read and what is made of it."""
+        """Return how many bytes were read, about."""
         ...
 
     def cut(self, read: Any, count: int) -> Iterable[Any]:  # noqa: ANN401
@@ -71,6 +75,20 @@ class Recipe(Protocol):
         All rows count. Asked where `is_cut_last`.
         """
         ...
+
+
+def made_bytes(made: Any) -> int:  # noqa: ANN401 (what a recipe makes)
+    """Return how many bytes the arrays have that a recipe made.
+
+    >>> import numpy as np
+    >>> made_bytes({"a": (np.zeros(3), np.zeros(2, np.int8)), "b": ["text"]})
+    34
+    """
+    if isinstance(made, Mapping):
+        return sum(map(made_bytes, made.values()))
+    if isinstance(made, tuple):
+        return sum(map(made_bytes, made))
+    return len(made) * _REFERENCE if isinstance(made, list) else int(getattr(made, "nbytes", 0))
 
 
 class Records(list[Any]):
@@ -180,9 +198,6 @@ class FieldRecipe(_Columnar):
 
     def describe(self) -> str:
         return f"tensors of {len(self.encoder.fields)} fields: {self.encoder}"
-
-    def size(self, read: pa.RecordBatch) -> int:
-        return 2 * super().size(read)  # There is a copy of everything in arrays.
 
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
         return self.encoder.arrays(read, where)

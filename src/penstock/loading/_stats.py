@@ -12,30 +12,21 @@ if TYPE_CHECKING:
     from penstock.loading._delivery import Lot
 
 
-class Stats:
-    """Sums over all batches that a loader handed out.
+class Tally:
+    """Sums over the batches of one pass; used by the thread that goes over them.
 
-    Seconds of read, decode and encode are added up over all threads or worker processes, so they
-    may be more than the time that went by. `wait` is how long the user's loop stood still.
+    From its beginning on the user either waits for a batch or uses one.
     """
 
     def __init__(self) -> None:
-        self._batches = self._records = 0
+        self._sums: Counter[str] = Counter()
         self._each = (0, 0.0, 0.0)
         """Records, and seconds of gathering and encoding, of each batch of the present lot."""
         self._of_lot = 0
         """Batches of it that are not in the sums yet."""
-        self.bad_ids: set[int] = set()
-        """The records that were found bad."""
-        self._gathering = self._encoding = self._waiting = 0.0
-        self._using = 0.0
-        self._costs: Counter[str] = Counter()
-        self._present: Mapping[str, float] = {}
-        self._handed_out: float | None = None
-
-    def waited(self, seconds: float) -> None:
-        """Add time during which the user waited for a batch."""
-        self._waiting += seconds
+        self._costs: Mapping[str, float] = {}
+        self._waiting = self._using = 0.0
+        self._since = time.perf_counter()
 
     def begin(self, lot: Lot) -> None:
         """Let the batches that are handed out from now on be those of a lot."""
@@ -43,55 +34,81 @@ class Stats:
         self._each = (lot.records, lot.gathering, lot.encoding)
 
     def handed_out(self) -> None:
-        """Count a batch that is about to be handed out."""
+        """Count a batch that is about to be handed out, and how long the user waited for it."""
         self._of_lot += 1
-        self._handed_out = time.perf_counter()
+        now = time.perf_counter()
+        self._waiting += now - self._since
+        self._since = now
+
+    def came_back(self) -> None:
+        """Count the time that the user had the last batch."""
+        now = time.perf_counter()
+        self._using += now - self._since
+        self._since = now
+
+    def costs(self, present: Mapping[str, float]) -> None:
+        """Note what the engine has read until now."""
+        self._costs = present
+
+    def sums(self) -> Counter[str]:
+        """Return everything that was counted."""
+        self._add_up()
+        times = {"waiting": self._waiting, "using": self._using}
+        return Counter({**self._sums, **times, **self._costs})
 
     def _add_up(self) -> None:
         """Add the batches of the present lot to the sums."""
         count, self._of_lot = self._of_lot, 0
         records, gathering, encoding = self._each
-        self._batches += count
-        self._records += count * records
-        self._gathering += count * gathering
-        self._encoding += count * encoding
+        self._sums["batches"] += count
+        self._sums["records"] += count * records
+        self._sums["gathering"] += count * gathering  # type: ignore[assignment] # seconds
+        self._sums["encoding"] += count * encoding  # type: ignore[assignment] # seconds
 
-    def came_back(self) -> None:
-        """Count the time that the user had the last batch."""
-        if self._handed_out is not None:
-            self._using += time.perf_counter() - self._handed_out
-            self._handed_out = None
 
-    def costs(self, present: Mapping[str, float]) -> None:
-        """Note what the engine at work read until now."""
-        self._present = present
+class Stats:
+    """Sums over all batches that a loader handed out, in any number of passes.
 
-    def pass_ended(self) -> None:
-        """Add up what the engine read in all: the next one counts from zero."""
-        self._add_up()
-        self._costs.update(self._present)
-        self._present = {}
-        self._handed_out = None
+    Seconds of read, decode and encode are added up over all threads or worker processes, so they
+    may be more than the time that went by. `wait` is how long the user's loop stood still.
+    """
+
+    def __init__(self) -> None:
+        self.bad_ids: set[int] = set()
+        """The records that were found bad."""
+        self._ended: Counter[str] = Counter()
+        self._under_way: list[Tally] = []
+
+    def begin_pass(self) -> Tally:
+        """Return what counts for a pass that begins."""
+        self._under_way.append(Tally())
+        return self._under_way[-1]
+
+    def end_pass(self, tally: Tally) -> None:
+        """Take over the sums of a pass."""
+        self._under_way = [other for other in self._under_way if other is not tally]
+        self._ended.update(tally.sums())
 
     def numbers(self) -> dict[str, float]:
         """Return everything by its stable name."""
-        self._add_up()
-        costs = self._costs + Counter(self._present)
-        reading = float(costs["seconds_reading"])
-        elapsed = self._waiting + self._using
+        found = Counter(self._ended)
+        for tally in self._under_way:
+            found.update(tally.sums())
+        reading = float(found["seconds_reading"])
+        elapsed = found["waiting"] + found["using"]
         return {
-            "batches": float(self._batches),
-            "records": float(self._records),
+            "batches": float(found["batches"]),
+            "records": float(found["records"]),
             "bad_records": float(len(self.bad_ids)),
-            "records_per_second": self._records / elapsed if elapsed else 0.0,
+            "records_per_second": found["records"] / elapsed if elapsed else 0.0,
             "read_seconds": reading,
-            "decode_seconds": max(0.0, self._gathering - reading),
-            "encode_seconds": self._encoding,
-            "wait_seconds": self._waiting,
-            "use_seconds": self._using,
-            "storage_requests": float(costs["requests"]),
-            "storage_bytes": float(costs["bytes"]),
-            "storage_retries": float(costs["retries"]),
-            "storage_throttled": float(costs["throttled"]),
-            "cache_hits": float(costs["cache_hits"]),
+            "decode_seconds": max(0.0, found["gathering"] - reading),
+            "encode_seconds": float(found["encoding"]),
+            "wait_seconds": float(found["waiting"]),
+            "use_seconds": float(found["using"]),
+            "storage_requests": float(found["requests"]),
+            "storage_bytes": float(found["bytes"]),
+            "storage_retries": float(found["retries"]),
+            "storage_throttled": float(found["throttled"]),
+            "cache_hits": float(found["cache_hits"]),
         }

@@ -113,7 +113,7 @@ class WindowRecipe(BaseRecipe):
         return read.filled(rows)
 
     def size(self, read: TokenRows) -> int:
-        return read.tokens.nbytes + 2 * read.tokens.size * np.int64().nbytes
+        return read.tokens.nbytes
 
     def cut(self, read: TokenRows, count: int) -> Iterable[TokenRows]:
         rows = len(read.tokens) // count
@@ -157,7 +157,15 @@ def _check_column(source: Source, tokens: Tokens) -> None:
             f"the records have no field {tokens.field!r} with tokens. Make token files of their "
             "text: penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
         )
-    holds_bytes = pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
+    holds_bytes = any(
+        is_kind(type_)
+        for is_kind in (
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_fixed_size_binary,
+            pa.types.is_binary_view,
+        )
+    )
     if holds_bytes and tokens.token_dtype is None:
         raise OptionError(
             f"the field {tokens.field!r} holds bytes: say of which integers, as in "
