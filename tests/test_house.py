@@ -8,6 +8,8 @@ import pkgutil
 import re
 import subprocess
 import sys
+import threading
+import time
 import tomllib
 from pathlib import Path
 
@@ -95,6 +97,20 @@ def test_a_broken_dependency_is_not_taken_for_a_missing_one(
     with pytest.raises(ModuleNotFoundError, match="a_part_that_is_gone") as failure:
         require("half_installed", extra="ray", purpose="running on a cluster")
     assert not isinstance(failure.value, MissingExtraError)
+
+
+def test_a_module_that_another_thread_is_importing_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_to_load.py").write_text("import time\ntime.sleep(0.3)\nis_whole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    other = threading.Thread(target=importlib.import_module, args=["slow_to_load"])
+    other.start()
+    while "slow_to_load" not in sys.modules:
+        time.sleep(0.001)
+    assert require("slow_to_load", extra="ray", purpose="waiting").is_whole
+    other.join()
+    assert require("slow_to_load", extra="ray", purpose="waiting").is_whole
 
 
 def test_the_version_has_one_source() -> None:

@@ -272,6 +272,10 @@ class TestOptions:
             {"length": 2.5},
             {"length": 4, "stride": 0},
             {"length": 4, "boundaries": -1},
+            {"length": 4, "shift": "no"},
+            {"length": 4, "token_dtype": "float32"},
+            {"length": 4, "token_dtype": "many"},
+            {"length": 4, "token_dtype": "uint64"},
         ],
         ids=str,
     )

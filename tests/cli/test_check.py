@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import penstock
 from penstock.cli._check_parts import line_parts
 from penstock.cli._check_run import Report, check_parts
 from penstock.cli._paths import entry_of, find
@@ -65,6 +66,34 @@ def test_bytes_that_changed_without_a_trace_are_found_by_their_hash(
     succeed("index", tmp_path, "--overwrite")
     assert "nothing wrong" in succeed("check", tmp_path)
     assert "--overwrite --full-hash" in invoke("index", tmp_path, "--update", "--full-hash").stderr
+
+
+def test_columns_of_bytes_that_changed_are_not_kept(tmp_path: Path) -> None:
+    text = '{"number": 1}\n' * 10_000
+    (tmp_path / "a.jsonl").write_text(text)
+    succeed("index", tmp_path, "--full-hash")
+    succeed("materialize", tmp_path, "number:int64")
+    for options in (["--full-hash"], []):
+        succeed("index", tmp_path, "--overwrite", "--full-hash")
+        assert "nothing to build" in succeed("materialize", tmp_path, "number:int64")
+        change_unseen(tmp_path / "a.jsonl", (tmp_path / "a.jsonl").read_text())
+        succeed("index", tmp_path, "--overwrite", *options)
+        assert "nothing to build" not in succeed("materialize", tmp_path, "number:int64")
+    source = penstock.open(tmp_path)
+    columns = source.materialize({"number": "int64"}).read(range(10_000), {"number": "int64"})
+    assert columns["number"].to_pylist() == [record["number"] for record in source]
+    assert 2 in columns["number"].to_pylist()
+
+
+def test_a_killed_builder_leaves_something_to_find(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"number": 1}\n')
+    left = tmp_path / ".index.0123456789abcdef.penstock-index-tmp"
+    left.mkdir()
+    (left / "000000.unit").write_bytes(bytes(100))
+    done = invoke("check", tmp_path)
+    assert done.exit_code == 1
+    assert f"{left}: leftover: 100 B of a writer that is gone" in done.stdout
+    assert "the command that was killed goes on with it" in done.stdout
 
 
 def test_every_bad_line_is_told_with_place_reason_and_beginning(tmp_path: Path) -> None:

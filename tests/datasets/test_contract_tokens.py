@@ -81,8 +81,9 @@ class TestWindows(FolderContract):
     @pytest.fixture
     def expected(self, folder: Folder) -> Rows:
         stream = folder.stream
-        begins = range(0, len(stream) - 20 + 1, 9)
-        return [[*stream[at : at + 21], 0][:21] for at in begins]
+        # The last sample is filled up, and so is the last window.
+        begins = range(0, len(stream) - 20 + 9, 9)
+        return [[*stream[at : at + 21], *[0] * 21][:21] for at in begins]
 
     @pytest.fixture
     def open_source(self, folder: Folder) -> Callable[[], TokenSource]:
@@ -125,7 +126,8 @@ class TestRemote(FolderContract):
             blocked.windows(20, 9),
             source.windows(20, 9).by_blocks(),
         ):
-            expected = [stream[at : at + 20] for at in range(0, len(stream) - 19, 9)]
+            begins = range(0, len(stream) - 20 + 9, 9)
+            expected = [[*stream[at : at + 20], *[0] * 20][:20] for at in begins]
             assert rows[:].tolist() == expected
             assert rows[[5, -1]].tolist() == [expected[5], expected[-1]]
             values, _ = rows.document_ends([5]) or ([], [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,12 @@ import pytest
 import penstock
 from penstock.datasets import JsonlDataset, TokensDataset
 from penstock.datasets._mds import MdsRows
-from penstock.errors import OptionError, StaleIndexError
+from penstock.errors import (
+    CorruptIndexError,
+    ObjectNotFoundError,
+    OptionError,
+    StaleIndexError,
+)
 from penstock.index import create_tokenize_and_index_jsonl_text_func
 from tests.datasets.mds_files import write_mds
 from tests.datasets.token_folders import (
@@ -118,6 +124,20 @@ def test_stale_tokens_are_to_be_made_again(
     with pytest.raises(StaleIndexError, match=r"penstock tokenize SRC \S+ --overwrite") as raised:
         penstock.open(folder.path)
     assert "penstock index" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["meta.json", "document_ends.bin", "document_goes_on.bin", "sample_locations.bin"]
+)
+def test_a_damaged_index_of_tokens_is_to_be_made_again(folder: Folder, name: str) -> None:
+    path = folder.path / "index" / name
+    path.write_bytes(path.read_bytes()[:-3])
+    again = re.escape(f"penstock tokenize SRC {folder.path} --overwrite")
+    with pytest.raises((CorruptIndexError, ObjectNotFoundError), match=again):
+        penstock.open(folder.path)
+    shutil.rmtree(path.parent)
+    with pytest.raises(ObjectNotFoundError, match=f"no index that tells of them.*{again}"):
+        penstock.open(folder.path)
 
 
 @pytest.mark.parametrize("happened", ["grown", "gone"])

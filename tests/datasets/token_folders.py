@@ -34,6 +34,11 @@ class Folder(NamedTuple):
     borders: list[int]
     """Where documents really end in the stream."""
 
+    @property
+    def is_filled_up(self) -> bool:
+        """Whether the last sample of a stream has room for more."""
+        return 0 < len(self.stream) < sum(map(len, self.rows))
+
 
 def some_documents(
     files: int, documents: int, seed: int = 0, most: int = 40

@@ -479,3 +479,15 @@ def test_a_view_hears_of_bytes_documents_and_tokens(tmp_path: Path) -> None:
     assert view.bytes == sum(path.stat().st_size for path in tmp_path.glob("*.jsonl"))
     assert view.documents == report.documents
     assert view.tokens == report.tokens + report.dropped
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_half_a_letter_is_a_bad_document_where_the_tokenizer_does_not_take_it(
+    workers: int, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(line("one") + '{"text": "two\\ud800"}\n' + line("three"))
+    options: dict[str, Any] = {"sample_size": 1, "num_workers": workers}
+    with pytest.raises(MalformedLineError, match=r"line 2 .* holds \\ud800 at character 3, half"):
+        tokenise(tmp_path, trained_bpe().encode, **options)
+    report = tokenise(tmp_path, trained_bpe().encode, on_error="skip", **options)
+    assert (report.documents, report.bad_documents) == (2, 1)

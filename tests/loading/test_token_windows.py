@@ -128,6 +128,24 @@ class TestAStream:
         first = next(iter(DataLoader(opened(folder), encode, batch_size=1)))
         assert sizes(first) == [b - a for a, b in pairwise([0, *ends, 12])]
 
+    @pytest.mark.parametrize("documents", [1, 9])
+    def test_that_was_filled_up_is_trained_on_to_its_last_token(
+        self, documents: int, tmp_path: Path
+    ) -> None:
+        texts = [[[7] * 5] * documents]
+        folder = write_concat(tmp_path / "t", texts, size=16, pad=True)
+        tokens = 6 * documents
+        batches = list(DataLoader(opened(folder), Tokens(16), batch_size=2))
+        rows = [row for batch in batches for row in batch["labels"].tolist()]
+        assert len(rows) == len(opened(folder)) == -(-tokens // 16)
+        learnt = [label for row in rows for label in row if label != -100]
+        # All but the first, which is no label.
+        assert learnt == folder.stream[1:]
+        last = 16 - (len(rows) * 16 - tokens)
+        assert batches[-1]["input_ids"][-1].tolist()[last:] == [0] * (16 - last)
+        told = DataLoader(opened(folder), Tokens(16), batch_size=2).explain()["source"]
+        assert "is filled up" in told
+
     def test_is_what_the_loader_speaks_of(self, concat: Folder) -> None:
         source = opened(concat)
         plain, windows = (
@@ -337,10 +355,15 @@ class TestBytes:
             DataLoader([{"tokens": [1]}], Tokens(3, token_dtype="int64"), batch_size=1)
         with pytest.raises(penstock.errors.SchemaMismatchError, match=r"record 1: .* int64 tokens"):
             list(DataLoader(tmp_path, Tokens(3, token_dtype="int64"), batch_size=2))
+        with pytest.raises(penstock.errors.SchemaMismatchError, match=r"if they are uint8.*dtype"):
+            list(DataLoader(tmp_path, Tokens(3, token_dtype="uint8"), batch_size=1))
 
     def test_are_not_what_token_files_hold(self, concat: Folder) -> None:
-        with pytest.raises(OptionError, match="tokens already"):
-            DataLoader(opened(concat), Tokens(3, token_dtype="uint16"), batch_size=1)
+        for encode in (Tokens(3, token_dtype="uint16"), Tokens(3, field="ids")):
+            with pytest.raises(OptionError, match="tokens already"):
+                DataLoader(opened(concat), encode, batch_size=1)
+        with pytest.raises(OptionError, match="no uint16 token is more than 65535"):
+            DataLoader(opened(concat), Tokens(3, boundaries=65_536), batch_size=1)
 
 
 class TestTogether:

@@ -78,6 +78,8 @@ class Tokens:
     ) -> None:
         self.length = whole_number("length", length, 1)
         self.stride = None if stride is None else whole_number("stride", stride, 1)
+        if not isinstance(shift, bool | np.bool_):
+            raise OptionError(f"shift={shift!r}: expected True or False.")
         self.shift = bool(shift)
         if boundaries is not None and not isinstance(boundaries, bool):
             boundaries = _end_token(boundaries)
@@ -98,6 +100,7 @@ class Tokens:
                 f"a field {self.field!r} has them, give the source to a DataLoader with "
                 f"encode={self}."
             )
+        self._check_fits(source)
         if source.is_stream:
             rows = source.windows(self.length, self.stride, ahead=int(self.shift))
         else:
@@ -110,6 +113,20 @@ class Tokens:
                 "boundaries=False."
             )
         return rows
+
+    def _check_fits(self, source: TokenSource) -> None:
+        """Raise for what is asked of columns only, and for a token that no token can be."""
+        if self.token_dtype is not None or self.field != _FIELD:
+            raise OptionError(
+                f"{self}: field and token_dtype are for columns of records, and these are tokens "
+                "already. Leave them out."
+            )
+        most = np.iinfo(source.token_dtype).max
+        if self.boundaries is not None and self.boundaries > most:
+            raise OptionError(
+                f"boundaries={self.boundaries}: no {source.token_dtype.name} token is more than "
+                f"{most}. Give the token that ends documents."
+            )
 
     def tells_documents(self, source: TokenSource) -> bool:
         """Whether batches of what `over` returned say where documents begin and end."""
@@ -131,8 +148,10 @@ class Tokens:
         fitting = "" if size is None else f" Ask for Tokens({size}), without a stride."
         raise OptionError(
             f"{asked}: these samples {have} and do not follow each other (they were packed by best "
-            f"fit, or chosen), so that no windows can be cut out of them.{fitting} Or make windows "
-            "first and choose among those: source.windows(length, stride, ahead=1).split(…)."
+            "fit, chosen, or are windows already), so that no windows can be cut out of "
+            f"them.{fitting} Or go back to the samples that they come from: what was packed by "
+            "concat has windows of any length, source.windows(length, stride, ahead=1), among "
+            "which split, take and where choose."
         )
 
     def rows(self, source: TokenSource, ids: NDArray[np.int64]) -> TokenRows:
@@ -214,6 +233,11 @@ class Tokens:
     ) -> None:
         most = self.length + self.shift
         fact = f"has more than {most} tokens. Cut it, or give Tokens a larger length"
+        if self.token_dtype is not None:
+            fact = (
+                f"has more than {most} tokens, if they are {self.token_dtype.name}. Give the "
+                "token_dtype that they have, or Tokens a larger length"
+            )
         bad = np.flatnonzero(lengths > most)
         if column.null_count or values.null_count:
             fact = "is null, or holds null. Leave such records out: skip="

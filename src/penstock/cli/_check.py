@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from penstock.cli._builders import builders_in, is_builder
 from penstock.cli._check_parts import Finding, Sample, line_parts
 from penstock.cli._check_run import PART_BYTES, Report, check_parts
 from penstock.cli._formats import kind_of, list_of_one_kind
@@ -143,9 +144,12 @@ def _check(asked: _Asked, report: Report) -> None:
     with Progress(total) as progress:
         check_parts(parts, report, progress.add, asked.workers)
         _compare(hashed, report, progress)
-    for entry, writer in leftovers:
+    builders = [] if is_remote(asked.path) else builders_in(locate(asked.path)[1])
+    for entry, writer in [*leftovers, *builders]:
         if writer == "gone":
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
+            if is_builder(entry.name):
+                reason += ", and the command that was killed goes on with it"
             report.add(Finding("leftover", entry.name, None, reason))
     for text in report.errors.values():
         echo(f"penstock: {asked.options.redact(text)}", err=True)

@@ -272,7 +272,8 @@ def _drop(task: _Task, where: Source | Sequence[Path], given: dict[str, str | No
         echo_json({"path": task.path, "dropped": told, "bytes": size, "note": stays})
         return
     for meta in dropped:
-        echo(f"dropped {meta.path} ({meta.type}, {bytes_text(meta.bytes)})")
+        nulled = f"{meta.nulled:,} values null instead, " if meta.nulled else ""
+        echo(f"dropped {meta.path} ({meta.type}, {nulled}{bytes_text(meta.bytes)})")
     for name in [] if names is None else names:
         if name not in {meta.path for meta in dropped}:
             echo(f"no column of {name} was there")

@@ -233,7 +233,9 @@ def _columns(source: Source) -> list[str]:
     if is_tokens(source):
         return []
     there = [one.meta for one in list_columns_of(source) if not one.stale]
-    return list(dict.fromkeys(meta.path for meta in there if meta.length == len(source)))
+    # Those in which null stands for what does not fit are used by nobody who did not ask for them.
+    whole = (meta for meta in there if meta.length == len(source) and not meta.nulled)
+    return list(dict.fromkeys(meta.path for meta in whole))
 
 
 def _cache_bytes(given: str | None, options: StorageOptions) -> int:

@@ -97,7 +97,7 @@ def _problem(path: str, options: StorageOptions) -> str:
         try:
             is_ours = is_there and kind_in(folder) == _KIND
         except (CorruptIndexError, ObjectNotFoundError) as failure:
-            return f"{failure} {remedy}"
+            return f"{failure}. {remedy}" if _was_killed(path) else str(failure)
     if is_ours:
         return ""
     what = f"{_INDEX}/ is not about them" if is_there else f"there is no {_INDEX}/"

@@ -19,8 +19,18 @@ from penstock.datasets._open_tokens import (
 )
 from penstock.datasets._source import Source
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
-from penstock.index import CSV, JSONL, PARQUET, LineScanner, Listing, list_files, open_or_build
-from penstock.storage import StorageOptions
+from penstock.index import (
+    CSV,
+    JSONL,
+    PARQUET,
+    TOKEN_FOLDER,
+    LineScanner,
+    Listing,
+    list_files,
+    open_or_build,
+    rebuilding,
+)
+from penstock.storage import StorageOptions, join
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -188,6 +198,12 @@ def _format_of(listing: Listing) -> str:
         example = f"{listing.base.rstrip('/')}/*{_FORMATS[present[0]][0]}"
         raise OptionError(f"{shown} holds {told}. Choose by a pattern: {example!r}")
     if not listing.files:
+        if not listing.is_remote and os.path.isdir(join(shown, TOKEN_FOLDER)):
+            raise ObjectNotFoundError(
+                f"{shown} holds token files, but no index that tells of them. Tokenise again: "
+                f"{rebuilding(join(shown, 'index'))}",
+                path=shown,
+            )
         raise ObjectNotFoundError(f"{shown} holds no files with records.", path=shown)
     kinds = {_sniffed(found) for found in listing.files[:1]}
     kind = kinds.pop()

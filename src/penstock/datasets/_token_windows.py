@@ -24,7 +24,8 @@ class Windows(TokenSource):
     """Row w has the tokens [w · stride, w · stride + length) of a stream, and `ahead` more.
 
     Samples and files have no borders here. Only as many windows as have all of their `length`
-    tokens; what is ahead of the last ones may be missing, is 0 then and does not count in
+    tokens, unless the last sample was filled up, so that no token is left out: then the last window
+    is, too. What is missing in the last ones, or ahead of them, is 0 and does not count in
     `lengths`.
     """
 
@@ -35,7 +36,7 @@ class Windows(TokenSource):
         self.ahead = whole_number("ahead", ahead, 0)
         if not source.is_stream:
             raise OptionError(f"there are no windows: {source._no_stream}")  # noqa: SLF001
-        if self._tokens < self.length:
+        if self._tokens < self.length and not self._is_filled_up:
             raise OptionError(
                 f"there is no window of {self.length:,} tokens: all samples together have "
                 f"{self._tokens:,}. Ask for shorter ones, or tokenise more text."
@@ -46,8 +47,18 @@ class Windows(TokenSource):
         """Tokens of the stream."""
         return self.source._stream_tokens  # noqa: SLF001 (of this class)
 
+    @cached_property
+    def _is_filled_up(self) -> bool:
+        """Whether the last sample has room for more tokens, and the last window may."""
+        size, count = self.source.sample_size, len(self.source)
+        return size is not None and 0 < self._tokens < count * size
+
     def __len__(self) -> int:
-        return (self._tokens - self.length) // self.stride + 1
+        rest = self._tokens - self.length
+        if self._is_filled_up:
+            # Of windows that lie apart the last one may begin behind the last token.
+            return min(1 + max(0, -(-rest // self.stride)), -(-self._tokens // self.stride))
+        return rest // self.stride + 1
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
@@ -195,7 +206,9 @@ class Windows(TokenSource):
     def _about(self) -> str:
         ahead = f" and {self.ahead:,} ahead" if self.ahead else ""
         left = self._tokens - (len(self) - 1) * self.stride - self.length
-        rest = f"; the last {left:,} fill no window" if left else ""
+        rest = f"; the last {left:,} fill no window" if left > 0 else ""
+        if left < 0:
+            rest = f"; the last one has {self.length + left:,}, and is filled up"
         return (
             f"{self.length:,} tokens ({self.token_dtype.name}){ahead} a record, one every "
             f"{self.stride:,} of {self._tokens:,}{rest}"

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from penstock.index._meta import Meta as Meta
     from penstock.index._meta import TokensMeta as TokensMeta
     from penstock.index._meta import decode_meta as decode_meta
+    from penstock.index._names import TOKEN_FOLDER as TOKEN_FOLDER
+    from penstock.index._names import rebuilding as rebuilding
     from penstock.index._open_index import exists as exists
     from penstock.index._open_index import load_beside as load_beside
     from penstock.index._open_index import local_folder as local_folder
@@ -139,6 +141,7 @@ __all__, __getattr__, __dir__ = facade(
         "Place": "_place",
         "Profile": "_profile",
         "Scanner": "_scan",
+        "TOKEN_FOLDER": "_names",
         "TextField": "_tokens._text",
         "TokenIndexer": "_tokens._tokenize",
         "TokenView": "_tokens._view",
@@ -167,6 +170,7 @@ __all__, __getattr__, __dir__ = facade(
         "read_footers": "_parquet_scan",
         "read_meta": "_load",
         "read_options": "_csv_types",
+        "rebuilding": "_names",
         "rows_before": "_sample_index",
         "scan_rows": "_row_check",
         "sync": "_kept_columns",

@@ -157,7 +157,13 @@ def _are_of(place: Place, meta: Meta) -> bool:
         before = read_meta(place.folder)
     except (CorruptIndexError, ObjectNotFoundError):
         return False
-    return before is not None and meta.fingerprint_at(before.records) == before.fingerprint
+    if before is None or meta.fingerprint_at(before.records) != before.fingerprint:
+        return False
+    now = {(file.path, file.size): file.hash for file in meta.files}
+    # A file that was hashed, is as long as then and not known to be the same is something else.
+    return all(
+        file.hash in (None, now.get((file.path, file.size), file.hash)) for file in before.files
+    )
 
 
 def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from natsort import natsorted, ns
 
 from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.index._names import TOKEN_FOLDER
 from penstock.storage import LocalStore, is_pattern, is_remote, locate, match
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.storage import Entry, StorageOptions, Store
 
 INDEX_FOLDER = "index"
-TOKEN_FOLDER = "tokenized-samples"  # noqa: S105 (of language models, not of a login)
 JSONL = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
 CSV = (".csv", ".tsv", ".csv.gz", ".csv.zst")
 PARQUET = (".parquet",)

@@ -20,6 +20,7 @@ from penstock.index._names import (
     META,
     ROWS,
     being_replaced,
+    rebuilding,
 )
 from penstock.index._sample_index import Origin, SampleIndex, map_documents, map_rows
 from penstock.storage import LocalStore, join, locate
@@ -149,11 +150,14 @@ class _Folder:
 
     def _missing(self, base_name: str) -> ObjectNotFoundError:
         if not base_name:
-            message = f"there is no index in {self.path}. Build it: penstock index PATH"
+            message = (
+                f"there is no index in {self.path}. Build it: penstock index PATH; or of tokens: "
+                "penstock tokenize SRC DST"
+            )
         else:
             message = (
                 f"the index in {self.path} is damaged: {base_name} is missing. Build it again: "
-                "penstock index PATH --overwrite"
+                f"{rebuilding(self.path)}"
             )
         return ObjectNotFoundError(message, path=self.path)
 
@@ -163,7 +167,7 @@ def _check_whole(folder: str, meta: Meta, names: list[str], rows: int) -> None:
         raise CorruptIndexError(
             f"the index in {folder} is damaged: meta.json speaks of {meta.records:,} records in "
             f"{len(meta.files):,} files, the index holds {rows:,} in {len(names):,}. Build it "
-            "again: penstock index PATH --overwrite",
+            f"again: {rebuilding(folder)}",
             path=folder,
         )
 
@@ -174,7 +178,7 @@ def _below(base: str, name: str, folder: str) -> str:
     if not name or name.startswith("/") or "://" in name or clean == ".." or clean[:3] == "../":
         raise CorruptIndexError(
             f"the index in {folder} names {name!r}, which does not lie below {base}; it is not "
-            "opened. Build it again: penstock index PATH --overwrite",
+            f"opened. Build it again: {rebuilding(folder)}",
             path=folder,
         )
     return join(base, name)

@@ -9,6 +9,7 @@ import numpy as np
 
 from penstock.errors import CorruptIndexError
 from penstock.index._fingerprint import digest
+from penstock.index._names import rebuilding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -158,7 +159,7 @@ def encode_meta(meta: Meta) -> bytes:
 
 def decode_meta(text: bytes, path: str) -> Meta:
     """Read the text of a `meta.json`; say what is wrong with one that is not ours."""
-    again = "Build the index again: penstock index PATH --overwrite"
+    again = f"Build the index again: {rebuilding(path)}"
     try:
         head = msgspec.json.decode(text)
         if not isinstance(head, dict) or head.get("format") != FORMAT:

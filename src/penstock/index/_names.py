@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 from contextlib import suppress
 from typing import Literal
 
@@ -13,11 +14,20 @@ from penstock.errors import OptionError
 FILES, ROWS, FRAMES, META = "file_location.txt", "sample_locations.bin", "frames.bin", "meta.json"
 BAD_LINES, PROFILE, PROFILE_STATE = "bad_lines.ndjson", "profile.json", "profile.state"
 COLUMNS = "columns"
+TOKEN_FOLDER = "tokenized-samples"  # noqa: S105 (of language models, not of a login)
 DOCUMENT_ENDS, DOCUMENT_OFFSETS = "document_ends.bin", "document_offsets.bin"
 DOCUMENT_GOES_ON = "document_goes_on.bin"
 PUT_ASIDE = "old-index"
 """The index that a builder of tokens replaces, in the builder's hidden folder."""
 State = Literal["tmp", "old"]
+
+
+def rebuilding(path: str) -> str:
+    """Return the command that makes an index anew, given its folder or a file in it."""
+    for base in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
+        if os.path.isdir(os.path.join(base, TOKEN_FOLDER)):
+            return f"penstock tokenize SRC {shlex.quote(base)} --overwrite"
+    return "penstock index PATH --overwrite"
 
 
 def refuse_unnamable(relative: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.errors import CorruptIndexError, StaleIndexError
+from penstock.index._names import rebuilding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,7 @@ def map_rows(file: BinaryIO, path: str, width: int = 3) -> NDArray[np.uint64]:
     if size % (8 * width):
         raise CorruptIndexError(
             f"{path} is cut off or damaged: {size:,} bytes are no whole number of rows of "
-            f"{8 * width}. Build the index again: penstock index PATH --overwrite",
+            f"{8 * width}. Build the index again: {rebuilding(path)}",
             path=path,
         )
     if not size:
@@ -127,8 +128,8 @@ def map_documents(
     is_whole = len(mapped.offsets) == samples + 1 and len(mapped.goes_on) == samples
     if not is_whole or int(mapped.offsets[-1]) != len(mapped.ends):
         raise CorruptIndexError(
-            f"{path} is cut off or damaged: it does not tell of the documents of {samples:,} "
-            "samples. Tokenize again: penstock tokenize SRC DST --overwrite",
+            f"{path}, or one of document_*.bin beside it, is cut off or damaged: they do not tell "
+            f"of the documents of {samples:,} samples. Tokenise again: {rebuilding(path)}",
             path=path,
         )
     return mapped

@@ -189,8 +189,6 @@ def recipe_over(
         raise OptionError("encode=Tokens: give it a length, as in Tokens(1024).")
     if isinstance(source, TokenSource) and output is None:
         if isinstance(encode, Tokens):
-            if encode.token_dtype is not None:
-                raise OptionError("token_dtype: these are tokens already. Leave it out.")
             rows = encode.over(source)
             return rows, WindowRecipe(encode, rows)
         if encode is None:

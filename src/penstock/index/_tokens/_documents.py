@@ -134,6 +134,9 @@ class DocumentMaker:
         try:
             self._work.tokenizer.encode([text])
         except Exception as why:
+            half = _half_letter(text)
+            if half and not self._work.skips:
+                raise self._refusal(number, f"its text holds {half}", here) from why
             if not self._work.skips:
                 why.add_note(
                     f"Raised by the tokenizer for the text in {self._place(number, here)}; "
@@ -190,6 +193,22 @@ class _Lines:
 
     def offset(self, number: int) -> int:
         return self._offsets[number]
+
+
+def _half_letter(text: str) -> str:
+    r"""Return which half of a letter a text holds, and where; nothing where it is whole.
+
+    JSON may have such halves, and some tokenizers take them.
+
+    >>> import json
+    >>> _half_letter(json.loads('"ab\\ud83d"')), _half_letter("ab")
+    ('\\ud83d at character 2, half of a letter', '')
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as why:
+        return f"\\u{ord(text[why.start]):04x} at character {why.start:,}, half of a letter"
+    return ""
 
 
 def _batches(numbers: list[int], lines: list[bytes]) -> Iterator[list[int]]:

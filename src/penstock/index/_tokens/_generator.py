@@ -10,8 +10,8 @@ import numpy as np
 
 from penstock.errors import MalformedLineError, ObjectExistsError, OptionError
 from penstock.index._indexer import SampleData
-from penstock.index._listing import TOKEN_FOLDER
 from penstock.index._meta import TokensMeta
+from penstock.index._names import TOKEN_FOLDER
 from penstock.index._tokens._files import POSTFIX, free_name
 from penstock.index._tokens._options import first_misfit, misfit, pack_options, token_id, token_type
 from penstock.index._tokens._text import BadText, TextCall

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.errors import ObjectNotFoundError, StaleIndexError
-from penstock.index._listing import JSONL, list_files
+from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index._listing import CSV, JSONL, PARQUET, list_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +22,12 @@ def text_files(what: What | Sequence[What], options: StorageOptions) -> Listing:
             f"{listing.named[0]} holds no JSON Lines files ({', '.join(JSONL)}).",
             path=listing.named[0],
         )
+    for found in listing.files:
+        if found.path.lower().endswith((*CSV, *PARQUET)):
+            raise OptionError(
+                f"{found.path} is no JSON Lines file ({', '.join(JSONL)}), and nothing else is "
+                "tokenised. Write its text as JSON Lines first, as penstock.writer does."
+            )
     return listing
 
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from penstock.errors import OptionError
 from penstock.index._index_store import IndexStore
-from penstock.index._listing import INDEX_FOLDER, TOKEN_FOLDER
+from penstock.index._listing import INDEX_FOLDER
+from penstock.index._names import TOKEN_FOLDER
 from penstock.index._place import Place
 from penstock.index._tokens._build import build
 from penstock.index._tokens._documents import TokenWork
