@@ -59,7 +59,7 @@ def test_a_share_that_is_none_is_refused_with_an_example(text: str) -> None:
         parse_share(text)
 
 
-@given(st.integers(min_value=0, max_value=10**20))
+@given(st.integers(min_value=0, max_value=10**20) | st.integers(min_value=0, max_value=200_000))
 def test_bytes_are_told_in_three_digits_and_read_back_within_them(count: int) -> None:
     text = bytes_text(count)
     number, unit = text.split()

@@ -55,8 +55,8 @@ def parse_share(text: str) -> float:
 def bytes_text(count: int) -> str:
     """Return a number of bytes for people.
 
-    >>> bytes_text(999), bytes_text(1234), bytes_text(999_999), bytes_text(25_000_000_000)
-    ('999 B', '1.23 kB', '1.00 MB', '25.0 GB')
+    >>> bytes_text(999), bytes_text(9749), bytes_text(999_999), bytes_text(25_000_000_000)
+    ('999 B', '9.75 kB', '1.00 MB', '25.0 GB')
     """
     if count < _THOUSAND:
         return f"{count} B"
@@ -65,7 +65,7 @@ def bytes_text(count: int) -> str:
     while value >= _THOUSAND - 0.5 and power < len(_PREFIXES) - 1:
         value /= _THOUSAND
         power += 1
-    digits = max(0, 3 - len(str(round(value))))
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0  # noqa: PLR2004 (three of them)
     return f"{value:,.{digits}f} {_PREFIXES[power]}B"
 
 
