@@ -6,13 +6,21 @@ import logging
 import multiprocessing
 import pickle
 import shutil
+import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 import penstock
-from penstock.datasets import columns_of, drop_columns_of, list_columns_of, typed_schema
+from penstock.datasets import (
+    _materialize_build,
+    columns_of,
+    drop_columns_of,
+    list_columns_of,
+    typed_schema,
+)
+from penstock.datasets._materialize_build import only_column_builder
 from penstock.index import create_default_jsonl_indexer
 from tests.datasets.materialize_programs import Counted, wrong_batches
 from tests.datasets.materialize_samples import WHOLE as FIELDS
@@ -154,3 +162,27 @@ def test_appended_records_are_read_from_the_source(tmp_path: Path) -> None:
     assert wrong_batches(both, longer, 0) == 0
     for ids in ([310, 2, 329, 2], [301], [299, 0], []):
         assert same(both.read(ids, FIELDS), longer.read(ids, FIELDS))
+
+
+def test_who_waits_does_not_mind_that_folders_of_the_builder_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_materialize_build, "_PAUSE", 0.0)
+    held, is_over = threading.Event(), threading.Event()
+
+    def build() -> None:
+        with only_column_builder(tmp_path):
+            held.set()
+            for _ in range(400):
+                part = tmp_path / ".penstock-building-0-1" / "part"
+                part.mkdir(parents=True)
+                part.rmdir()
+                part.parent.rmdir()
+            is_over.set()
+
+    builder = threading.Thread(target=build)
+    builder.start()
+    held.wait()
+    with only_column_builder(tmp_path):
+        assert is_over.is_set()
+    builder.join()

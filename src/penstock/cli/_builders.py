@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import os
 import re
 import shutil
@@ -72,7 +73,10 @@ def _leftover(path: str) -> Leftover:
 def _entry(path: str) -> Entry:
     """Return the bytes of a folder, and when something in it last changed."""
     size, modified = 0, 0.0
-    for place in (Path(path), *Path(path).rglob("*")):
+    every = f"{glob.escape(path)}/**"
+    # That of pathlib fails where a folder is removed while it looks.
+    below = glob.glob(every, recursive=True, include_hidden=True)  # noqa: PTH207 (see above)
+    for place in map(Path, {path, *below}):
         with suppress(OSError):
             status = place.stat()
             size += 0 if place.is_dir() else status.st_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import glob
 import logging
 import os
 import re
@@ -101,7 +102,8 @@ def _wait(descriptor: int, root: Path) -> None:
         with suppress(BlockingIOError):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
-        now = {str(path) for path in root.glob(f"{_BUILDING}*/*")}
+        # Not that of pathlib, which fails where a folder is removed while it looks.
+        now = set(glob.glob(f"{glob.escape(str(root))}/{_BUILDING}*/*", include_hidden=True))
         if now != seen or not deadline:
             # It does something; large data takes long.
             seen, deadline = now, time.monotonic() + _STUCK_SECONDS
