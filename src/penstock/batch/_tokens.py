@@ -122,16 +122,21 @@ class Tokens:
                 "already. Leave them out."
             )
         most = np.iinfo(source.token_dtype).max
-        if self.boundaries is not None and self.boundaries > most:
+        if self._end is not None and self._end > most:
             raise OptionError(
                 f"boundaries={self.boundaries}: no {source.token_dtype.name} token is more than "
                 f"{most}. Give the token that ends documents."
             )
 
+    @property
+    def _end(self) -> int | None:
+        """The token that ends documents, where one was given."""
+        is_token = self.boundaries is not None and not isinstance(self.boundaries, bool)
+        return self.boundaries if is_token else None
+
     def tells_documents(self, source: TokenSource) -> bool:
         """Whether batches of what `over` returned say where documents begin and end."""
-        is_marked = self.boundaries is not None and not isinstance(self.boundaries, bool)
-        return is_marked or self._needs_ends(source)
+        return self._end is not None or self._needs_ends(source)
 
     def _needs_ends(self, source: TokenSource) -> bool:
         """Whether documents are to be told apart by what is known of their ends."""
@@ -163,9 +168,9 @@ class Tokens:
         return self._with_ends(found)
 
     def _with_ends(self, rows: TokenRows) -> TokenRows:
-        if self.boundaries is None or isinstance(self.boundaries, bool):
+        if self._end is None:
             return rows
-        return rows._replace(ends=ends_behind(rows.tokens, rows.lengths, self.boundaries))
+        return rows._replace(ends=ends_behind(rows.tokens, rows.lengths, self._end))
 
     def arrays_of(self, rows: TokenRows) -> dict[str, Any]:
         """Return plain arrays, owned and writable: what `batch` takes."""
