@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import zstandard
 
 from penstock.jsonl import JsonlDir
 from tests.cli.drafts import held_draft
@@ -27,6 +28,16 @@ def logs(tmp_path: Path) -> Path:
     with JsonlDir(directory).writer_sync(".jsonl.zst", max_records_per_shard=4) as writer:
         writer.write_many({"id": i, "user": {"name": f"u{i}"}} for i in range(10))
     return directory
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    """A folder that takes most of a minute to read: a small file that holds 64 GB of text."""
+    folder = tmp_path / "slow"
+    folder.mkdir()
+    frame = zstandard.compress(b'{"id":1,"text":"%s"}\n' % (b"a" * 10_000) * 6400)
+    (folder / "a.jsonl.zst").write_bytes(frame * 1000)
+    return folder
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import zstandard
 
 import penstock
 from penstock.jsonl import JsonlDir
@@ -26,15 +25,12 @@ from tests.cli.commands import (
     succeed,
     written,
 )
-from tests.rounds import rounds
 from tests.unprivileged import as_nobody, folder_for_all
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.servers.s3_server import S3Server
-
-LONG_LINE = b'{"id":1,"text":"' + b"a" * 10_000 + b'"}\n'
 
 
 def told(*arguments: object, code: int = 0) -> str:
@@ -43,16 +39,6 @@ def told(*arguments: object, code: int = 0) -> str:
     assert done.exit_code == code, done.output
     assert done.stdout == ""
     return done.stderr
-
-
-@pytest.fixture
-def slow(tmp_path: Path) -> Path:
-    """A folder whose index takes seconds: a small file that holds gigabytes of text."""
-    folder = tmp_path / "slow"
-    folder.mkdir()
-    frame = zstandard.compress(LONG_LINE * 6400)
-    (folder / "a.jsonl.zst").write_bytes(frame * rounds(60, 120))
-    return folder
 
 
 def test_an_index_is_built_and_told(logs: Path) -> None:

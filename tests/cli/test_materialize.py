@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-import signal
+import os
 import subprocess
 import time
 from functools import partial
@@ -27,6 +27,7 @@ from tests.cli.commands import (
     written,
 )
 from tests.datasets.materialize_programs import FIELDS, LINES, write_large
+from tests.faults.halting import halting
 from tests.unprivileged import as_nobody, folder_for_all
 
 if TYPE_CHECKING:
@@ -285,14 +286,14 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path: Path) -> None:
     succeed("index", folder)
     columns = folder / "index" / "columns"
     arguments = command("materialize", folder, fields, "--workers", "1")
-    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+    env = {**os.environ, **halting("[0-9]*.arrow", after=1)}
+    with subprocess.Popen(arguments, env=env, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + SECONDS
-        while not [*columns.glob(".penstock-building-*/*.arrow")]:
+        while not [*columns.glob(".penstock-building-*/[0-9]*.arrow")]:
             assert time.monotonic() < deadline
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-    done = [*columns.glob(".penstock-building-*/*.arrow")]
-    assert done
+            time.sleep(0.01)
+        process.kill()
+    done = [*columns.glob(".penstock-building-*/[0-9]*.arrow")]
     (leftover,) = document("info", folder)["leftovers"]
     assert leftover["writer"] == "gone"
     kept = done[0].stat().st_ino, done[0].stat().st_mtime_ns

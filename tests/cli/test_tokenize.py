@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from penstock.cli._tokenize_parts import PartsLeft, TokenProgress
 from penstock.index._tokens._journal import PutAside, note
 from tests.cli.commands import document, hidden, invoke, options, succeed, visible, written
 from tests.cli.token_samples import TEXTS, bpe, corpus
+from tests.faults.halting import halting
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.servers.s3_server import S3Server
@@ -286,25 +289,31 @@ main()
 """
 
 
+@contextmanager
+def halted(line: list[str], folder: Path, **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Run a command that has finished two parts and waits."""
+    env = {**os.environ, **halting("*.unit", after=2)}
+    with subprocess.Popen(line, env=env, process_group=0, **options) as process:
+        while len([*(folder / "tokens").rglob("*.unit")]) < 2:
+            assert process.poll() is None
+            time.sleep(0.01)
+        yield process
+
+
 def test_killed_and_run_again_it_goes_on(tmp_path: Path) -> None:
     bpe(tmp_path / "tokenizer.json")
     texts = corpus(tmp_path / "corpus", [" ".join(TEXTS)] * 120, files=3)
     given = ["tokenize", texts, tmp_path / "tokens", "--tokenizer", tmp_path / "tokenizer.json"]
     given += ["--sample-size", 128, "--workers", 0, "--json"]
     line = [sys.executable, "-c", SMALL_PARTS, *map(str, given)]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, process_group=0) as process:
-        until = time.monotonic() + 30
-        while not list((tmp_path / "tokens").rglob("*.unit")) and time.monotonic() < until:
-            time.sleep(0.002)
+    with halted(line, tmp_path, stdout=subprocess.PIPE) as process:
         os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
-    assert list((tmp_path / "tokens").rglob("*.unit"))
     assert visible(tmp_path / "tokens") == []
 
-    kept = len(list((tmp_path / "tokens").rglob("*.unit")))
     made = json.loads(subprocess.check_output(line, timeout=60))
     assert made["documents"] == 120
-    assert made["kept_parts"] == kept
+    assert made["kept_parts"] == 2
     assert hidden(tmp_path / "tokens") == []
     given[2] = tmp_path / "again"
     again = document(*given[:-1])
@@ -319,16 +328,12 @@ def test_interrupted_it_says_what_is_kept(tmp_path: Path) -> None:
     given = ["tokenize", texts, tmp_path / "tokens", "--tokenizer", tmp_path / "tokenizer.json"]
     given += ["--sample-size", 128, "--workers", 0]
     line = [sys.executable, "-c", SMALL_PARTS, *map(str, given)]
-    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True, process_group=0) as process:
-        until = time.monotonic() + 30
-        while not list((tmp_path / "tokens").rglob("*.unit")) and time.monotonic() < until:
-            time.sleep(0.002)
+    with halted(line, tmp_path, stderr=subprocess.PIPE, text=True) as process:
         os.killpg(process.pid, signal.SIGINT)
         _, told = process.communicate(timeout=30)
     assert process.returncode == 130
-    kept = len(list((tmp_path / "tokens").rglob("*.unit")))
     assert "interrupted" in told
-    assert f"{kept} finished part" in told
+    assert "2 finished parts" in told
     assert "the same command" in told
 
 

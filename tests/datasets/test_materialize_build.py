@@ -33,6 +33,7 @@ from tests.datasets.materialize_programs import (
 )
 from tests.datasets.materialize_samples import lines, opened, records, same, write
 from tests.faults.child import Child, ChildError, run, run_together
+from tests.faults.halting import halting
 from tests.rounds import rounds
 from tests.unprivileged import as_nobody, folder_for_all
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from penstock.datasets import Source
 
 ID = {"id": "int64"}
+ONE_UNIT = halting("[0-9]*.arrow", after=1)
+"""Of a builder that finishes one and waits."""
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ def units(folder: Path) -> list[Path]:
 
 
 def test_what_a_killed_builder_finished_is_not_done_again(large: Path) -> None:
-    with Child(materialize, str(large)) as child:
+    with Child(materialize, str(large), env=ONE_UNIT) as child:
         while not units(large):
             child.hear()
         child.kill()
@@ -105,7 +108,7 @@ def test_builders_that_end_at_any_time_leave_whole_columns_or_none(
 
 
 def test_an_interrupted_builder_keeps_what_is_finished(large: Path) -> None:
-    with Child(materialize, str(large)) as child:
+    with Child(materialize, str(large), env=ONE_UNIT) as child:
         while not units(large):
             child.hear()
         os.kill(child.pid, signal.SIGINT)

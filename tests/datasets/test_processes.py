@@ -22,6 +22,7 @@ from penstock.index import create_default_jsonl_indexer
 from penstock.index._lock import only_builder
 from penstock.jsonl import JsonlDir
 from tests.datasets.process_programs import open_and_count, private_bytes, wrong_records
+from tests.faults.halting import halting
 from tests.rounds import rounds
 
 if TYPE_CHECKING:
@@ -131,9 +132,12 @@ def test_a_builder_that_is_ended_leaves_no_half_index(
             file.write(line)
     program = "import sys, penstock\nprint('building', flush=True)\npenstock.open(sys.argv[1])\n"
     ended = 0
-    for _ in range(rounds(3, 20)):
+    for turn in range(rounds(3, 20)):
+        # The first one is surely ended in time.
+        env = {**os.environ, **halting("index")} if not turn else None
         with subprocess.Popen(
             [sys.executable, "-c", program, str(directory)],
+            env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         ) as process:

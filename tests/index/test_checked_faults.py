@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.faults.halting import halting
 from tests.index.checked import bad_of, build, hidden, profile_of, rows_of
 from tests.rounds import rounds
 
@@ -46,9 +47,9 @@ def finished(folder: Path) -> list[Path]:
 
 
 def stop_half_way(folder: Path, workers: int, number: signal.Signals) -> list[Path]:
-    with builder(folder, workers) as process:
+    with builder(folder, workers, env=halting("*.unit", after=5)) as process:
         while process.poll() is None and len(finished(folder)) < 5:
-            time.sleep(0.002)
+            time.sleep(0.01)
         process.send_signal(number)
         process.communicate(timeout=60)
     assert process.returncode not in (0, 1, 2)

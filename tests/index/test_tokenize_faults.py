@@ -16,6 +16,7 @@ import pytest
 
 from penstock.errors import ObjectNotFoundError, StorageError
 from penstock.index import IndexStore, create_default_jsonl_indexer
+from tests.faults.halting import halting
 from tests.index.text_samples import sample_texts
 from tests.index.tokenize_program import UNIT, Program
 from tests.index.tokenize_samples import (
@@ -64,14 +65,15 @@ def again(folder: Path, size: int = SIZE, **options: Any) -> list[int]:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_a_killed_process_had_done_is_not_done_again(workers: int, folder: Path) -> None:
-    program = Program(folder, tokenizer=slowly, sample_size=SIZE, num_workers=workers)
+    env = halting("*.unit", after=3)
+    program = Program(folder, sample_size=SIZE, num_workers=workers, env=env)
     while program.process.is_alive() and len(units(folder)) < 3:
-        time.sleep(0.001)
+        time.sleep(0.01)
     program.process.kill()
     program.ended()
     done = len(units(folder))
     assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == sorted(FILES)
-    told = again(folder, tokenizer=slowly)
+    told = again(folder)
     assert sum(told) == sum((folder / name).stat().st_size for name in FILES)
     assert len([count for count in told[:done] if count]) == done >= 3
 
@@ -136,11 +138,6 @@ def test_another_tokenizer_takes_nothing_that_was_made_by_one_before(folder: Pat
     tokenise(folder, backwards, sample_size=SIZE, unit_bytes=UNIT)
     assert tokens_in(folder) == by_hand(FILES, SIZE, backwards)
     assert left_of(folder) == []
-
-
-def slowly(text: str) -> list[int]:
-    time.sleep(0.002)
-    return letters(text)
 
 
 def backwards(text: str) -> list[int]:

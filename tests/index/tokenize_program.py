@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import IndexExistsError
+from tests.faults.halting import install
 from tests.index.tokenize_samples import tokenise
 
 UNIT = 5000
@@ -48,6 +49,7 @@ def arm(fault: str) -> None:
 def run(fault: str, options: dict[str, Any], env: dict[str, str], output: str) -> None:
     """Write what an error says; end with 1 for tokens that are there, 2 for a full disk."""
     os.environ.update(env)
+    install()
     if fault:
         arm(fault)
     try:
@@ -66,14 +68,15 @@ class Program:
     """The process; a fork of one that has loaded everything, which saves most of its time."""
 
     def __init__(self, folder: Path, fault: str = "", **options: Any) -> None:
-        cache = options.pop("cache", os.environ["PENSTOCK_CACHE"])
+        env = {"PENSTOCK_CACHE": str(options.pop("cache", os.environ["PENSTOCK_CACHE"]))}
+        env |= options.pop("env", {})
         self._output = str(Path(os.environ["PENSTOCK_CACHE"]) / secrets.token_hex(8))
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["tests.index.tokenize_program"])
         arguments = (
             fault,
             {"folder": folder, **options},
-            {"PENSTOCK_CACHE": str(cache)},
+            env,
             self._output,
         )
         self.process = context.Process(target=run, args=arguments)
