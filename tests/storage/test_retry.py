@@ -72,9 +72,21 @@ def test_without_time_it_is_tried_once(timeout: float) -> None:
     assert len(calls) == 1
 
 
-def test_pauses_are_random_and_within_bounds_that_double(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_users_own_random_numbers_are_left_alone() -> None:
+    random.seed(0)
+    expected = random.random()
+    random.seed(0)
+    call, _ = _failing(PassingError())
+    assert _retry(call) == "done"
+    assert random.random() == expected
+
+
+def test_pauses_are_random_and_within_bounds_that_double(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caplog.set_level(logging.DEBUG, "penstock.storage")
-    random.seed(0)  # Else all might be short, once in four thousand runs.
+    # Else all might be short, once in four thousand runs.
+    monkeypatch.setattr("penstock.storage._retry._CHANCE", random.Random(0))
     pauses: dict[int, list[float]] = {}
     for _ in range(6):
         call, _ = _failing(PassingError(), PassingError())

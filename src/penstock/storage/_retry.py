@@ -15,6 +15,8 @@ T = TypeVar("T")
 _log = logging.getLogger("penstock.storage")
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 10.0
+_CHANCE = random.SystemRandom()
+"""Neither the numbers that the user's own seed promises him, nor the same in every fork."""
 
 
 def retry(
@@ -39,7 +41,7 @@ def retry(
         except Exception as failure:
             attempt += 1
             longest = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE)
-            pause = random.uniform(0, longest)  # noqa: S311 (not a secret)
+            pause = _CHANCE.uniform(0, longest)
             if not is_passing(failure) or time.monotonic() + pause >= deadline:
                 raise
             _log.debug("%s failed (attempt %d), again in %.1f s", what, attempt, pause)
