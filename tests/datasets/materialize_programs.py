@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 import penstock
 from penstock.datasets import columns_of, list_columns_of, typed_schema
@@ -47,10 +48,13 @@ def write_large(folder: Path) -> None:
             file.write(f"{line:{LINE_BYTES - 2}}}}\n")
 
 
-def materialize(path: str, workers: int | None = 0) -> int:
+def materialize(
+    path: str, workers: int | None = 0, storage_options: dict[str, str] | None = None
+) -> int:
     """Build columns and print how far they are; return how many records were decoded."""
     view = Counted(says=True)
-    penstock.open(path).materialize(FIELDS, progress=view, workers=workers)
+    source = penstock.open(path, storage_options=storage_options)
+    source.materialize(FIELDS, progress=view, workers=workers)
     return view.total
 
 
@@ -61,6 +65,18 @@ def materialize_together(path: str, workers: int) -> dict[str, Any]:
     view = Counted()
     columns = source.materialize(FIELDS, progress=view, workers=workers)
     return {"decoded": view.total, "right": is_right(source, columns)}
+
+
+def lie_in(unit: Path) -> None:
+    """Make the ids of a finished unit wrong, by 10⁹, which shows whether it is used."""
+    with pa.ipc.open_file(unit) as file:
+        batches = [file.get_batch(at) for at in range(file.num_record_batches)]
+        schema = file.schema
+    shown = pa.array(np.arange(batches[0].num_rows) + 10**9)
+    with pa.ipc.new_file(unit, schema) as out:
+        out.write_batch(batches[0].set_column(0, schema.field(0), shown))
+        for batch in batches[1:]:
+            out.write_batch(batch)
 
 
 def is_right(source: Source, columns: Source) -> bool:

@@ -12,10 +12,12 @@ import penstock
 from penstock.datasets import Source, columns_of, estimate_columns, list_columns_of, typed_schema
 from penstock.errors import MalformedLineError
 from penstock.index import create_default_jsonl_indexer
-from tests.datasets.materialize_programs import Counted, fetch_together
+from tests.datasets import materialize_programs as programs
+from tests.datasets.materialize_programs import Counted, fetch_together, lie_in, write_large
 from tests.datasets.materialize_samples import fields_of, lines, record, records, same
 from tests.datasets.test_by_blocks import FORMATS, upload
-from tests.faults.child import run_together
+from tests.faults.child import Child, run_together
+from tests.faults.halting import halting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +81,30 @@ def test_remote_data_of_every_format_has_columns_in_the_cache(
     columns = source.materialize(fields, workers=0)
     assert same(columns.read([2999, 0], fields), source.read([2999, 0], fields))
     assert all(column.folder.startswith(str(own_cache)) for column in list_columns_of(source))
+
+
+def test_what_a_killed_builder_finished_is_not_done_again(
+    s3_server: S3Server, bucket: str, tmp_path: Path, own_cache: Path
+) -> None:
+    write_large(tmp_path)
+    text = (tmp_path / "a.jsonl").read_bytes()
+    half = text.index(b"\n", len(text) // 2) + 1
+    s3_server.put(bucket, "data/part-00000.jsonl", text[:half])
+    s3_server.put(bucket, "data/part-00001.jsonl", text[half:])
+    url, options = f"s3://{bucket}/data", s3_server.storage_options
+    with Child(
+        programs.materialize, url, 0, options, env=halting("[0-9]*.arrow", after=1)
+    ) as child:
+        while not (done := [*own_cache.rglob(".penstock-building-*/[0-9]*.arrow")]):
+            child.hear()
+        child.kill()
+    lie_in(done[0])
+    view = Counted()
+    source = penstock.open(url, storage_options=options)
+    columns = source.materialize(programs.FIELDS, progress=view, workers=0)
+    assert view.total == programs.LINES
+    assert columns.read([5], programs.FIELDS)["id"].to_pylist() == [10**9 + 5]
+    assert not [*own_cache.rglob(".penstock-building-*")]
 
 
 def test_gathering_asks_the_store_for_nothing(
