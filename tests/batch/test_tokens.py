@@ -276,6 +276,7 @@ class TestOptions:
             {"length": 4, "token_dtype": "float32"},
             {"length": 4, "token_dtype": "many"},
             {"length": 4, "token_dtype": "uint64"},
+            {"length": 4, "token_dtype": ">u8"},
         ],
         ids=str,
     )

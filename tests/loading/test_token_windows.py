@@ -358,6 +358,31 @@ class TestBytes:
         with pytest.raises(penstock.errors.SchemaMismatchError, match=r"if they are uint8.*dtype"):
             list(DataLoader(tmp_path, Tokens(3, token_dtype="uint8"), batch_size=1))
 
+    @pytest.mark.parametrize("materialize", [True, False])
+    @pytest.mark.parametrize("dtype", [None, "uint16"])
+    def test_that_are_null_are_a_bad_record(
+        self,
+        *,
+        materialize: bool,
+        dtype: str | None,
+        tmp_path: Path,
+    ) -> None:
+        rows: list[Any] = [[1, 2], None, [3, 4, 5], []]
+        if dtype is None:
+            column = pa.array(rows, pa.list_(pa.int64()))
+        else:
+            column = pa.array(
+                [None if row is None else np.array(row, dtype).tobytes() for row in rows]
+            )
+        pq.write_table(pa.table({"tokens": column}), tmp_path / "a.parquet")
+        options: Any = {"batch_size": 4, "materialize": materialize}
+        encode = Tokens(3, token_dtype=dtype)
+        with pytest.raises(penstock.errors.SchemaMismatchError, match=r"record 1: .*is null"):
+            list(DataLoader(tmp_path / "a.parquet", encode, **options))
+        (batch,) = DataLoader(tmp_path / "a.parquet", encode, on_error="mask", **options)
+        assert batch.valid.tolist() == [True, False, True, True]
+        assert batch["labels"].tolist() == [[2, -100, -100], [-100] * 3, [4, 5, -100], [-100] * 3]
+
     def test_are_not_what_token_files_hold(self, concat: Folder) -> None:
         for encode in (Tokens(3, token_dtype="uint16"), Tokens(3, field="ids")):
             with pytest.raises(OptionError, match="tokens already"):
@@ -418,6 +443,13 @@ class TestStepsTogether:
                 task = steps.task(number, most)
                 assert 1 <= task.steps <= most
                 parts = task.apart()
+                for cut in range(1, task.steps):
+                    halves = [task.part(0, cut), task.part(cut, task.steps)]
+                    again = [part for half in halves for part in half.apart()]
+                    assert [part.position for part in again] == list(task.positions)
+                    assert [part.step for part in again] == [part.step for part in parts]
+                    for part, other in zip(again, parts, strict=True):
+                        assert part.where.ids.tolist() == other.where.ids.tolist()
                 assert len(parts) == len(task.positions) == task.steps
                 for part, after in zip(parts, task.positions, strict=True):
                     alone = steps.task(number)

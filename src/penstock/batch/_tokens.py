@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _FIELD = "tokens"
 _TYPE = pa.list_(pa.int64())
+_NULL = "is null, or holds null"
 
 
 class Tokens:
@@ -198,12 +199,14 @@ class Tokens:
         if not columns.schema.equals(schema):
             columns = fit_batch(columns, schema, where.ids)
         column = columns.column(0)
+        if column.null_count:  # Behind which anything may lie.
+            raise self._mismatch(where, int(column.is_null().index(True).as_py()), _NULL)
         if self.token_dtype is not None:
             column = self._out_of_bytes(column, self.token_dtype, where)
         lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
         values = column.flatten()
         width = self.length + self.shift
-        self._check(column, values, lengths, where)
+        self._check(values, lengths, where)
         tokens = np.zeros((len(column), width), np.int64)
         tokens[np.arange(width) < lengths[:, None]] = values.to_numpy()
         return self.arrays_of(self._with_ends(TokenRows(tokens, lengths, None)))
@@ -221,21 +224,14 @@ class Tokens:
         first, last = (int(borders[0]), int(borders[-1])) if len(borders) else (0, 0)
         values = np.frombuffer(memory or b"", np.uint8)[first:last].view(dtype).astype(np.int64)
         offsets = pa.array((borders - first) // dtype.itemsize, pa.int32())
-        nulls = column.is_null() if column.null_count else None
-        return pa.ListArray.from_arrays(offsets, pa.array(values), mask=nulls)
+        return pa.ListArray.from_arrays(offsets, pa.array(values))
 
     def _mismatch(self, where: BatchPosition, row: int, fact: str) -> SchemaMismatchError:
         record = int(where.ids[row])
         text = f"record {record:,}: field {self.field!r} {fact}"
         return SchemaMismatchError(text, field=self.field, record=record)
 
-    def _check(
-        self,
-        column: pa.ListArray,
-        values: pa.Array,
-        lengths: NDArray[np.int64],
-        where: BatchPosition,
-    ) -> None:
+    def _check(self, values: pa.Array, lengths: NDArray[np.int64], where: BatchPosition) -> None:
         most = self.length + self.shift
         fact = f"has more than {most} tokens. Cut it, or give Tokens a larger length"
         if self.token_dtype is not None:
@@ -244,13 +240,12 @@ class Tokens:
                 "token_dtype that they have, or Tokens a larger length"
             )
         bad = np.flatnonzero(lengths > most)
-        if column.null_count or values.null_count:
-            fact = "is null, or holds null. Leave such records out: skip="
+        if values.null_count:
+            fact = _NULL
             inner = np.zeros(len(values) + 1, np.int64)
             np.cumsum(values.is_null().to_numpy(zero_copy_only=False), out=inner[1:])
             borders = np.append(0, np.cumsum(lengths))
-            is_null = column.is_null().to_numpy(zero_copy_only=False)
-            bad = np.flatnonzero(is_null | (np.diff(inner[borders]) > 0))
+            bad = np.flatnonzero(np.diff(inner[borders]))
         if len(bad):
             raise self._mismatch(where, int(bad[0]), fact)
 
@@ -298,7 +293,7 @@ def _integers(given: DTypeLike) -> np.dtype[Any]:
         dtype = np.dtype(given)
     except TypeError:
         dtype = np.dtype(object)
-    if dtype.kind not in "iu" or dtype == np.uint64:
+    if dtype.kind not in "iu" or np.iinfo(dtype).max > np.iinfo(np.int64).max:
         raise OptionError(
             f"token_dtype={given!r}: expected integers that int64 holds, as in 'int64', 'uint16'."
         )

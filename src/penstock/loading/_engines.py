@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.loading._fetch import Fetched, Gathered
-from penstock.loading._recipes import made_bytes
+from penstock.loading._recipes import held_bytes
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ _JOIN_SECONDS = 1.0
 """How long threads are waited for; one that hangs in a read harms nobody."""
 _GROWTH = 4
 """How many times as many batches are read together as the time before."""
+
+_OVERSIZE = 1.5
+"""Times `bytes` that are borne: guesses are off by little more often than by much."""
 
 
 class Stalled(Exception):  # noqa: N818 (told to the user as a StallError, where the rank is known)
@@ -106,6 +109,8 @@ class InCaller:
     def _gather(self, task: Task) -> None:
         """Read the records of a task, together where that pays and can be done."""
         reach = self._reach
+        if reach is not None and task.steps > 1 and not self._fetch.recipe.has_even_rows:
+            task = self._bearable(task, reach)
         size = None if reach is None else self._gather_together(task)
         if reach is None or size is None:
             # Each step by itself, with whatever is wrong with it.
@@ -115,21 +120,33 @@ class InCaller:
         bearable = reach.bytes * task.steps // max(1, size)
         self.together = max(1, min(_GROWTH * task.steps, bearable, reach.steps))
 
+    def _bearable(self, task: Task, reach: Reach) -> Task:
+        """Return as many of the steps as may be held at once; the others wait.
+
+        What was read before says nothing of the next records, which may be a thousand times as
+        large.
+        """
+        size = self._fetch.size_about(task)
+        if size <= _OVERSIZE * reach.bytes:
+            return task
+        steps = max(1, reach.bytes * task.steps // size)
+        self._tasks.appendleft(task.part(steps, task.steps))
+        return task.part(0, steps)
+
     def _gather_together(self, task: Task) -> int | None:
         """Read, and perhaps make, all steps at once; return the bytes, or None where it fails."""
         fetch = self._fetch
         gathered = fetch.gather_together(task)
         if gathered is None:
             return None
-        size = fetch.recipe.size(gathered.read)
         if not fetch.recipe.is_cut_last:
             self._found.extend(zip(task.apart(), fetch.cut(task, gathered), strict=True))
-            return size
+            return fetch.recipe.size(gathered.read)
         fetched = fetch.make_together(task, gathered)
         if fetched is None:
             return None
         self._found.append((task, fetched))
-        return size + (0 if fetched.made is gathered.read else made_bytes(fetched.made))
+        return held_bytes(fetch.recipe, gathered.read, fetched.made)
 
     def costs(self) -> Mapping[str, float]:
         return self._meter.counts()

@@ -12,6 +12,7 @@ import numpy as np
 from penstock.datasets import known_bad, knows_bad, missing_fields
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.loading._order_choice import lies_remote
+from penstock.loading._recipes import held_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,6 +31,8 @@ OnError: TypeAlias = Literal["raise", "mask"]
 OF_A_RECORD = (MalformedLineError, SchemaMismatchError)
 """What is wrong with single records; everything else is wrong with the whole batch."""
 _SHOWN = 5
+_LOOKED_AT, _EACH_OF = 32, 8
+"""Records that stand for all that are read together, and for how many each of them stands."""
 
 
 class Bad(NamedTuple):
@@ -112,6 +115,19 @@ class Fetch:
             return None
         self._look_once(read)
         return Gathered(read, [], time.perf_counter() - began)
+
+    def size_about(self, task: Task) -> int:
+        """Return how many bytes the records of a task take, judged by some of them."""
+        rows = np.arange(len(task.where.ids))
+        some = rows[:: max(_EACH_OF, len(rows) // _LOOKED_AT)]
+        where, recipe = _part(task.where, some), self.recipe
+        try:
+            read = recipe.read(self.source, where.ids)
+            made = recipe.make(read, where) if recipe.is_cut_last else read
+        except Exception as why:  # noqa: BLE001 (likewise)
+            _log.debug("the size of %d batches is not known: %r", task.steps, why)
+            return 0
+        return held_bytes(recipe, read, made) * len(rows) // len(some)
 
     def make_together(self, task: Task, gathered: Gathered) -> Fetched | None:
         """Make of the records of several steps what is handed over; None where each is by itself.
@@ -228,7 +244,7 @@ class Fetch:
         return f"{why.rstrip('.')}. It is record {number:,} of this source{place}."
 
     def _try(self, where: BatchPosition, rows: NDArray[np.int64]) -> None:
-        part = replace(where, positions=where.positions[rows], ids=where.ids[rows])
+        part = _part(where, rows)
         read = self.recipe.read(self.source, part.ids)
         if self.recipe.is_pure:
             self.recipe.make(read, part)
@@ -264,6 +280,10 @@ class Fetch:
         told = RuntimeError(f"{why!r} was raised where a batch is made, by encode or the source")
         told.add_note(named_batch(task, self.source))
         return told
+
+
+def _part(where: BatchPosition, rows: NDArray[np.int64]) -> BatchPosition:
+    return replace(where, positions=where.positions[rows], ids=where.ids[rows])
 
 
 def warn_of(missing: Missing) -> None:

@@ -40,6 +40,8 @@ class Recipe(Protocol):
     """The fields that are read, where all of them have types that were asked for."""
     is_cut_last: bool
     """Whether what was read for several batches is made and handed over together."""
+    has_even_rows: bool
+    """Whether every record takes as much room as any other."""
 
     def describe(self) -> str:
         """Return what a batch is, for `explain()`."""
@@ -77,6 +79,11 @@ class Recipe(Protocol):
         ...
 
 
+def held_bytes(recipe: Recipe, read: Any, made: Any) -> int:  # noqa: ANN401 (of any recipe)
+    """Return how many bytes what was read takes, with what was made of it."""
+    return recipe.size(read) + (0 if made is read else made_bytes(made))
+
+
 def made_bytes(made: Any) -> int:  # noqa: ANN401 (what a recipe makes)
     """Return how many bytes the arrays have that a recipe made.
 
@@ -108,6 +115,7 @@ class BaseRecipe:
 
     is_pure = True
     is_cut_last = False
+    has_even_rows = False
 
     def size(self, read: Any) -> int:  # noqa: ANN401
         return int(read.nbytes)

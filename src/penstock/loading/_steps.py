@@ -75,21 +75,23 @@ class Task(NamedTuple):
 
     def apart(self) -> list[Task]:
         """Return a task for each of its steps."""
-        if self.steps == 1:
-            return [self]
+        return [self.part(number, number + 1) for number in range(self.steps)]
+
+    def part(self, start: int, stop: int) -> Task:
+        """Return a task for some of its steps."""
+        if (start, stop) == (0, self.steps):
+            return self
         where = self.where
         rows = len(where.ids) // self.steps
-        tasks = []
-        for number, position in enumerate(self.positions):
-            own = slice(number * rows, (number + 1) * rows)
-            # Copies: they are handed to users, and the others must not stay alive for one batch.
-            part = replace(where, positions=where.positions[own].copy(), ids=where.ids[own].copy())
-            valid = None if self.valid is None else self.valid[own]
-            unread = None if self.unread is None else self.unread[own]
-            valid = None if valid is None or valid.all() else valid
-            unread = None if unread is None or not unread.any() else unread
-            tasks.append(Task(self.step + number, part, valid, unread, position))
-        return tasks
+        own = slice(start * rows, stop * rows)
+        # Copies: they are handed to users, and the others must not stay alive for one batch.
+        part = replace(where, positions=where.positions[own].copy(), ids=where.ids[own].copy())
+        valid = None if self.valid is None else self.valid[own]
+        unread = None if self.unread is None else self.unread[own]
+        valid = None if valid is None or valid.all() else valid
+        unread = None if unread is None or not unread.any() else unread
+        position = self.positions[stop - 1]
+        return Task(self.step + start, part, valid, unread, position, stop - start, self.each)
 
 
 class Steps:

@@ -37,6 +37,7 @@ class TokenRecipe(BaseRecipe):
 
     schema = None
     is_cut_last = True
+    has_even_rows = True
 
     def describe(self) -> str:
         return "a tensor of the tokens as they are stored, for no encode was given"
@@ -98,6 +99,7 @@ class WindowRecipe(BaseRecipe):
     """What `Tokens` makes of rows: arrays where batches are made, tensors where they are used."""
 
     schema = None
+    has_even_rows = True
 
     def __init__(self, tokens: Tokens, source: TokenSource) -> None:
         self.tokens = tokens
