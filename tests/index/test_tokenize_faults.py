@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -161,6 +163,26 @@ def test_after_an_interrupt_nothing_is_to_be_seen(folder: Path) -> None:
     again(folder)
 
 
+def test_what_nobody_could_go_on_with_is_not_kept(folder: Path) -> None:
+    class Interrupt:
+        def add(self, count: int) -> None:
+            if units(folder):
+                raise KeyboardInterrupt
+
+    def locked(text: str, lock: Lock = Lock()) -> list[int]:  # noqa: B008
+        with lock:
+            return letters(text)
+
+    # Nobody knows the next time whether a lock is the same.
+    options: Any = {"sample_size": SIZE, "unit_bytes": UNIT, "progress": Interrupt()}
+    with pytest.raises(KeyboardInterrupt):
+        tokenise(folder, locked, **options)
+    assert left_of(folder) == []
+    with pytest.raises(KeyboardInterrupt):
+        tokenise(folder, letters, **options)
+    assert units(folder)
+
+
 @pytest.mark.parametrize("caches", ["one", "several"])
 def test_of_many_at_once_one_publishes_and_nothing_is_left(
     caches: str, folder: Path, own_cache: Path
@@ -188,8 +210,9 @@ def test_too_little_room_is_told_before_anything_is_done(
 ) -> None:
     usage = shutil.disk_usage(folder)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
-    with pytest.raises(StorageError, match=r"bytes .*100 are free"):
+    with pytest.raises(StorageError, match=r"bytes .*100 are free") as raised:
         tokenise(folder, sample_size=SIZE)
+    assert raised.value.errno == errno.ENOSPC  # As if it were found out later: nothing is kept.
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
 
 

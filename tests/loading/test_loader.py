@@ -374,7 +374,7 @@ class TestTheObject:
         run = iter(loader)
         next(run), next(run)
         state = loader.state_dict()
-        twins = [pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader)]
+        twins = [pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader), copy.copy(loader)]
         rest = flat(run)
         for twin in twins:
             assert twin.state_dict() == state

@@ -37,10 +37,10 @@ class UnitFolder:
 
     A builder that is killed or interrupted leaves it, and one whose storage or workers fail; the
     next one that builds the same finds what is done. One that builds anything else removes it, and
-    so does one that fails in another way, or for want of room.
+    so does one that fails in another way, or for want of room. Without a key nobody would find it.
     """
 
-    def __init__(self, place: Place, key: str) -> None:
+    def __init__(self, place: Place, key: str | None) -> None:
         if place.is_remote:
             self._final = cache_directory() / "indexes" / digest(place.folder)
         else:
@@ -52,10 +52,11 @@ class UnitFolder:
 
     def __enter__(self) -> Self:
         make_parent(self._final)
-        self.path = self._final.with_name(hidden_name(self._final.name, "tmp", self._key))
+        self.path = self._named(self._key)
         while not self._is_taken():
             # Held by a builder that does not know of this one, for its cache is another.
-            self.path = self._final.with_name(hidden_name(self._final.name, "tmp"))
+            self._key = None
+            self.path = self._named(None)
         try:
             clear_dead_folders(self._final, self._options)
             mark(self.path)
@@ -63,6 +64,9 @@ class UnitFolder:
             self.__exit__(BaseException)
             raise
         return self
+
+    def _named(self, key: str | None) -> Path:
+        return self._final.with_name(hidden_name(self._final.name, "tmp", key))
 
     def _is_taken(self) -> bool:
         """Take the folder; False where another holds it."""
@@ -92,7 +96,8 @@ class UnitFolder:
         failure: BaseException | None = None,
         _trace: object = None,
     ) -> None:
-        is_kept = _may_go_on(kind, failure) and any(self.path.glob("*.unit"))
+        is_kept = self._key is not None and _may_go_on(kind, failure)
+        is_kept = is_kept and any(self.path.glob("*.unit"))
         if is_kept and isinstance(failure, Exception):
             failure.add_note("What was finished is kept: the same call goes on with what is left.")
         # What was not taken back yet lies here alone.

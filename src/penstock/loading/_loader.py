@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import operator
+from contextlib import closing
+from copy import copy, deepcopy
 from functools import cached_property
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from penstock.datasets import Source, has_columns
 from penstock.datasets import open as open_source
@@ -147,6 +149,13 @@ class DataLoader:
             refuse_shuffled_gzip(self.source)
         self._run.go_to(cursor)
 
+    def __copy__(self) -> Self:
+        """Return a loader over the same source that goes on by itself from here."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        twin._run, twin._stats = copy(self._run), deepcopy(self._stats)
+        return twin
+
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be over this epoch; without it, each pass is over the next one.
 
@@ -187,33 +196,32 @@ class DataLoader:
         self._columns = self._columns.built(self._most_bad)  # Before the run moves, should it fail.
         number = self._run.begin(start)
         tally = self._stats.begin_pass()
-        delivery = Delivery(
-            Fetch(self._read_from(start.cursor.kind), self._recipe, self._on_error),
-            tally,
-            self._stats.bad_ids,
-            self._ranks(),
-            self._stall_timeout,
-            self._max_bad,
-            self._pin_memory,
-        )
-        engine = self._workers().engine(delivery.fetch)
         try:
-            lots = delivery.lots(engine, self._tasks(engine, *start))
-            if self._prefetch_to is not None:
-                lots = moved(lots, self._prefetch_to)
-            run = self._run
-            for lot in lots:
-                tally.begin(lot)
-                # What is done here for each is, of tokens, a third of what a batch costs.
-                for position, batch in zip(lot.positions, lot.batches, strict=True):
-                    run.move(number, lot.epoch, position)
-                    tally.handed_out()
-                    yield batch
-                    tally.came_back()
-            if start.epochs is not None:
-                self._run.end(number, start.cursor.epoch + start.epochs)
+            delivery = Delivery(
+                Fetch(self._read_from(start.cursor.kind), self._recipe, self._on_error),
+                tally,
+                self._stats.bad_ids,
+                self._ranks(),
+                self._stall_timeout,
+                self._max_bad,
+                self._pin_memory,
+            )
+            with closing(self._workers().engine(delivery.fetch)) as engine:
+                lots = delivery.lots(engine, self._tasks(engine, *start))
+                if self._prefetch_to is not None:
+                    lots = moved(lots, self._prefetch_to)
+                run = self._run
+                for lot in lots:
+                    tally.begin(lot)
+                    # What is done here for each is, of tokens, a third of what a batch costs.
+                    for position, batch in zip(lot.positions, lot.batches, strict=True):
+                        run.move(number, lot.epoch, position)
+                        tally.handed_out()
+                        yield batch
+                        tally.came_back()
+                if start.epochs is not None:
+                    self._run.end(number, start.cursor.epoch + start.epochs)
         finally:
-            engine.close()
             self._stats.end_pass(tally)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
@@ -139,12 +138,14 @@ def _unit_bytes(job: TokenJob) -> int:
     return min(job.unit_bytes, max(_LEAST_UNIT_BYTES, job.listing.bytes // _UNITS))
 
 
-def _key(job: TokenJob, expected: Estimate) -> str:
-    """Return a name for what is done: another one where anything of it would differ."""
+def _key(job: TokenJob, expected: Estimate) -> str | None:
+    """Return a name for what is done: another one where anything of it would differ.
+
+    None where nobody knows whether a tokenizer is the same one the next time.
+    """
     work = work_key(job.work)
     if work is None:
-        # Nobody knows whether a tokenizer is the same one the next time.
-        return secrets.token_hex(8)
+        return None
     files = [
         [found.path, found.entry.size, found.entry.modified, found.entry.version]
         for found in job.listing.files

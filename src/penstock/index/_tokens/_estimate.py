@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import shutil
 import time
@@ -86,15 +87,15 @@ def refuse_full_disk(needed: int, folder: Path) -> None:
     """Raise where there is not enough room."""
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise no_room(needed, folder, f"{free:,} are free")
+        raise no_room(needed, folder, f"{free:,} are free", errno.ENOSPC)
 
 
-def no_room(needed: int, folder: Path, why: str, errno: int | None = None) -> StorageError:
+def no_room(needed: int, folder: Path, why: str, number: int | None) -> StorageError:
     """Return the error that tells how much room tokens need."""
     return StorageError(
         f"writing these tokens takes about {needed:,} bytes in {folder.parent}: {why}. Free space "
         "there, or give another folder: output_base_path= (for tokens of a bucket: the variable "
         "PENSTOCK_CACHE).",
         path=str(folder.parent),
-        errno=errno,
+        errno=number,
     )
