@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from glob import glob
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -294,7 +295,8 @@ def halted(line: list[str], folder: Path, **options: Any) -> Iterator[subprocess
     """Run a command that has finished two parts and waits."""
     env = {**os.environ, **halting("*.unit", after=2)}
     with subprocess.Popen(line, env=env, process_group=0, **options) as process:
-        while len([*(folder / "tokens").rglob("*.unit")]) < 2:
+        # Pathlib minds that folders go while it looks.
+        while len(glob("tokens/.*/*.unit", root_dir=folder)) < 2:  # noqa: PTH207
             assert process.poll() is None
             time.sleep(0.01)
         yield process
@@ -335,6 +337,29 @@ def test_interrupted_it_says_what_is_kept(tmp_path: Path) -> None:
     assert "interrupted" in told
     assert "2 finished parts" in told
     assert "the same command" in told
+
+
+def test_an_end_that_the_dtype_does_not_hold_is_the_tokenizers_own(texts: Path) -> None:
+    known = Tokenizer(models.WordLevel({"a": 0, "?": 1, "<|endoftext|>": 70_001}, unk_token="?"))
+    known.add_special_tokens(["<|endoftext|>"])
+    known.save(str(texts.parent / "wide.json"))
+    given = [texts, texts.parent / "tokens", "--tokenizer", texts.parent / "wide.json"]
+    done = invoke("tokenize", *given, "--sample-size", 8, "--dtype", "uint16")
+    assert done.exit_code == 2
+    assert "--dtype uint16 does not hold 70001, the token that ends a document" in done.stderr
+
+
+@pytest.mark.parametrize("lines", ['{"other": 1}\n', "{\n"])
+def test_a_failure_leaves_no_folder(lines: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    assert tokenizer is not None
+    (tmp_path / "bad.jsonl").write_text(lines)
+    given = [tmp_path / "bad.jsonl", tmp_path / "new", "--tokenizer", tmp_path / "tokenizer.json"]
+    assert invoke("tokenize", *given, "--sample-size", 8).exit_code == 1
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    given[1] = tmp_path / "old"
+    assert invoke("tokenize", *given, "--sample-size", 8).exit_code == 1
+    assert [*(tmp_path / "old").iterdir()] == []
 
 
 def test_what_an_earlier_run_made_is_not_counted_in_the_rate(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from glob import glob
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +23,6 @@ from tests.faults.halting import halting
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.servers.fault_proxy import FaultProxy
     from tests.servers.s3_server import S3Server
@@ -95,10 +96,12 @@ def test_what_a_killed_builder_finished_is_not_done_again(
     with Child(
         programs.materialize, url, 0, options, env=halting("[0-9]*.arrow", after=1)
     ) as child:
-        while not (done := [*own_cache.rglob(".penstock-building-*/[0-9]*.arrow")]):
+        # Pathlib minds that folders go while it looks.
+        name = f"{own_cache}/**/.penstock-building-*/[0-9]*.arrow"
+        while not (done := glob(name, recursive=True, include_hidden=True)):  # noqa: PTH207
             child.hear()
         child.kill()
-    lie_in(done[0])
+    lie_in(Path(done[0]))
     view = Counted()
     source = penstock.open(url, storage_options=options)
     columns = source.materialize(programs.FIELDS, progress=view, workers=0)

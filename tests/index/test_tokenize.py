@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -470,6 +471,16 @@ class View:
     def count(self, documents: int, tokens: int) -> None:
         self.documents += documents
         self.tokens += tokens
+
+
+def test_a_function_of_many_texts_is_told_how_to_say_so(tmp_path: Path) -> None:
+    def many(texts: list[str]) -> list[list[int]]:
+        return [letters(text) for text in operator.concat(texts, [])]
+
+    write_texts(tmp_path, {"a.jsonl": ["one", "two"]})
+    with pytest.raises(TypeError) as raised:
+        tokenise(tmp_path, many, batched=False)
+    assert any("batched=True" in note for note in raised.value.__notes__)
 
 
 def test_a_view_hears_of_bytes_documents_and_tokens(tmp_path: Path) -> None:

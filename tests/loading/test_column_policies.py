@@ -99,7 +99,9 @@ class TestManyBadRecords:
         options = self.options(on_error=on_error, max_bad=120 if on_error == "mask" else 1000)
         loader = DataLoader(path, {"n": "int64"}, materialize=True, **options)
         most = 120 if on_error == "mask" else 100
-        text = rf"at most {most} are set aside\. .*skip=; .*on_error='mask', max_bad="
+        text = (
+            rf"at most {most} are set aside\. The first: .*record 0 .*\. Give .*skip=; .*max_bad="
+        )
         with pytest.raises(BadRecordsError, match=text) as told:
             next(iter(loader))
         assert "'null'" not in str(told.value)

@@ -135,9 +135,9 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     SRC is JSON Lines: a file, a folder, a pattern in quotes, or a URL. penstock.open(DST) gives
     any sample by its number; penstock show DST --decode FILE shows what is in it.
 
-    DST appears as a whole. Text is tokenised in parts of 1 to 16 MiB; killed or interrupted, the
+    DST appears as a whole. Text is tokenised in parts of 2 to 16 MiB; killed or interrupted, the
     same command goes on with those that were finished, unless SRC or an option changed. Exit code 1
-    means that a line had no text, or that no sample came out.
+    means that a line had no text, unless such lines are skipped, or that no sample came out.
     """
     packed = _packed(sample_size, packing, pad, keep_remainder=keep_remainder)
     known = load_tokenizer(file)
@@ -148,6 +148,11 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         _check_known(option, token, known, file)
     listing = _listed(src, storage_options)
     width = _dtype(dtype, known)
+    if eos is None and ends is not None and ends > np.iinfo(width).max:
+        raise OptionError(
+            f"--dtype {dtype} does not hold {ends}, the token that ends a document in {file}. Give "
+            "--dtype uint32, or another token: --eos ID"
+        )
     _check_folder(dst)
     left = PartsLeft(dst)
     with TokenProgress(listing.bytes, left) as progress, in_options(left):

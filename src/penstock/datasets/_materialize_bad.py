@@ -28,6 +28,7 @@ _BLOCK = 1 << 20
 _MOST_FETCHED = 64 << 20
 """Bytes of a remote file that are read to tell the number of a line."""
 _FEW, _MANY = 100, 10_000
+_REMEDY = ". With on_error='null' such values become null, and are counted."
 
 
 class Decoded(NamedTuple):
@@ -77,7 +78,7 @@ def too_many(
     try:
         _read(source, bad[:1], schema)
     except OF_A_RECORD as why:
-        first = f" The first: {str(told(source, why, bad[:1], schema)).rstrip('.')}."
+        first = f" The first: {str(told(source, why, bad[:1], schema)).removesuffix(_REMEDY)}."
     return BadRecordsError(
         f"{len(bad):,} records or more cannot be read as the types asked for, and at most "
         f"{most:,} are set aside.{first} Give the fields types that hold their values. Where the "
@@ -156,9 +157,8 @@ def told(
             text += f". It is line {line:,} of {details['path']}"
         elif details["path"] not in text:
             text += f". It lies in {details['path']} at {details['offset']:,}"
-    text += ". With on_error='null' such values become null, and are counted."
     kind = MalformedLineError if isinstance(why, MalformedLineError) else SchemaMismatchError
-    return kind(text, **details)
+    return kind(text + _REMEDY, **details)
 
 
 def _line_number(source: Source, record: int) -> int | None:

@@ -128,9 +128,12 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
 
 
 def _folder(store: Store, name: str, suffixes: tuple[str, ...]) -> Listing:
-    entries = list(store.list(name, recursive=True))
-    below = [e for e in entries if _is_data(e.name, name)]
-    has_index = any(_below(e.name, name) == f"{INDEX_FOLDER}/meta.json" for e in entries)
+    below, has_index = [], False
+    for entry in store.list(name, recursive=True):  # Of which there may be millions.
+        if _is_data(entry.name, name):
+            below.append(entry)
+        elif _below(entry.name, name) == f"{INDEX_FOLDER}/meta.json":
+            has_index = True
     path = _folder_path(store, name)
     files = _in_order(store, below, suffixes)
     return Listing((path,), path, path, files, has_index=has_index)

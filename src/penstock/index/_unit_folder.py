@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,9 +49,11 @@ class UnitFolder:
         self._options = place.options
         self._key = key
         self._lock = -1
+        self._has_made_parent = False
         self.path = Path()
 
     def __enter__(self) -> Self:
+        self._has_made_parent = not self._final.parent.exists()
         make_parent(self._final)
         self.path = self._named(self._key)
         while not self._is_taken():
@@ -103,5 +106,8 @@ class UnitFolder:
         # What was not taken back yet lies here alone.
         if not is_kept and not (self.path / JOURNAL).exists():
             shutil.rmtree(self.path, ignore_errors=True)
+        if kind is not None and self._has_made_parent:
+            with suppress(OSError):  # Something lies in it.
+                self._final.parent.rmdir()
         os.close(self._lock)
         self._lock = -1

@@ -124,9 +124,9 @@ def choose_columns(
 
 def _too_many(why: BadRecordsError) -> BadRecordsError:
     """Return the error that too many records are bad with the remedies that a loader has."""
-    fact = str(why).partition(". ")[0]
+    fact = str(why).partition(" Give the fields types ")[0]
     return BadRecordsError(
-        f"{fact}. Give the fields types that hold their values; or leave such records out: skip=; "
+        f"{fact} Give the fields types that hold their values; or leave such records out: skip=; "
         "or have rows with valid=False for as many as there are: on_error='mask', max_bad=. "
         "penstock check PATH names bad lines."
     )

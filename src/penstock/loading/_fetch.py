@@ -121,6 +121,8 @@ class Fetch:
         rows = np.arange(len(task.where.ids))
         some = rows[:: max(_EACH_OF, len(rows) // _LOOKED_AT)]
         where, recipe = _part(task.where, some), self.recipe
+        if self._known_bad(where.ids).any():
+            return 0
         try:
             read = recipe.read(self.source, where.ids)
             made = recipe.make(read, where) if recipe.is_cut_last else read

@@ -142,6 +142,8 @@ class DocumentMaker:
                     f"Raised by the tokenizer for the text in {self._place(number, here)}; "
                     'on_error="skip" sets such documents aside.'
                 )
+                if isinstance(why, TypeError):
+                    why.add_note("One that takes a list of texts needs batched=True.")
                 raise
             self._set_aside(number, f"tokenizer: {type(why).__name__}: {why}", here)
             return False
