@@ -279,6 +279,20 @@ def test_columns_of_a_folder_that_may_not_be_written_to_lie_in_the_cache(
         assert not (place / "data" / "index" / "columns").exists()
 
 
+def test_columns_that_no_hash_vouches_for_go_with_an_index_that_has_one(tmp_path: Path) -> None:
+    file = written(tmp_path / "data" / "a.jsonl", *['{"id": 1}'] * 20_000)
+    succeed("index", tmp_path / "data")
+    succeed("materialize", tmp_path / "data", "id:int64")
+    was, text = file.stat(), file.read_text()
+    file.write_text(text[:100_000] + text[100_000:].replace("1", "2", 1))
+    os.utime(file, ns=(was.st_atime_ns, was.st_mtime_ns))
+    succeed("index", tmp_path / "data", "--overwrite", "--full-hash")
+    assert document("materialize", tmp_path / "data", "--list")["columns"] == []
+    succeed("materialize", tmp_path / "data", "id:int64")
+    succeed("index", tmp_path / "data", "--overwrite", "--full-hash")
+    assert len(document("materialize", tmp_path / "data", "--list")["columns"]) == 1
+
+
 def test_a_killed_command_goes_on_where_it_was(tmp_path: Path) -> None:
     folder = tmp_path / "large"
     write_large(folder)

@@ -89,8 +89,15 @@ def test_padding_is_marked(place: Path) -> None:
     assert "padding" in told.splitlines()[-1]
 
 
+def as_of_another_tool(folder: Path) -> None:
+    """Leave nothing of an index but what other tools write, too."""
+    (folder / "index" / "meta.json").unlink()
+    for file in (folder / "index").glob("document_*.bin"):
+        file.unlink()
+
+
 def test_a_folder_of_another_tool_is_cut_where_the_tokenizer_ends_documents(place: Path) -> None:
-    (place / "tokens" / "index" / "meta.json").unlink()
+    as_of_another_tool(place / "tokens")
     (shown,) = document("show", place / "tokens", "0", "--decode", place / "tokenizer.json")
     assert shown["documents"][:2] == TEXTS[:2]
 
@@ -175,6 +182,45 @@ def test_token_files_without_an_index_are_a_finding(place: Path, damage: str) ->
         done = invoke(verb, place / "tokens")
         assert done.exit_code == 3
         assert "penstock tokenize" in done.stderr
+
+
+def test_a_killed_builder_beside_tokens_is_a_finding(place: Path) -> None:
+    assert "nothing wrong" in succeed("check", place / "tokens")
+    left = place / "tokens" / ".index.0123456789abcdef.penstock-index-tmp"
+    left.mkdir()
+    (left / "000000.unit").write_bytes(bytes(100))
+    done = invoke("check", place / "tokens")
+    assert done.exit_code == 1
+    assert f"{left}: leftover: 100 B of a writer that is gone" in done.stdout
+    assert document("check", place / "tokens", code=1)["findings"] == 1
+
+
+def test_a_token_file_that_no_index_names_is_a_finding(place: Path) -> None:
+    (file, *_) = (place / "tokens" / "tokenized-samples").iterdir()
+    other = file.with_name(f"other-{file.name}")
+    other.write_bytes(file.read_bytes())
+    done = invoke("check", place / "tokens")
+    assert done.exit_code == 1
+    assert f"{other}: unknown file: the index does not name this token file" in done.stdout
+    other.unlink()
+    assert "nothing wrong" in succeed("check", place / "tokens")
+
+
+def test_a_token_file_that_grew_is_told_by_its_bytes(place: Path) -> None:
+    (file, *_) = (place / "tokens" / "tokenized-samples").iterdir()
+    size = file.stat().st_size
+    with file.open("ab") as out:
+        out.write(bytes(100))
+    done = invoke("info", place / "tokens")
+    assert done.exit_code == 3
+    assert f"{size:,} bytes then, {size + 100:,} now" in done.stderr
+
+
+def test_shards_without_their_index_are_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "shard.00000.mds").write_bytes(bytes(100))
+    done = invoke("check", tmp_path)
+    assert done.exit_code == 1
+    assert f"{tmp_path}: missing index: shards of MDS lie here, and no index.json" in done.stdout
 
 
 def test_lines_beside_token_files_are_checked_all_the_same(place: Path) -> None:
@@ -317,7 +363,7 @@ def test_a_token_of_another_tokenizer_is_told(place: Path) -> None:
     tokens[5] = 60_000
     file.chmod(0o644)
     tokens.tofile(file)
-    (place / "tokens" / "index" / "meta.json").unlink()
+    as_of_another_tool(place / "tokens")
     done = invoke("show", place / "tokens", "0", "--decode", place / "tokenizer.json")
     assert done.exit_code == 2
     assert "token 60000 is none of the" in done.stderr

@@ -317,10 +317,28 @@ def test_what_is_missing_or_cut_off_is_named_at_opening(folder: Path) -> None:
     with pytest.raises(ObjectNotFoundError, match=r"lists shard\.00001\.mds"):
         MdsRows(folder)
     (folder / "index.json").write_text('{"version": 2, "shards": [{}]}')
-    with pytest.raises(CorruptFileError, match=r"index\.json is no index"):
+    with pytest.raises(CorruptFileError, match=r"index\.json is damaged, or no index"):
         MdsRows(folder)
     with pytest.raises(ObjectNotFoundError):
         MdsRows(folder / "nowhere")
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"version": 2}'])
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_shards_without_a_whole_index_are_told_as_an_incomplete_copy(
+    tmp_path: Path, text: str | None, compression: str | None
+) -> None:
+    write_mds(tmp_path, {"id": "int"}, [{"id": 1}], compression=compression)
+    index = tmp_path / "index.json"
+    index.unlink()
+    error, words = ObjectNotFoundError, r"index\.json is missing, though .*shard\.00000\.mds.*Copy"
+    if text is not None:
+        index.write_text(text)
+        error, words = CorruptFileError, r"index\.json is damaged.*Copy the folder again"
+    with pytest.raises(error, match=words):
+        penstock.open(tmp_path)
+    (tmp_path / "records.jsonl").write_text('{"id": 1}\n')
+    assert penstock.open(tmp_path)[0] == {"id": 1}
 
 
 @pytest.mark.parametrize(

@@ -252,19 +252,96 @@ def test_files_that_are_cut_off_or_missing_are_told(prefix: Path) -> None:
         MegatronTokens(prefix)
 
 
+def test_what_is_missing_or_damaged_of_a_pair_is_told_by_any_of_its_names(prefix: Path) -> None:
+    idx, bin_ = prefix.with_suffix(".idx"), prefix.with_suffix(".bin")
+    whole, tokens = idx.read_bytes(), bin_.read_bytes()
+    bin_.unlink()
+    for what in (prefix, idx, bin_, prefix.parent):
+        with pytest.raises(ObjectNotFoundError, match=r"there is no .*corpus\.bin: a Megatron-LM"):
+            penstock.open(what)
+    bin_.write_bytes(tokens)
+    for text, words in ((b"PARQUET" + whole[7:], "is no index of Meg"), (b"", "is cut off")):
+        idx.write_bytes(text)
+        for what in (prefix, idx, bin_, prefix.parent):
+            with pytest.raises(CorruptFileError, match=rf"corpus\.idx {words}"):
+                penstock.open(what)
+    idx.unlink()
+    with pytest.raises(ObjectNotFoundError, match=r"there is no .*corpus\.idx: a Megatron-LM"):
+        penstock.open(prefix)
+    for what in (bin_, prefix.parent):  # It may be of anybody.
+        with pytest.raises(OptionError, match=r"cannot tell what .*corpus\.bin.*idx is missing"):
+            penstock.open(what)
+
+
+def test_an_idx_of_another_tool_beside_lines_says_nothing_of_megatron(tmp_path: Path) -> None:
+    (tmp_path / "data.jsonl").write_text('{"id": 1}\n')
+    (tmp_path / "data.idx").write_bytes(b"offsets")
+    assert penstock.open(tmp_path / "data.jsonl")[0] == {"id": 1}
+    assert penstock.open(tmp_path)[0] == {"id": 1}
+    with pytest.raises(ObjectNotFoundError, match="no such file"):
+        penstock.open(tmp_path / "data")
+
+
+@pytest.mark.parametrize("row", [0, 4, 8])
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("lengths", -1),
+        ("lengths", 1 << 30),
+        ("places", -2),
+        ("places", 1 << 20),  # It begins behind the file, …
+        ("places", (1 << 63) - 2),  # … so far that its end is no number any more …
+        ("places", 1),  # … or in the middle of a token.
+    ],
+)
+def test_a_sequence_that_lies_nowhere_is_named_at_opening(
+    prefix: Path, column: str, value: int, row: int
+) -> None:
+    if column == "lengths":
+        change(prefix.with_suffix(".idx"), 34 + 4 * row, np.array(value, "<i4").tobytes())
+    else:
+        change(prefix.with_suffix(".idx"), 34 + 4 * 9 + 8 * row, np.array(value, "<i8").tobytes())
+    with pytest.raises(CorruptFileError) as raised:
+        penstock.open(prefix)
+    if (column, value, row) == ("lengths", 1 << 30, 8):
+        assert "corpus.bin is cut off" in str(raised.value)  # That is how it looks.
+    else:
+        assert f"corpus.idx is damaged: sequence {row} has" in str(raised.value)
+
+
+def write_huge(prefix: Path, count: int) -> None:
+    """Write sparse files: so many sequences without tokens, and three tokens in the last one."""
+    head = idx_bytes(8, [0], 2, [0, 1])[:18] + np.array([count, 2], "<u8").tobytes()
+    with prefix.with_suffix(".idx").open("wb") as file:
+        file.write(head)
+        file.seek(34 + 4 * (count - 1))
+        file.write(np.array([3], "<i4").tobytes())
+        file.seek(34 + 12 * count)
+        file.write(np.array([0, count], "<i8").tobytes())
+    prefix.with_suffix(".bin").write_bytes(np.array([7, 8, 9], np.uint16).tobytes())
+
+
+MANY, MIDDLE = 3_000_000, 1_500_000
+
+
 @pytest.mark.parametrize(
     ("at", "data"),
     [
-        (34 + 4 * 4, b"\xff\xff\xff\xff"),  # A length below zero.
-        (34 + 4 * 4, b"\xff\xff"),  # A sequence that ends behind the file.
-        (34 + 4 * 9 + 8 * 4, b"\xff\xff"),  # One that begins there …
-        (34 + 4 * 9 + 8 * 4, b"\x01"),  # … or in the middle of a token.
+        (34 + 4 * MIDDLE, b"\xff\xff\xff\xff"),  # A length below zero.
+        (34 + 4 * MIDDLE, b"\xff\xff"),  # A sequence that ends behind the file.
+        (34 + 4 * MANY + 8 * MIDDLE, b"\xff\xff"),  # One that begins there …
+        (34 + 4 * MANY + 8 * MIDDLE, b"\x01"),  # … or in the middle of a token.
     ],
 )
-def test_a_sequence_that_lies_nowhere_is_named(prefix: Path, at: int, data: bytes) -> None:
-    change(prefix.with_suffix(".idx"), at, data)
-    source = MegatronTokens(prefix)
-    assert source[0].tolist() == ROWS[0]
+def test_a_sequence_amid_millions_that_lies_nowhere_is_named_when_it_is_read(
+    tmp_path: Path, at: int, data: bytes
+) -> None:
+    write_huge(tmp_path / "many", MANY)
+    with (tmp_path / "many.idx").open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+    source = MegatronTokens(tmp_path / "many")
+    assert source[-1].tolist() == [7, 8, 9]
     for ask in (
         source.__getitem__,
         source.raw,
@@ -273,16 +350,16 @@ def test_a_sequence_that_lies_nowhere_is_named(prefix: Path, at: int, data: byte
         lambda i: source.lengths([0, i]),
         lambda i: source.document_ends([0, i]),
     ):
-        with pytest.raises(CorruptFileError, match="sequence 4 has"):
-            ask(4)
+        with pytest.raises(CorruptFileError, match="sequence 1,500,000 has"):
+            ask(MIDDLE)
 
 
-def test_lengths_below_zero_make_neither_a_width_nor_a_stream(prefix: Path) -> None:
-    # Each sequence ends where the one before it begins.
-    lengths, places = np.full(9, -1, "<i4"), np.arange(9, dtype="<i8")[::-1] * 2
-    change(prefix.with_suffix(".idx"), 34, lengths.tobytes() + places.tobytes())
-    source = MegatronTokens(prefix)
-    assert source.sample_size is None
+def test_a_length_below_zero_makes_no_stream(tmp_path: Path) -> None:
+    write_huge(tmp_path / "many", MANY)
+    with (tmp_path / "many.idx").open("r+b") as file:
+        file.seek(34 + 4 * MIDDLE)
+        file.write(b"\xff\xff\xff\xff")
+    source = MegatronTokens(tmp_path / "many")
     with pytest.raises(CorruptFileError, match="fewer than 0 tokens"):
         source.windows(1)
 
@@ -343,17 +420,9 @@ def test_the_fingerprint_does_not_depend_on_the_place(prefix: Path, tmp_path: Pa
     assert MegatronTokens(tmp_path / "third").fingerprint != one.fingerprint
 
 
-def test_nothing_of_a_huge_index_is_read_to_open_it(tmp_path: Path) -> None:
-    # Sparse files: a billion sequences without tokens, and one with some at the end.
+def test_hardly_anything_of_a_huge_index_is_read_to_open_it(tmp_path: Path) -> None:
     count = 1_000_000_000
-    head = idx_bytes(8, [0], 2, [0, 1])[:18] + np.array([count, 2], "<u8").tobytes()
-    with (tmp_path / "huge.idx").open("wb") as file:
-        file.write(head)
-        file.seek(34 + 4 * (count - 1))
-        file.write(np.array([3], "<i4").tobytes())
-        file.seek(34 + 12 * count)
-        file.write(np.array([0, count], "<i8").tobytes())
-    (tmp_path / "huge.bin").write_bytes(np.array([7, 8, 9], np.uint16).tobytes())
+    write_huge(tmp_path / "huge", count)
     source = MegatronTokens(tmp_path / "huge")
     assert len(source) == count
     assert source[count - 1].tolist() == [7, 8, 9]

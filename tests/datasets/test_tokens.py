@@ -82,6 +82,18 @@ def test_an_index_of_records_is_not_read_as_tokens(tmp_path: Path) -> None:
         TokensDataset.create_from_index_on_filesystem(tmp_path)
 
 
+@pytest.mark.parametrize("is_csv", [False, True])
+def test_an_index_of_something_else_is_not_read_as_lines(folder: Folder, *, is_csv: bool) -> None:
+    path = folder.path
+    if is_csv:
+        path /= "rows"
+        path.mkdir()
+        (path / "a.csv").write_text("id\n1\n")
+        penstock.open(path)
+    with pytest.raises(CorruptIndexError, match=r"index of (tokens|csv), not of JSON Lines.*open"):
+        JsonlDataset.create_from_index_on_filesystem(path)
+
+
 def test_one_row_is_a_view_of_the_map_and_rows_are_not(folder: Folder) -> None:
     dataset = penstock.open(folder.path)
     row = dataset[3]
@@ -296,6 +308,7 @@ def test_opening_many_samples_reads_no_row(tmp_path: Path) -> None:
     modified = data.stat().st_mtime
     meta = re.sub(r'"modified": [0-9.e+]+', f'"modified": {modified!r}', meta)
     (index / "meta.json").write_text(meta)
+    # As a TokenizedSampleGenerator leaves it, which notes no documents.
     for name in ("document_offsets.bin", "document_ends.bin", "document_goes_on.bin"):
         (index / name).unlink()
     dataset = penstock.open(folder.path)

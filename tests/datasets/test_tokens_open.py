@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import shutil
@@ -22,12 +23,19 @@ from penstock.errors import (
     OptionError,
     StaleIndexError,
 )
-from penstock.index import create_tokenize_and_index_jsonl_text_func
+from penstock.index import (
+    FileTextLinesIndexer,
+    IndexStore,
+    TokenizedSampleGenerator,
+    create_tokenize_and_index_jsonl_text_func,
+    get_text_from_jsonl,
+)
 from tests.datasets.mds_files import write_mds
 from tests.datasets.token_folders import (
     Folder,
     as_data_forager,
     some_documents,
+    write_best_fit,
     write_concat,
     write_documents,
 )
@@ -140,6 +148,103 @@ def test_a_damaged_index_of_tokens_is_to_be_made_again(folder: Folder, name: str
         penstock.open(folder.path)
 
 
+@pytest.mark.parametrize("kept", ["document_*.bin", "document_ends.bin", "document_goes_on.bin"])
+def test_documents_without_a_meta_are_an_incomplete_copy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kept: str
+) -> None:
+    folder = write_best_fit(tmp_path / "data", [[[1, 2, 0]], [[3, 0]]], 8, np.uint32)
+    index = folder.path / "index"
+    (index / "meta.json").unlink()
+    for path in index.glob("document_*.bin"):
+        if not path.match(kept):
+            path.unlink()
+    words = r"meta\.json is missing, though document_\w+\.bin is there"
+    again = re.escape(f"penstock tokenize SRC {folder.path} --overwrite")
+    with pytest.raises(CorruptIndexError, match=rf"{words}.*Copy the folder again, or.*{again}"):
+        penstock.open(folder.path)
+    with pytest.raises(CorruptIndexError, match=words):
+        TokensDataset.create_from_index_on_filesystem(folder.path, token_dtype=np.uint32)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("name", ["document_offsets.bin", "document_ends.bin"])
+def test_samples_without_one_of_the_files_of_documents_are_an_incomplete_copy(
+    folder: Folder, name: str
+) -> None:
+    (folder.path / "index" / name).unlink()
+    with pytest.raises(ObjectNotFoundError, match=rf"{name} is missing.*penstock tokenize SRC"):
+        penstock.open(folder.path)
+
+
+@pytest.mark.parametrize("is_filled_up", [False, True])
+def test_samples_that_only_documents_tell_from_padding_do_not_open_without_them(
+    tmp_path: Path, *, is_filled_up: bool
+) -> None:
+    if is_filled_up:
+        folder = write_concat(tmp_path / "data", some_documents(2, 60), 16, pad=True)
+    else:
+        folder = write_best_fit(tmp_path / "data", [[[1, 2, 0]], [[3, 0]]], 8)
+    for path in (folder.path / "index").glob("document_*.bin"):
+        path.unlink()
+    with pytest.raises(ObjectNotFoundError, match=r"document_offsets\.bin is missing"):
+        penstock.open(folder.path)
+
+
+def test_tokens_of_a_generator_open_without_documents(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "abcdefgh"}\n')
+    generator = TokenizedSampleGenerator(
+        get_text_from_jsonl, lambda text: [ord(letter) for letter in text], 0, sample_size=4
+    )
+    store = IndexStore(tmp_path)
+    FileTextLinesIndexer([str(tmp_path / "a.jsonl")], store, generator)()
+    tokens = penstock.open(tmp_path)
+    assert isinstance(tokens, TokensDataset)
+    assert tokens[:].tolist() == [[97, 98, 99, 100], [101, 102, 103, 104]]
+
+
+@pytest.mark.parametrize(
+    ("size", "key", "value", "words"),
+    [
+        (16, "dtype", "uint32", "of uint32, which are .* bytes, and the samples have"),
+        (16, "dtype", "uint8", "of uint8, which are"),
+        (16, "dtype", "float16", "'float16', which is no type of integers"),
+        (16, "dtype", "riddle", "'riddle', which is no type of integers"),
+        (16, "sample_size", 8, "of uint16, which are"),
+        (16, "sample_size", 17, "of uint16, which are"),
+        (16, "sample_size", 0, "speaks of 0 tokens"),
+        (None, "dtype", "uint32", "of uint32, which are"),
+        (None, "dtype", "uint8", "of uint8, which are"),
+        (None, "sample_size", 16, "document_offsets.bin is missing"),
+    ],
+)
+def test_a_meta_that_does_not_fit_the_samples_is_refused_at_opening(
+    tmp_path: Path, size: int | None, key: str, value: object, words: str
+) -> None:
+    documents = some_documents(2, 60)
+    if size is None:
+        folder = write_documents(tmp_path / "data", documents)
+    else:
+        folder = write_concat(tmp_path / "data", documents, size)
+    path = folder.path / "index" / "meta.json"
+    meta = json.loads(path.read_text())
+    meta["tokens"][key] = value
+    path.write_text(json.dumps(meta))
+    for opened in (penstock.open, TokensDataset.create_from_index_on_filesystem):
+        with pytest.raises((CorruptIndexError, ObjectNotFoundError), match=words):
+            opened(folder.path)
+
+
+@pytest.mark.parametrize("row", [0, -1])
+def test_a_sample_of_another_size_is_refused_at_opening(folder: Folder, row: int) -> None:
+    path = folder.path / "index" / "sample_locations.bin"
+    rows = np.fromfile(path, "<u8").reshape(-1, 3)
+    rows[row, 2] = 30
+    rows.tofile(path)
+    number = 0 if row == 0 else len(rows) - 1
+    with pytest.raises(CorruptIndexError, match=f"16 tokens of uint16, and sample {number} has 30"):
+        penstock.open(folder.path)
+
+
 @pytest.mark.parametrize("happened", ["grown", "gone"])
 @pytest.mark.s3
 def test_stale_remote_tokens_are_to_be_made_again(
@@ -153,10 +258,84 @@ def test_stale_remote_tokens_are_to_be_made_again(
                 continue
             data += bytes(32)
         s3_server.put(bucket, f"c/{name}", data)
-    with pytest.raises(
-        StaleIndexError, match=rf"remove it, and penstock tokenize SRC s3://{bucket}/c$"
-    ):
+    again = f"remove the tokens in s3://{bucket}/c, and penstock tokenize SRC s3://{bucket}/c"
+    with pytest.raises(StaleIndexError, match=f"{again}$"):
         penstock.open(f"s3://{bucket}/c", storage_options=s3_server.storage_options)
+
+
+ALL = 1 << 20
+DAMAGED = [
+    ("document_ends.bin", 4),
+    ("document_ends.bin", None),
+    ("sample_locations.bin", 3),
+    ("sample_locations.bin", 24),
+    ("sample_locations.bin", None),
+    ("file_location.txt", 3),
+    ("file_location.txt", None),
+    ("meta.json", 3),
+]
+"""A file of an index, and how many bytes at its end are missing; None where it is gone."""
+
+
+@pytest.mark.parametrize(("name", "cut"), DAMAGED)
+@pytest.mark.s3
+def test_damaged_remote_tokens_are_to_be_made_again_where_they_are(
+    folder: Folder, s3_server: S3Server, bucket: str, name: str, cut: int | None
+) -> None:
+    for path in folder.path.rglob("*"):
+        is_damaged = path.name == name
+        if path.is_file() and not (is_damaged and cut is None):
+            data = path.read_bytes()[: -cut if is_damaged and cut else None]
+            s3_server.put(bucket, f"c/{path.relative_to(folder.path)}", data)
+    again = f"remove the tokens in s3://{bucket}/c, and penstock tokenize SRC s3://{bucket}/c"
+    with pytest.raises((CorruptIndexError, ObjectNotFoundError), match=rf"again: {again}$"):
+        penstock.open(f"s3://{bucket}/c", storage_options=s3_server.storage_options)
+
+
+@pytest.mark.parametrize(("name", "cut"), [*DAMAGED, ("meta.json", ALL)])
+def test_damaged_tokens_are_to_be_made_again_where_they_are(
+    folder: Folder, name: str, cut: int | None
+) -> None:
+    path = folder.path / "index" / name
+    if cut is None:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-cut])
+    again = re.escape(f"penstock tokenize SRC {folder.path} --overwrite")
+    with pytest.raises((CorruptIndexError, ObjectNotFoundError), match=rf"again: {again}$"):
+        TokensDataset.create_from_index_on_filesystem(folder.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        ("file_location.txt", 3),
+        ("sample_locations.bin", 3),
+        ("sample_locations.bin", 24),
+        ("meta.json", 3),
+        ("meta.json", ALL),
+    ],
+)
+def test_damaged_records_below_tokens_leave_the_tokens_alone(
+    folder: Folder, name: str, cut: int
+) -> None:
+    below = folder.path / "sub"
+    below.mkdir()
+    (below / "a.jsonl").write_text('{"a": 1}\n' * 9)
+    penstock.open(below)
+    path = below / "index" / name
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(CorruptIndexError, match=r"again: penstock index PATH --overwrite$"):
+        penstock.open(below)
+
+
+def test_what_nobody_can_tell_is_not_guessed(folder: Folder) -> None:
+    (folder.path / "index" / "file_location.txt").unlink()
+    for path in (folder.path / "index").glob("document_*.bin"):
+        path.unlink()
+    (folder.path / "index" / "meta.json").write_text("")
+    with pytest.raises(CorruptIndexError, match=r"penstock index PATH.* or .*tokenize SRC"):
+        TokensDataset.create_from_index_on_filesystem(folder.path)
 
 
 @pytest.mark.s3

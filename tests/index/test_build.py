@@ -114,6 +114,20 @@ def test_an_update_refuses_what_would_renumber(
     assert len(rows_of(tmp_path)) == 2
 
 
+def test_an_update_compares_what_was_hashed_of_files_that_grew(tmp_path: Path) -> None:
+    lines = ["1\n"] * 100_000
+    write(tmp_path, a_dot_jsonl="".join(lines))
+    create_default_jsonl_indexer(tmp_path, full_hash=True)()
+    write(tmp_path, a_dot_jsonl="".join([*lines, "2\n"]))
+    create_default_jsonl_indexer(tmp_path, update=True)()
+    lines[50_000] = "3\n"  # Far from both ends, which fingerprints are made of.
+    write(tmp_path, a_dot_jsonl="".join([*lines, "2\n", "4\n"]))
+    with pytest.raises(StaleIndexError, match="some bytes are not those") as raised:
+        create_default_jsonl_indexer(tmp_path, update=True)()
+    assert "--overwrite" in str(raised.value)
+    assert len(rows_of(tmp_path)) == 100_001
+
+
 def test_an_unfinished_line_may_be_ended_by_an_update(tmp_path: Path) -> None:
     write(tmp_path, a_dot_jsonl="1\n2")
     create_default_jsonl_indexer(tmp_path)()

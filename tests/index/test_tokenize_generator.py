@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.datasets import TokensDataset
 from penstock.errors import MalformedLineError, ObjectExistsError, OptionError
 from penstock.index import (
     FileTextLinesIndexer,
@@ -104,3 +105,22 @@ def test_a_second_run_begins_without_what_the_first_one_had_left(tmp_path: Path)
         assert tokens_in(folder)[:3] == by_hand({"a.jsonl": ["to be"]}, 4)[:3]
         told = made.tokens_meta()
         assert (told.documents, told.tokens, told.dropped) == (1, 4, 2)
+
+
+@pytest.mark.parametrize("size", [None, 4])
+def test_a_file_that_failed_leaves_nothing_for_the_next_try(
+    size: int | None, tmp_path: Path
+) -> None:
+    made = generator(tmp_path, sample_size=size)
+    (tmp_path / "a.jsonl").write_text(line("one two") + "{oops\n")
+    with pytest.raises(MalformedLineError):
+        index(tmp_path, made, "a.jsonl")
+    texts = {"a.jsonl": ["one two", "three"]}
+    write_texts(tmp_path, texts)
+    index(tmp_path, made, "a.jsonl")
+    assert tokens_in(tmp_path).rows == by_hand(texts, size).rows
+    meta = IndexStore(tmp_path).load().meta
+    assert meta is not None
+    assert meta.tokens is not None
+    assert meta.tokens.documents == 2
+    TokensDataset.create_from_index_on_filesystem(tmp_path)

@@ -119,6 +119,8 @@ def test_a_file_that_is_replaced_after_opening_is_seen_when_it_is_first_read(fol
         (lambda f: (f / "meta.json").write_text("{"), "meta.json is damaged"),
         (lambda f: (f / "meta.json").write_text("[]"), "not the meta.json of an index"),
         (lambda f: (f / "file_location.txt").write_text("a.jsonl\n"), "holds 300 in 1"),
+        (lambda f: os.truncate(f / "file_location.txt", 21),
+         r"names 'c\.jsonl', where file_location\.txt has 'c\.jso'\. Build"),
         (lambda f: edit_meta(f.parent, version=99), "newer Penstock"),
         (lambda f: edit_meta(f.parent, runs=[{"file": 7, "records": 300, "fingerprint": ""}]),
          "does not list"),

@@ -12,11 +12,12 @@ from penstock.cli._builders import builders_in, is_builder
 from penstock.cli._check_parts import Finding, Sample, line_parts
 from penstock.cli._check_run import PART_BYTES, Report, check_parts
 from penstock.cli._formats import kind_of, list_of_one_kind
-from penstock.cli._indexed import index_of
+from penstock.cli._index_facts import index_facts
+from penstock.cli._known_facts import leftovers_of
 from penstock.cli._other_sources import eos_of, other_source
 from penstock.cli._paths import entry_of, find, leftovers_in
 from penstock.cli._terminal import Progress, echo, echo_json
-from penstock.cli._token_paths import missing_index
+from penstock.cli._token_paths import missing_index, unnamed_files
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
     FAILED,
@@ -28,18 +29,18 @@ from penstock.cli._verb import (
     silence_stdout,
     storage_option,
 )
-from penstock.errors import CorruptIndexError, OptionError
-from penstock.index import JSONL, hashed_files, list_files
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index import JSONL, hashed_files, list_files, load_place
 from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from penstock.cli._check_parts import CheckPart
+    from penstock.cli._check_parts import CheckPart, Kind
     from penstock.cli._formats import Kind as FileKind
     from penstock.cli._indexed import Indexed
     from penstock.cli._paths import Leftover
-    from penstock.index import Hashed
+    from penstock.index import Hashed, Meta
     from penstock.jsonl import JsonlFile
     from penstock.storage import StorageOptions
 
@@ -102,16 +103,22 @@ def check(  # noqa: PLR0913 (one argument an option)
 ) -> int:
     """Read all of PATH and report what is wrong with it.
 
-    Malformed lines, lines that hold something else than an object, damaged and truncated files,
-    files of an index with --full-hash whose bytes are no longer the same, and what killed writers
-    left behind. Of CSV, rows with more or fewer fields than the header,
-    text that is not UTF-8, and quotes that are never closed; of Parquet, row groups that cannot be
-    read, and files whose schemas do not go together. Exit code 1 means that something was found.
+    Malformed lines, lines that hold something else than an object, damaged and truncated files, a
+    damaged index, and what killed writers left behind. Where the index of PATH itself was built
+    with --full-hash, also files that are gone, shrank, or have other bytes than were indexed; a
+    file or a pattern is not compared with the index of its folder. Of CSV, rows with
+    more or fewer fields than the header, text that is not UTF-8, and quotes that are never closed;
+    of Parquet, row groups that cannot be read, and files whose schemas do not go together. Exit
+    code 1 means that something was found.
     """
     if (other := other_source(path, storage_options)) is not None:
         from penstock.cli._check_tokens import check_source  # noqa: PLC0415 (only for those)
 
-        return check_source(path, other, eos_of(path, storage_options), as_json=as_json)
+        left = [
+            *_left(path, leftovers_of(path, None)),
+            *_unnamed(path, other.files, storage_options),
+        ]
+        return check_source(path, other, eos_of(path, storage_options), left, as_json=as_json)
     chosen = None if sample is None else Sample(sample, str(seed))
     asked = _Asked(path, most, chosen, workers, storage_options, as_json)
     report = Report(most, _quiet if as_json else _tell)
@@ -136,21 +143,16 @@ def _check(asked: _Asked, report: Report) -> None:
     kind = kind_of(asked.path, asked.options)
     if problem := missing_index(asked.path, asked.options):
         report.add(Finding("missing index", asked.path, None, problem))
-    files, parts, leftovers = _parts(asked, kind, report)
-    indexed = _index(asked)
+    indexed = _index(asked, report)
     meta = None if indexed is None else indexed.meta
+    files, parts, leftovers = _parts(asked, kind, meta, report)
     hashed = [] if indexed is None or meta is None else hashed_files(indexed.listing, meta)
     total = sum(part.size for part in parts) + sum(one.was.size for one in hashed)
     with Progress(total) as progress:
         check_parts(parts, report, progress.add, asked.workers)
         _compare(hashed, report, progress)
-    builders = [] if is_remote(asked.path) else builders_in(locate(asked.path)[1])
-    for entry, writer in [*leftovers, *builders]:
-        if writer == "gone":
-            reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
-            if is_builder(entry.name):
-                reason += ", and the command that was killed goes on with it"
-            report.add(Finding("leftover", entry.name, None, reason))
+    for finding in _left(asked.path, [*leftovers, *leftovers_of(asked.path, indexed)]):
+        report.add(finding)
     for text in report.errors.values():
         echo(f"penstock: {asked.options.redact(text)}", err=True)
     set_aside = meta.bad_lines if meta is not None and meta.validated else None
@@ -166,18 +168,35 @@ def _check(asked: _Asked, report: Report) -> None:
 def _compare(hashed: Sequence[Hashed], report: Report, progress: Progress) -> None:
     """Read files whose every byte was hashed, and report those that are not the same any more."""
     for one in hashed:
-        path = one.found.path
         try:
-            if one.has_changed():
-                reason = "some bytes are not those that were indexed"
-                report.add(Finding("changed file", path, None, reason))
+            if (reason := one.change()) is not None:
+                kind: Kind = "changed file" if one.found else "missing file"
+                report.add(Finding(kind, one.path, None, reason))
         except OSError as why:
-            report.errors.setdefault(path, str(why))
+            report.errors.setdefault(one.path, str(why))
         progress.add(one.was.size)
 
 
+def _unnamed(path: str, files: Sequence[str], options: StorageOptions) -> Iterator[Finding]:
+    """Yield token files that nobody reads."""
+    for file in unnamed_files(path, files, options):
+        yield Finding("unknown file", file, None, "the index does not name this token file")
+
+
+def _left(path: str, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
+    """Yield what is left of writers that are gone; builders in PATH itself are looked for here."""
+    builders = [] if is_remote(path) else builders_in(locate(path)[1])
+    every = {one.entry.name: one for one in [*leftovers, *builders]}
+    for entry, writer in every.values():
+        if writer == "gone":
+            reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
+            if is_builder(entry.name):
+                reason += ", and the command that was killed goes on with it"
+            yield Finding("leftover", entry.name, None, reason)
+
+
 def _parts(
-    asked: _Asked, kind: FileKind, report: Report
+    asked: _Asked, kind: FileKind, meta: Meta | None, report: Report
 ) -> tuple[int, Sequence[CheckPart], Sequence[Leftover]]:
     """Return how many files there are, what is to be looked at, and what writers left."""
     if kind == "jsonl":
@@ -196,7 +215,7 @@ def _parts(
                 "--sample: where rows of CSV begin is known only after reading all before them. "
                 "Check all of it."
             )
-        tables += csv_parts(asked.path, listing, _dialect(asked, [f.path for f in listing.files]))
+        tables += csv_parts(asked.path, listing, _dialect(meta, [f.path for f in listing.files]))
     else:
         for one in parquet_parts(asked.path, listing.files, asked.sample, PART_BYTES):
             if isinstance(one, Finding):
@@ -214,11 +233,10 @@ def _has_lines(asked: _Asked) -> bool:
     return bool(list_files(asked.path, JSONL, asked.options).files)
 
 
-def _dialect(asked: _Asked, names: Sequence[str]) -> dict[str, Any]:
+def _dialect(meta: Meta | None, names: Sequence[str]) -> dict[str, Any]:
     """Return how CSV is written: as its index says, or as its names do."""
-    indexed = _index(asked)
-    if indexed is not None and indexed.meta is not None:
-        return indexed.meta.options
+    if meta is not None:
+        return meta.options
     return {"delimiter": "\t"} if all(name.lower().endswith(".tsv") for name in names) else {}
 
 
@@ -229,11 +247,19 @@ def _size(file: JsonlFile) -> int:
         return 0  # Told when it is read.
 
 
-def _index(asked: _Asked) -> Indexed | None:
+def _index(asked: _Asked, report: Report) -> Indexed | None:
+    """Return the index of PATH; one that nothing opens is reported, and none."""
+    _, indexed, problem = index_facts(asked.path, asked.options, None)
     try:
-        return index_of(asked.path, asked.options)
-    except CorruptIndexError:
-        return None  # Told by whoever needs it.
+        if indexed is not None:
+            load_place(indexed.place)
+    except StaleIndexError:
+        pass  # Told by `penstock info`, and by whoever needs it.
+    except (CorruptIndexError, ObjectNotFoundError) as why:
+        indexed, problem = None, asked.options.redact(str(why))
+    if problem is not None and "missing index" not in report.kinds:  # Tokens were told of above.
+        report.add(Finding("damaged index", asked.path, None, problem))
+    return indexed
 
 
 def _document(

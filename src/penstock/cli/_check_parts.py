@@ -42,6 +42,9 @@ Kind = Literal[
     "differing schema",
     "damaged file",
     "changed file",
+    "missing file",
+    "unknown file",
+    "damaged index",
     "missing index",
     "leftover",
 ]

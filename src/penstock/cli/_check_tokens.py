@@ -12,8 +12,11 @@ from penstock.cli._units import counted
 from penstock.cli._verb import FINDINGS, FINE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from penstock.cli._check_parts import Finding
     from penstock.datasets import Source, TokenSource
 
 _STEP_TOKENS = 1 << 22
@@ -21,9 +24,11 @@ _STEP = 1024
 _SHOWN = 20
 
 
-def check_source(path: str, source: Source, eos: int | None, *, as_json: bool) -> int:
+def check_source(
+    path: str, source: Source, eos: int | None, leftovers: Sequence[Finding], *, as_json: bool
+) -> int:
     """Read everything; report samples whose documents do not end where the index says so."""
-    findings = _missing_ends(source)
+    findings = [*map(str, leftovers), *_missing_ends(source)]
     tokens = 0
     size = getattr(source, "sample_size", None)
     step = max(1, _STEP_TOKENS // size) if size else _STEP

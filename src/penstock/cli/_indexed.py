@@ -92,12 +92,12 @@ def places_of(
 def meta_of(place: Place) -> Meta | None:
     """Return what an index says of itself, wherever it lies; None where another tool made it."""
     if not place.is_remote:
-        return read_meta(place.folder)
+        return read_meta(place.folder, place.base)
     path = join(place.folder, META)
     store, name = locate(path, place.options)
     file = store.open(name)
     try:
-        return decode_meta(file.read_at(0, file.size), path)
+        return decode_meta(file.read_at(0, file.size), path, place.base)
     finally:
         file.close()
 

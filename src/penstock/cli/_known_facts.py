@@ -94,7 +94,7 @@ def _warnings(profile: KnownProfile) -> list[object]:
 def facts_of_index(path: str, indexed: Indexed | None, options: StorageOptions) -> KnownFacts:
     """Look beside the index of a PATH; nothing is fetched, and a stale or foreign one is none."""
     if indexed is None or indexed.meta is None or indexed.place.is_remote or indexed.is_stale:
-        return KnownFacts(leftovers=_leftovers(path, indexed, []))
+        return KnownFacts(leftovers=leftovers_of(path, indexed))
     from penstock.cli._by_number import source_of  # noqa: PLC0415 (only where there is an index)
 
     # What is new since was told, and the index knows nothing of it.
@@ -114,11 +114,14 @@ def facts_of_source(path: str, indexed: Indexed | None, source: Source) -> Known
         profile = known_profile(source)
     except CorruptIndexError as failure:
         problem = str(failure)
-    return KnownFacts(columns, profile, _leftovers(path, indexed, folders), problem)
+    return KnownFacts(columns, profile, leftovers_of(path, indexed, folders), problem)
 
 
-def _leftovers(path: str, indexed: Indexed | None, folders: Sequence[str]) -> list[Leftover]:
-    """Return what killed builders left beside the index and beside columns."""
+def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()) -> list[Leftover]:
+    """Return what killed builders left beside the index, beside its columns and in other folders.
+
+    Nothing is opened for that, so an index that is damaged may be given as none.
+    """
     places = [*folders]
     if indexed is not None and not indexed.place.is_remote:
         folder = Path(indexed.place.folder)
@@ -126,6 +129,7 @@ def _leftovers(path: str, indexed: Indexed | None, folders: Sequence[str]) -> li
         places.append(str(folder / "columns"))
     elif not is_remote(path) and Path(locate(path)[1]).is_dir():
         beside = [one for one in builders_in(locate(path)[1]) if _is_of(one, "index")]
+        places.append(str(Path(locate(path)[1]) / "index" / "columns"))
     else:
         beside = []
     return [*beside, *(one for place in dict.fromkeys(places) for one in builders_in(place))]

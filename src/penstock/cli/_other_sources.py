@@ -97,7 +97,7 @@ def tokens_meta(path: str, options: StorageOptions) -> Meta | None:
     except (ObjectNotFoundError, NotADirectoryError):
         return None
     try:
-        return decode_meta(file.read_at(0, file.size), full)
+        return decode_meta(file.read_at(0, file.size), full, path)
     finally:
         file.close()
 

@@ -13,11 +13,14 @@ from penstock.index import kind_in
 from penstock.storage import is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.errors import PenstockError
     from penstock.storage import StorageOptions
 
 _SAMPLES, _INDEX, _KIND = "tokenized-samples", "index", "tokens"
 _BIN, _IDX = ".bin", ".idx"
+_MDS_INDEX = "index.json"
 _HEAD_BYTES = 64
 
 
@@ -66,19 +69,35 @@ def refuse_folder_of_tokens(path: str, options: StorageOptions) -> None:
     alone = next((name for name in files if name.endswith((_BIN, _IDX))), None)
     if alone is not None:
         refuse_tokens_by_name(join(path, alone), options)
-    if "index.json" in files and any(name.endswith((".mds", ".mds.zstd")) for name in files):
+    if _MDS_INDEX in files and any(map(_is_shard, files)):
         raise OptionError(f"{path} holds samples of MDS, not lines. Copy the folder as it is.")
 
 
 def missing_index(path: str, options: StorageOptions) -> str:
-    """Return what is wrong with a folder of token files that no index opens; else nothing."""
-    return _problem(path, options) if _token_files(path, options) else ""
+    """Return what is wrong with a folder of token files, or of shards, that no index opens."""
+    if is_pattern(path):
+        return ""
+    if _token_files(path, options):
+        return _problem(path, options)
+    files = _files(path, options)
+    if _MDS_INDEX not in files and any(map(_is_shard, files)):
+        return f"shards of MDS lie here, and no {_MDS_INDEX} that names them. Copy the folder again"
+    return ""
+
+
+def unnamed_files(path: str, files: Sequence[str], options: StorageOptions) -> list[str]:
+    """Return the token files of a folder that are not among those that its index names."""
+    store, name = locate(join(path, _SAMPLES), options)
+    found = [store.path(join(name, file)) for file in _token_files(path, options)]
+    return [file for file in found if file not in files]
 
 
 def _token_files(path: str, options: StorageOptions) -> list[str]:
-    if is_pattern(path):
-        return []
     return [name for name in _files(join(path, _SAMPLES), options) if name.endswith(_BIN)]
+
+
+def _is_shard(name: str) -> bool:
+    return name.endswith((".mds", ".mds.zstd"))
 
 
 def _problem(path: str, options: StorageOptions) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.datasets._dataset import Dataset
 from penstock.decode import decode_as_json, decode_fast
-from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
+from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.index import SampleIndex
 
 _SHOWN_BYTES = 80
+_KINDS = ("jsonl", "samples")
+"""Of indexes that may be of lines; the second is what a custom indexer writes."""
 
 
 class JsonlDataset(Dataset):
@@ -52,6 +54,7 @@ class JsonlDataset(Dataset):
         schema: pa.Schema | None = None,
     ) -> None:
         super().__init__(sample_index, name)
+        _refuse_other_kind(sample_index)
         if fields is not None and schema is not None:
             raise OptionError("fields and schema say the same thing: give one of them.")
         try:
@@ -195,6 +198,14 @@ class JsonlDataset(Dataset):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._prepare()
+
+
+def _refuse_other_kind(index: SampleIndex) -> None:
+    if index.meta is not None and index.meta.kind not in _KINDS:
+        raise CorruptIndexError(
+            f"this is an index of {index.meta.kind}, not of JSON Lines. Open it with "
+            "penstock.open(); lines beside it are named by a pattern: penstock.open('DIR/*.jsonl')"
+        )
 
 
 def _joined(lines: Sequence[bytes]) -> bytes:

@@ -180,7 +180,8 @@ def _decoded(text: bytes, shown: str) -> list[_Shard]:
             shards.append(msgspec.json.decode(raw, type=_Shard))
     except (msgspec.DecodeError, UnicodeDecodeError) as why:
         raise CorruptFileError(
-            f"{shown} is no index of MDS shards: {why}. Copy the folder again, or write it anew.",
+            f"{shown} is damaged, or no index of MDS shards: {why}. Copy the folder again, or "
+            "write it anew.",
             path=shown,
         ) from None
     return shards

@@ -12,12 +12,19 @@ import numpy as np
 from penstock.datasets._block_texts import BLOCK_BYTES
 from penstock.datasets._cached_ranges import CachedRanges
 from penstock.datasets._foreign_file import MappedFile, open_plain, stale
-from penstock.datasets._megatron_files import BIN, IDX, MegatronFiles, is_megatron, prefix_of
+from penstock.datasets._megatron_files import (
+    BIN,
+    IDX,
+    MegatronFiles,
+    is_megatron,
+    names_pair,
+    prefix_of,
+)
 from penstock.datasets._recent import Kept
 from penstock.datasets._source import Location
 from penstock.datasets._token_rows import between
 from penstock.datasets._token_source import TokenSource
-from penstock.errors import CorruptFileError, ObjectChangedError, ObjectNotFoundError
+from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import rows_before
 from penstock.storage import StorageOptions, is_remote, locate, reading
 
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.datasets._texts import Text
     from penstock.datasets._token_rows import Ends
 
-__all__ = ["MegatronTokens", "is_megatron"]
+__all__ = ["MegatronTokens", "is_megatron", "names_pair"]
 
 _KEPT_FILES = 64
 _texts: Kept[Text] = Kept(_KEPT_FILES)
@@ -155,20 +162,8 @@ class MegatronTokens(TokenSource):
 
     def _places(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return at which byte rows begin, and their bytes; both inside of the file."""
-        index, item = self._index, self.token_dtype.itemsize
-        begins = index.places[ids]
-        sizes = index.lengths[ids] * np.int64(item)
-        size = self._opened().bin.entry.size
-        wrong = (begins < 0) | (sizes < 0) | (begins + sizes > size) | (begins % item != 0)
-        if wrong.any():
-            at = int(wrong.argmax())
-            raise CorruptFileError(
-                f"{index.path} is damaged: sequence {ids[at]:,} has {sizes[at]:,} bytes at byte "
-                f"{begins[at]:,} of {size:,}. Copy both files again.",
-                path=index.path,
-                record=int(ids[at]),
-            )
-        return begins, sizes
+        files = self._opened()
+        return files.index.located(ids, files.bin.entry.size)
 
     def _text(self) -> Text:
         files = self._opened()

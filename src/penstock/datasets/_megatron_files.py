@@ -30,11 +30,37 @@ def is_megatron(path: str | os.PathLike[str], options: StorageOptions | None = N
     prefix, is_named = prefix_of(path)
     if is_remote(prefix) and not is_named:
         return False
+    return _begins_like_idx(prefix, options) and _is_there(f"{prefix}{BIN}", options)
+
+
+def names_pair(path: str | os.PathLike[str], options: StorageOptions | None = None) -> bool:
+    """Whether a path names a dataset, also one of which a file is missing or damaged.
+
+    A `.bin` that is named may be anything, so that there must be an `.idx` with it; a prefix,
+    which is no file itself, can be nothing else.
+    """
+    prefix, is_named = prefix_of(path)
+    if is_remote(prefix) and not is_named:
+        return False
+    if _begins_like_idx(prefix, options):
+        return True
+    is_pair = not is_named or _is_there(f"{prefix}{IDX}", options)
+    return is_pair and _is_there(f"{prefix}{BIN}", options)
+
+
+def _is_there(path: str, options: StorageOptions | None) -> bool:
+    store, name = locate(path, options)
+    try:
+        return bool(store.entry(name))
+    except StorageError:
+        return False
+
+
+def _begins_like_idx(prefix: str, options: StorageOptions | None) -> bool:
     store, name = locate(f"{prefix}{IDX}", options)
     try:
         with closing(store.open(name)) as file:
-            begin = file.read_at(0, min(len(MAGIC), file.size)) if file.size else b""
-        return begin == MAGIC and bool(store.entry(locate(f"{prefix}{BIN}", options)[1]))
+            return bool(file.size) and file.read_at(0, min(len(MAGIC), file.size)) == MAGIC
     except StorageError:
         return False
 
@@ -46,12 +72,14 @@ class MegatronFiles:
         self.opening = next(_openings)
         self.bin, idx = (_found(f"{prefix}{end}", prefix, options) for end in (BIN, IDX))
         self.index = map_index(idx, options)
-        if self.index.end > self.bin.entry.size:
+        size = self.bin.entry.size
+        if self.index.is_cut_at(size):
             raise TruncatedFileError(
-                f"{self.bin.path} is cut off: it has {self.bin.entry.size:,} bytes, and the "
-                f"sequences of {idx.path} end at byte {self.index.end:,}. Copy it again.",
+                f"{self.bin.path} is cut off: it has {size:,} bytes, and the sequences of "
+                f"{idx.path} end at byte {self.index.end:,}. Copy it again.",
                 path=self.bin.path,
             )
+        self.index.check_ends(size)
         self.fingerprint = digest(["megatron", *map(_print, (idx, self.bin))])
 
 

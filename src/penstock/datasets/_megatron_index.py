@@ -102,6 +102,42 @@ class MegatronIndex:
                 raise _damaged(self.path, "its document borders do not rise")
         return True
 
+    def located(
+        self, rows: NDArray[np.int64], size: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return at which byte sequences begin, and their bytes; both inside of so many bytes."""
+        begins, sizes = self.places[rows], self.lengths[rows] * np.int64(self._item)
+        wrong = (begins < 0) | (sizes < 0) | (begins > size - sizes) | (begins % self._item != 0)
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise CorruptFileError(
+                f"{self.path} is damaged: sequence {rows[at]:,} has {sizes[at]:,} bytes at byte "
+                f"{begins[at]:,} of {size:,}. Copy both files again.",
+                path=self.path,
+                record=int(rows[at]),
+            )
+        return begins, sizes
+
+    def check_ends(self, size: int) -> None:
+        """Raise where one of the first or last million sequences does not lie in so many bytes.
+
+        Nearly always those are all, and of more nobody reads the rest in order to open them.
+        """
+        first = np.arange(min(_SCANNED, len(self)))
+        last = np.arange(max(len(first), len(self) - _SCANNED), len(self))
+        self.located(first, size)
+        self.located(last, size)
+
+    def is_cut_at(self, size: int) -> bool:
+        """Whether the last sequences follow each other, over the end of so many bytes."""
+        if self.end <= size:
+            return False
+        low = max(0, len(self) - _SCANNED)
+        begins = self.places[low:]
+        sizes = self.lengths[low:] * np.int64(self._item)
+        is_stream = (sizes >= 0).all() and (begins[:-1] + sizes[:-1] == begins[1:]).all()
+        return bool(is_stream and (begins[0] > 0 if low else begins[0] == 0))
+
     @property
     def _item(self) -> int:
         return self.dtype.itemsize

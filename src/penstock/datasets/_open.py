@@ -201,16 +201,18 @@ def _format_of(listing: Listing) -> str:
         if not listing.is_remote and os.path.isdir(join(shown, TOKEN_FOLDER)):
             raise ObjectNotFoundError(
                 f"{shown} holds token files, but no index that tells of them. Tokenise again: "
-                f"{rebuilding(join(shown, 'index'))}",
+                f"{rebuilding(shown, tokens=True)}",
                 path=shown,
             )
         raise ObjectNotFoundError(f"{shown} holds no files with records.", path=shown)
     kinds = {_sniffed(found) for found in listing.files[:1]}
     kind = kinds.pop()
     if kind is None or listing.folder is not None:
+        path = listing.files[0].path
+        lone = " If it is of Megatron-LM its .idx is missing: copy both." * path.endswith(".bin")
         raise OptionError(
-            f"cannot tell what {listing.files[0].path} holds: its name ends in none of "
-            f"{', '.join((*JSONL, '.csv', '.tsv', *PARQUET))}."
+            f"cannot tell what {path} holds: its name ends in none of "
+            f"{', '.join((*JSONL, '.csv', '.tsv', *PARQUET))}.{lone}"
         )
     return kind
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ _log = logging.getLogger("penstock.datasets")
 _INDEX, _KIND = "index", "tokens"
 _BIN, _IDX = ".bin", ".idx"
 _RECORDS = (*JSONL, *CSV, *PARQUET)
+_SHARD = re.compile(r"\.mds(\.(br|bz2|gz|snappy|zstd))?$")
 
 
 def local_tokens(what: Any, index: str | os.PathLike[str] | None = None) -> Source | None:
@@ -79,13 +81,14 @@ def _holds_tokens(folder: str, options: StorageOptions) -> bool:
     path = join(join(folder, _INDEX), "meta.json")
     store, name = locate(path, options)
     with suppress(ObjectNotFoundError), closing(store.open(name)) as file:
-        return decode_meta(file.read_at(0, file.size), path).kind == _KIND
+        return decode_meta(file.read_at(0, file.size), path, folder).kind == _KIND
     return False
 
 
 def _dataset(index: SampleIndex, folder: str) -> Source:
     from penstock.datasets._tokens import TokensDataset  # noqa: PLC0415 (only when used)
 
+    dataset = TokensDataset(index)
     if index.meta is None:
         _log.warning(
             "%s does not say of which type its tokens are: uint16 is assumed. If they are not, "
@@ -93,7 +96,7 @@ def _dataset(index: SampleIndex, folder: str) -> Source:
             folder,
             folder,
         )
-    return TokensDataset(index)
+    return dataset
 
 
 def refuse_several(paths: Sequence[str | os.PathLike[str]], options: StorageOptions) -> None:
@@ -125,12 +128,15 @@ def refuse_inside(listing: Listing, options: StorageOptions) -> None:
 def megatron_tokens(
     what: Any, options: StorageOptions, given: Mapping[str, Any] | None
 ) -> Source | None:
-    """Return the documents of a pair of Megatron files, named by one of them or their prefix."""
+    """Return the documents of a pair of Megatron files, named by one of them or their prefix.
+
+    What is missing or damaged of a pair is told by whoever opens it.
+    """
     if not isinstance(what, str | os.PathLike) or is_pattern(os.fspath(what)):
         return None
-    from penstock.datasets._megatron import MegatronTokens, is_megatron  # noqa: PLC0415 (rare)
+    from penstock.datasets._megatron import MegatronTokens, names_pair  # noqa: PLC0415 (rare)
 
-    return MegatronTokens(what, storage_options=given) if is_megatron(what, options) else None
+    return MegatronTokens(what, storage_options=given) if names_pair(what, options) else None
 
 
 def is_of_pair(what: Any) -> bool:
@@ -145,11 +151,11 @@ def megatron_pair(
     names = {found.path for found in listing.files}
     if listing.folder is None or any(name.lower().endswith(_RECORDS) for name in names):
         return None
-    from penstock.datasets._megatron import MegatronTokens, is_megatron  # noqa: PLC0415 (rare)
+    from penstock.datasets._megatron import MegatronTokens, names_pair  # noqa: PLC0415 (rare)
 
     ends = [name.removesuffix(_IDX) for name in sorted(names) if name.endswith(_IDX)]
-    pairs = [prefix for prefix in ends if f"{prefix}{_BIN}" in names]
-    if not pairs or not is_megatron(f"{pairs[0]}{_IDX}", options):
+    pairs = [prefix for prefix in ends if f"{prefix}{_BIN}" in names] or ends
+    if not pairs or not names_pair(f"{pairs[0]}{_IDX}", options):
         return None
     if len(pairs) > 1:
         raise OptionError(
@@ -166,9 +172,20 @@ def mds_rows(
     if listing.folder is None:
         return None
     marker = join(listing.folder, "index.json")
-    if all(found.path != marker for found in listing.files):
+    names = [found.path for found in listing.files]
+    has_records = any(name.lower().endswith(_RECORDS) for name in names)
+    shards = [] if has_records else [name for name in names if _SHARD.search(name)]
+    folder = listing.folder
+    if marker not in names:
+        if any(os.path.dirname(name) == folder for name in shards):
+            raise ObjectNotFoundError(
+                f"{marker} is missing, though {shards[0]} is there: an incomplete copy of an MDS "
+                "folder. Copy the whole folder again.",
+                path=marker,
+            )
         return None
     from penstock.datasets._mds import MdsRows, is_mds  # noqa: PLC0415 (rare)
 
-    folder = listing.folder
-    return MdsRows(folder, storage_options=given) if is_mds(folder, options) else None
+    # One that is damaged is told by whoever opens it.
+    is_one = is_mds(folder, options) or shards
+    return MdsRows(folder, storage_options=given) if is_one else None

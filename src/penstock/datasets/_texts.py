@@ -95,9 +95,11 @@ def _check_unchanged(
         same = file_fingerprint(file, meta.size) == meta.fingerprint
         file.close()
     if not same:
+        what = f"{meta.size:,} bytes then, {entry.size:,} now"
+        if entry.size == meta.size:
+            what = "other content at equal size"
         raise StaleIndexError(
-            f"{path} changed since the index was built: {meta.size:,} bytes then, "
-            f"{entry.size:,} now. {remedy}",
+            f"{path} changed since the index was built: {what}. {remedy}",
             path=path,
         )
 

@@ -1,18 +1,24 @@
-"""Of what type the tokens of an index are."""
+"""Of what type the tokens of an index are, and whether the index is whole and fits that."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.errors import CorruptIndexError, OptionError
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, PenstockError
+from penstock.index import rebuilding
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
-    from penstock.index import Meta
+    from penstock.index import Meta, SampleIndex
 
+_META = "meta.json"
+_OFFSETS = "document_offsets.bin"
+_DOCUMENTS = (_OFFSETS, "document_ends.bin", "document_goes_on.bin")
 _KINDS = ("tokens", "samples")
 """Of indexes that may be of tokens; the second is what a custom indexer writes."""
 
@@ -36,10 +42,88 @@ def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
         )
     if meta is None or meta.tokens is None:
         return wanted
-    known = np.dtype(meta.tokens.dtype).newbyteorder("<")
+    known = _named(meta.tokens.dtype)
     if asked is not None and wanted != known:
         raise OptionError(
             f"token_dtype={wanted.name}, but meta.json says that these tokens are {known.name}. "
             "Leave the argument out."
         )
     return known
+
+
+def _named(name: str) -> np.dtype[Any]:
+    """Return the dtype that `meta.json` names."""
+    with suppress(TypeError):
+        known = np.dtype(name).newbyteorder("<")
+        if np.issubdtype(known, np.integer):
+            return known
+    raise CorruptIndexError(
+        f"meta.json says that these tokens are {name!r}, which is no type of integers: it is "
+        "damaged. Copy it again, or tokenise again: penstock tokenize SRC DST --overwrite"
+    )
+
+
+def check_complete(index: SampleIndex) -> None:
+    """Raise where an index came without a file that what is there of it belongs to.
+
+    An index of data-forager has neither `meta.json` nor files of documents, and one of a
+    `TokenizedSampleGenerator`, which notes no documents, has only the first.
+    """
+    names = _names_of(index)
+    there = [name for name in _DOCUMENTS if name in names]
+    if index.meta is None and there and _META not in names:
+        why = f"{_META} is missing, though {there[0]} is there: an incomplete copy"
+        raise _damaged(index, why)
+    told = None if index.meta is None else index.meta.tokens
+    if told is None or told.sample_size is None or index.documents is not None or not len(index):
+        return
+    is_noted = told.packing != "concat" or told.pad is not None
+    if is_noted or (there and _OFFSETS not in names):
+        raise _damaged(index, f"{_OFFSETS} is missing: an incomplete copy", ObjectNotFoundError)
+
+
+def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
+    """Raise where `meta.json` tells of other samples than the index, as far as that is cheap."""
+    meta = index.meta
+    if meta is None or meta.tokens is None or not len(index):
+        return
+    size, item = meta.tokens.sample_size, dtype.itemsize
+    tokens = meta.tokens.tokens if size is None else meta.records * size
+    if tokens * item != meta.bytes:
+        raise _damaged(
+            index,
+            f"{_META} speaks of {tokens:,} tokens of {dtype.name}, which are {tokens * item:,} "
+            f"bytes, and the samples have {meta.bytes:,}",
+        )
+    for number in (0, len(index) - 1):
+        found = int(index.sample_locations[number, 2])
+        if found % item if size is None else found != size * item:
+            told = "whole tokens" if size is None else f"{size:,} tokens"
+            raise _damaged(
+                index,
+                f"{_META} says that samples are {told} of {dtype.name}, and sample {number:,} has "
+                f"{found:,} bytes",
+            )
+
+
+def _names_of(index: SampleIndex) -> set[str]:
+    """Return the files of an index: of one folder, even when another one takes its name."""
+    if index.origin is not None:
+        with suppress(OSError):  # Gone by now, and what was loaded is mapped.
+            return set(os.listdir(index.origin.folder))
+    return set()
+
+
+def _damaged(
+    index: SampleIndex,
+    why: str,
+    kind: type[CorruptIndexError | ObjectNotFoundError] = CorruptIndexError,
+) -> PenstockError:
+    folder, base = "", "DST"
+    if index.origin is not None:
+        folder, base = index.origin.folder, index.origin.base
+    return kind(
+        f"the index{folder and f' in {folder}'} is damaged: {why}. Copy the folder again, or "
+        f"tokenise again: {rebuilding(base, tokens=True)}",
+        path=folder or None,
+    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.datasets._dataset import ROW, Dataset
 from penstock.datasets._network import is_network
-from penstock.datasets._token_dtype import dtype_of
+from penstock.datasets._token_dtype import check_complete, check_fits, dtype_of
 from penstock.datasets._token_rows import between, items, one_size, runs_of, take
 from penstock.datasets._token_source import TokenSource
 from penstock.errors import OptionError
@@ -52,7 +52,9 @@ class TokensDataset(TokenSource, Dataset):
         name: str | None = None,
     ) -> None:
         Dataset.__init__(self, sample_index, name)
+        check_complete(sample_index)
         self._dtype = dtype_of(sample_index.meta, token_dtype)
+        check_fits(sample_index, self._dtype)
 
     @property
     def token_dtype(self) -> np.dtype[Any]:

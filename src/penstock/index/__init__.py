@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from penstock.index._names import rebuilding as rebuilding
     from penstock.index._open_index import exists as exists
     from penstock.index._open_index import load_beside as load_beside
+    from penstock.index._open_index import load_place as load_place
     from penstock.index._open_index import local_folder as local_folder
     from penstock.index._open_index import make_index as make_index
     from penstock.index._open_index import open_or_build as open_or_build
@@ -159,6 +160,7 @@ __all__, __getattr__, __dir__ = facade(
         "kind_in": "_load",
         "list_files": "_listing",
         "load_beside": "_open_index",
+        "load_place": "_open_index",
         "load_tokenizer": "_tokens._tokenizer",
         "local_folder": "_open_index",
         "make_index": "_open_index",

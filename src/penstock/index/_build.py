@@ -19,7 +19,7 @@ from penstock.index._checks import Checks
 from penstock.index._folder import NewFolder
 from penstock.index._load import read_meta
 from penstock.index._scan import LineScanner
-from penstock.index._stale import changes
+from penstock.index._stale import changes, hashed_files
 from penstock.jsonl import compression_of
 from penstock.order import whole_number
 from penstock.storage import LocalStore
@@ -160,10 +160,8 @@ def _are_of(place: Place, meta: Meta) -> bool:
     if before is None or meta.fingerprint_at(before.records) != before.fingerprint:
         return False
     now = {(file.path, file.size): file.hash for file in meta.files}
-    # A file that was hashed, is as long as then and not known to be the same is something else.
-    return all(
-        file.hash in (None, now.get((file.path, file.size), file.hash)) for file in before.files
-    )
+    # Where one of both was hashed, a file that is as long as then is the same, or something else.
+    return all(file.hash == now.get((file.path, file.size), file.hash) for file in before.files)
 
 
 def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
@@ -173,10 +171,13 @@ def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
             f"{folder} was made by another tool and cannot be updated, only built anew: --overwrite"
         )
     found = changes(listing, old.meta)
-    if found.changed:
-        path, what = found.changed[0]
+    # What was hashed of files that grew: nothing would tell of other bytes after the update.
+    hashed = [one for one in hashed_files(listing, old.meta) if one.found in found.grown]
+    changed = found.changed or [(one.path, what) for one in hashed if (what := one.change())]
+    if changed:
+        path, what = changed[0]
         raise StaleIndexError(
-            f"{path} {what} since the index in {folder} was built: an update would renumber "
+            f"{path}: {what}, since the index in {folder} was built. An update would renumber "
             "records. Build it anew: penstock index PATH --overwrite",
             path=path,
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index._folder import bring_back_tokens
-from penstock.index._meta import Meta, decode_meta
+from penstock.index._meta import Meta, decode_meta, tells_of_tokens
 from penstock.index._names import (
     DOCUMENT_ENDS,
     DOCUMENT_GOES_ON,
@@ -28,7 +28,8 @@ from penstock.storage import LocalStore, join, locate
 if TYPE_CHECKING:
     from typing import BinaryIO, Self
 
-_SCHEMA = "sample_schema.json"
+_SCHEMA, _TOKENS = "sample_schema.json", "tokens"
+_DOCUMENTS = (DOCUMENT_ENDS, DOCUMENT_OFFSETS, DOCUMENT_GOES_ON)
 GAP_SECONDS = 3.0
 """For how long an index may be gone while it is replaced."""
 
@@ -40,7 +41,7 @@ def load_index(origin: Origin) -> SampleIndex:
     meanwhile is loaded as it was or as it is, never half of each.
     """
     while True:
-        with _Folder(origin.folder) as folder:
+        with _Folder(origin.folder, origin.base) as folder:
             try:
                 index = _loaded(origin, folder)
             except (ObjectNotFoundError, CorruptIndexError):
@@ -59,17 +60,19 @@ def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
             "tool that made it reads.",
             path=folder.path,
         )
-    meta = decode_meta(folder.read(META), folder.name(META)) if folder.has(META) else None
+    meta = folder.meta()
     names = [os.fsdecode(name) for name in folder.read(FILES).split(b"\n") if name]
+    tokens = folder.names_token_files() if meta is None else meta.kind == _TOKENS
+    again = rebuilding(origin.base, tokens=tokens)
     with folder.open(ROWS) as file:
-        rows = map_rows(file, folder.name(ROWS))
+        rows = map_rows(file, folder.name(ROWS), again)
     if meta is not None:
-        _check_whole(folder.path, meta, names, len(rows))
-    files = [_below(origin.base, name, folder.path) for name in names]
+        _check_whole(folder.path, meta, names, len(rows), again)
+    files = [_below(origin.base, name, folder.path, again) for name in names]
     index = SampleIndex(files, rows, meta=meta, origin=origin)
     if folder.has(FRAMES):
         with folder.open(FRAMES) as file:
-            index.frames = map_rows(file, folder.name(FRAMES), 5)
+            index.frames = map_rows(file, folder.name(FRAMES), again, 5)
     if folder.has(DOCUMENT_OFFSETS):
         with (
             folder.open(DOCUMENT_ENDS) as ends,
@@ -77,14 +80,17 @@ def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
             folder.open(DOCUMENT_GOES_ON) as goes_on,
         ):
             name = folder.name(DOCUMENT_OFFSETS)
-            index.documents = map_documents(ends, offsets, goes_on, len(rows), name)
+            index.documents = map_documents((ends, offsets, goes_on), len(rows), name, again)
     return index
 
 
-def read_meta(path: str) -> Meta | None:
-    """Return what the `meta.json` in a folder says; None where there is none."""
-    with _Folder(path) as folder:
-        return decode_meta(folder.read(META), folder.name(META)) if folder.has(META) else None
+def read_meta(path: str, base: str | None = None) -> Meta | None:
+    """Return what the `meta.json` in a folder says; None where there is none.
+
+    Without a `base` the index lies beside what it is of.
+    """
+    with _Folder(path, base) as folder:
+        return folder.meta()
 
 
 def kind_in(path: str) -> str | None:
@@ -93,14 +99,15 @@ def kind_in(path: str) -> str | None:
     if meta is not None:
         return meta.kind
     with _Folder(path) as folder:
-        return "tokens" if b".bin\n" in folder.read(FILES) + b"\n" else None
+        return _TOKENS if folder.names_token_files() else None
 
 
 class _Folder:
     """An open folder: what is read from it belongs together, even when its name is taken anew."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, base: str | None = None) -> None:
         self.path = path
+        self._base = os.path.dirname(path) if base is None else base
 
     def __enter__(self) -> Self:
         deadline = time.monotonic() + GAP_SECONDS
@@ -141,6 +148,25 @@ class _Folder:
         with self.open(base_name) as file:
             return file.read()
 
+    def meta(self) -> Meta | None:
+        """Return what `meta.json` says; None where there is none."""
+        if not self.has(META):
+            return None
+        text = self.read(META)
+        return decode_meta(text, self.name(META), self._base, tokens=self._is_of_tokens(text))
+
+    def names_token_files(self) -> bool:
+        return b".bin\n" in self.read(FILES) + b"\n"
+
+    def _is_of_tokens(self, meta: bytes) -> bool | None:
+        """Whether this is an index of tokens, by what is left of it; None where nobody can tell."""
+        told = tells_of_tokens(meta)
+        if told is None and any(map(self.has, _DOCUMENTS)):
+            return True
+        if told is None and self.has(FILES):
+            return self.names_token_files()
+        return told
+
     def was_replaced(self) -> bool:
         """Whether another folder has this name by now, or is about to."""
         try:
@@ -155,30 +181,38 @@ class _Folder:
                 "penstock tokenize SRC DST"
             )
         else:
+            tokens = self._is_of_tokens(self.read(META) if self.has(META) else b"")
             message = (
                 f"the index in {self.path} is damaged: {base_name} is missing. Build it again: "
-                f"{rebuilding(self.path)}"
+                f"{rebuilding(self._base, tokens=tokens)}"
             )
         return ObjectNotFoundError(message, path=self.path)
 
 
-def _check_whole(folder: str, meta: Meta, names: list[str], rows: int) -> None:
-    if rows != meta.records or names != [file.path for file in meta.files]:
-        raise CorruptIndexError(
-            f"the index in {folder} is damaged: meta.json speaks of {meta.records:,} records in "
-            f"{len(meta.files):,} files, the index holds {rows:,} in {len(names):,}. Build it "
-            f"again: {rebuilding(folder)}",
-            path=folder,
-        )
+def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: str) -> None:
+    paths = [file.path for file in meta.files]
+    if rows == meta.records and names == paths:
+        return
+    told = (
+        f"speaks of {meta.records:,} records in {len(paths):,} files, the index holds {rows:,} in "
+        f"{len(names):,}"
+    )
+    if rows == meta.records and len(names) == len(paths):
+        path, name = next(pair for pair in zip(paths, names, strict=True) if len({*pair}) > 1)
+        told = f"names {path!r}, where {FILES} has {name!r}"
+    raise CorruptIndexError(
+        f"the index in {folder} is damaged: meta.json {told}. Build it again: {again}",
+        path=folder,
+    )
 
 
-def _below(base: str, name: str, folder: str) -> str:
+def _below(base: str, name: str, folder: str, again: str) -> str:
     """Return a file's path; one that leaves the base is refused, whoever wrote the index."""
     clean = posixpath.normpath(name)
     if not name or name.startswith("/") or "://" in name or clean == ".." or clean[:3] == "../":
         raise CorruptIndexError(
             f"the index in {folder} names {name!r}, which does not lie below {base}; it is not "
-            f"opened. Build it again: {rebuilding(folder)}",
+            f"opened. Build it again: {again}",
             path=folder,
         )
     return join(base, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 FORMAT = "penstock-index"
 VERSION = 1
+_KIND = re.compile(rb'"kind":\s*"(\w+)"')
 
 
 class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -157,9 +159,19 @@ def encode_meta(meta: Meta) -> bytes:
     return msgspec.json.format(msgspec.json.encode(meta), indent=1) + b"\n"
 
 
-def decode_meta(text: bytes, path: str) -> Meta:
-    """Read the text of a `meta.json`; say what is wrong with one that is not ours."""
-    again = f"Build the index again: {rebuilding(path)}"
+def tells_of_tokens(text: bytes) -> bool | None:
+    """Whether a `meta.json`, also one that is cut off, is of tokens; None if it does not say."""
+    kind = _KIND.search(text)
+    return None if kind is None else kind[1] == b"tokens"
+
+
+def decode_meta(text: bytes, path: str, base: str, *, tokens: bool | None = None) -> Meta:
+    """Read the text of a `meta.json`; say what is wrong with one that is not ours.
+
+    `base` is what the index is of; `tokens` whether that is tokens, for a text that does not say.
+    """
+    told = tells_of_tokens(text)
+    again = f"Build the index again: {rebuilding(base, tokens=tokens if told is None else told)}"
     try:
         head = msgspec.json.decode(text)
         if not isinstance(head, dict) or head.get("format") != FORMAT:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Literal
 
 from penstock.errors import OptionError
+from penstock.storage import is_remote
 
 FILES, ROWS, FRAMES, META = "file_location.txt", "sample_locations.bin", "frames.bin", "meta.json"
 BAD_LINES, PROFILE, PROFILE_STATE = "bad_lines.ndjson", "profile.json", "profile.state"
@@ -22,12 +23,20 @@ PUT_ASIDE = "old-index"
 State = Literal["tmp", "old"]
 
 
-def rebuilding(path: str) -> str:
-    """Return the command that makes an index anew, given its folder or a file in it."""
-    for base in (os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
-        if os.path.isdir(os.path.join(base, TOKEN_FOLDER)):
-            return f"penstock tokenize SRC {shlex.quote(base)} --overwrite"
-    return "penstock index PATH --overwrite"
+def rebuilding(base: str, *, tokens: bool | None) -> str:
+    """Return the command that makes an index of what lies below a base anew.
+
+    `tokens`: whether it is one of tokens; None where nobody can tell, and both are named.
+    """
+    again = f"penstock tokenize SRC {shlex.quote(base)}"
+    # In an object store nothing is replaced.
+    again = (
+        f"remove the tokens in {base}, and {again}" if is_remote(base) else f"{again} --overwrite"
+    )
+    records = "penstock index PATH --overwrite"
+    if tokens is None:
+        return f"{records}; or if it was one of tokens: {again}"
+    return again if tokens else records
 
 
 def refuse_unnamable(relative: str) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.errors import CorruptIndexError, StaleIndexError
-from penstock.index._names import rebuilding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,13 +102,16 @@ class SampleIndex:
         return _again, (self.origin, self.fingerprint, len(self))
 
 
-def map_rows(file: BinaryIO, path: str, width: int = 3) -> NDArray[np.uint64]:
-    """Return a file of uint64 rows as an array that the page cache holds, not this process."""
+def map_rows(file: BinaryIO, path: str, again: str, width: int = 3) -> NDArray[np.uint64]:
+    """Return a file of uint64 rows as an array that the page cache holds, not this process.
+
+    `again` is the command that makes it anew, for a file that is damaged.
+    """
     size = os.fstat(file.fileno()).st_size
     if size % (8 * width):
         raise CorruptIndexError(
             f"{path} is cut off or damaged: {size:,} bytes are no whole number of rows of "
-            f"{8 * width}. Build the index again: {rebuilding(path)}",
+            f"{8 * width}. Build the index again: {again}",
             path=path,
         )
     if not size:
@@ -119,17 +121,17 @@ def map_rows(file: BinaryIO, path: str, width: int = 3) -> NDArray[np.uint64]:
 
 
 def map_documents(
-    ends: BinaryIO, offsets: BinaryIO, goes_on: BinaryIO, samples: int, path: str
+    files: tuple[BinaryIO, BinaryIO, BinaryIO], samples: int, path: str, again: str
 ) -> Documents:
-    """Return where the documents of so many samples end."""
-    mapped = Documents(
-        _map_numbers(ends, "<u4"), map_rows(offsets, path, 1)[:, 0], _map_numbers(goes_on, "u1")
-    )
+    """Return where the documents of so many samples end; `path` is that of the offsets."""
+    ends, offsets, goes_on = files
+    rows = map_rows(offsets, path, again, 1)
+    mapped = Documents(_map_numbers(ends, "<u4"), rows[:, 0], _map_numbers(goes_on, "u1"))
     is_whole = len(mapped.offsets) == samples + 1 and len(mapped.goes_on) == samples
     if not is_whole or int(mapped.offsets[-1]) != len(mapped.ends):
         raise CorruptIndexError(
             f"{path}, or one of document_*.bin beside it, is cut off or damaged: they do not tell "
-            f"of the documents of {samples:,} samples. Tokenise again: {rebuilding(path)}",
+            f"of the documents of {samples:,} samples. Tokenise again: {again}",
             path=path,
         )
     return mapped

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.errors import StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._listing import Found, Listing
+from penstock.index._names import rebuilding
 from penstock.jsonl import compression_of
-from penstock.storage import is_remote, join, locate
+from penstock.storage import join, locate
 
 if TYPE_CHECKING:
     from penstock.index._meta import FileMeta, Meta
@@ -37,7 +38,7 @@ def changes(listing: Listing, meta: Meta) -> Changes:
         if was is None:
             new.append(found)
         elif found.entry.size > was.size:
-            if not _is_same(found, was):
+            if meta.kind == "tokens" or not _is_same(found, was):
                 changed.append((found.path, _sizes(was, found)))
             elif not _ended_whole(found, was):
                 changed.append((found.path, "its last line went on"))
@@ -52,25 +53,35 @@ def changes(listing: Listing, meta: Meta) -> Changes:
 
 
 class Hashed(NamedTuple):
-    """A file of which every byte was hashed when it was indexed, and which did not shrink since."""
+    """A file of which every byte was hashed when it was indexed."""
 
-    found: Found
+    path: str
     was: FileMeta
+    found: Found | None
+    """None where it is gone."""
 
-    def has_changed(self) -> bool:
-        """Read all that was indexed of it; whether those are other bytes now."""
+    def change(self) -> str | None:
+        """Read all that was indexed of it; return what became of that, None where it is there."""
+        if self.found is None:
+            return "it was indexed, and is gone"
+        if self.found.entry.size < self.was.size:
+            return f"it shrank, {_sizes(self.was, self.found)}"
         file = self.found.store.open(self.found.entry.name, self.found.entry)
         try:
-            return whole_hash(file, self.was.size) != self.was.hash
+            is_same = whole_hash(file, self.was.size) == self.was.hash
         finally:
             file.close()
+        return None if is_same else "some bytes are not those that were indexed"
 
 
 def hashed_files(listing: Listing, meta: Meta) -> list[Hashed]:
     """Return the files that can be compared byte by byte: those of `full_hash=True`."""
-    known = {file.path: file for file in [*meta.files, *meta.empty] if file.hash is not None}
-    both = ((one, known.get(listing.relative(one))) for one in listing.files)
-    return [Hashed(one, was) for one, was in both if was and was.size <= one.entry.size]
+    found = {listing.relative(one): one for one in listing.files}
+    return [
+        Hashed(join(listing.base, was.path), was, found.get(was.path))
+        for was in [*meta.files, *meta.empty]
+        if was.hash is not None
+    ]
 
 
 def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
@@ -92,11 +103,9 @@ def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
 
 def repairing(meta: Meta, base: str) -> str:
     """Return the command that repairs an index beside its data; of records without its flag."""
-    if meta.kind != "tokens":
-        return f"penstock index {shlex.quote(base)}"
-    command = f"penstock tokenize SRC {shlex.quote(base)}"
-    # In an object store nothing is replaced.
-    return f"remove it, and {command}" if is_remote(base) else f"{command} --overwrite"
+    if meta.kind == "tokens":
+        return rebuilding(base, tokens=True)
+    return f"penstock index {shlex.quote(base)}"
 
 
 def _is_other_version(found: Found, was: FileMeta) -> bool:

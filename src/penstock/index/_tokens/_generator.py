@@ -73,6 +73,8 @@ class TokenizedSampleGenerator:
     def _begin(self) -> None:
         self._line = self._documents = self._tokens = 0
         self._rest: NDArray[np.integer[Any]] = np.empty(0, self._dtype)
+        self._before = self._documents, self._tokens, self._rest
+        """What there was before the present file."""
 
     def prepare(self, text_file_path: str) -> None:
         """Begin the token file of a text file; one that is there is a `FileExistsError`."""
@@ -84,6 +86,7 @@ class TokenizedSampleGenerator:
         self._path = self._paths.setdefault(self._from, self._path_for(self._from))
         if os.path.lexists(self._path):
             raise self._taken()
+        self._before = self._documents, self._tokens, self._rest
         self._draft = LocalStore().draft(*os.path.split(self._path))
 
     def _path_for(self, text_file: str) -> str:
@@ -103,10 +106,11 @@ class TokenizedSampleGenerator:
         return [*map(os.path.abspath, self._paths)]
 
     def discard(self) -> None:
-        """Leave nothing of a token file that is not finished."""
+        """Leave nothing of a token file that is not finished, nor of its documents."""
         if self._draft is not None:
             self._draft.discard()
             self._draft = None
+            self._documents, self._tokens, self._rest = self._before
 
     def create_samples(self, text_line: bytes) -> list[SampleData]:
         """Return the samples that a line completes; a blank one is no document."""
@@ -166,6 +170,8 @@ class TokenizedSampleGenerator:
             self._draft.publish(self._path, exclusive=True)
         except ObjectExistsError:
             raise self._taken() from None
+        else:
+            self._before = self._documents, self._tokens, self._rest
         finally:
             self.discard()
 
