@@ -7,6 +7,7 @@ import os
 import pickle
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,11 +17,14 @@ import penstock
 from penstock.datasets import JsonlDataset
 from penstock.errors import IndexExistsError, OptionError, StaleIndexError
 from penstock.index import IndexStore, create_default_jsonl_indexer
-from penstock.index._folder import NewFolder
+from penstock.index._folder import NewFolder, clear_dead_folders
 from penstock.index._indexer import FileTextLinesIndexer
 from penstock.index._lock import only_builder
 from penstock.index._names import hidden_name
+from penstock.index._place import Place
 from penstock.jsonl import JsonlFile
+from penstock.storage import StorageOptions
+from tests.rounds import rounds
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +51,26 @@ def test_what_is_appended_while_indexing_is_for_the_next_update(tmp_path: Path) 
     indexer()
     create_default_jsonl_indexer(tmp_path, update=True)()
     assert ids(penstock.open(tmp_path)) == [0, 1, 2, 3, 4]
+
+
+def test_a_new_folder_is_not_taken_for_a_dead_builders(tmp_path: Path) -> None:
+    """By who does not know of its builder, for the caches of both differ."""
+    final, over = tmp_path / "index", threading.Event()
+    place = Place(str(final), str(tmp_path), StorageOptions(), beside=True)
+
+    def clear() -> None:
+        while not over.is_set():
+            clear_dead_folders(final)
+
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(clear) for _ in range(2)]
+        try:
+            for _ in range(rounds(100, 2000)):
+                with NewFolder(place) as folder:
+                    assert (folder.path / "CACHEDIR.TAG").exists()
+        finally:
+            over.set()
+        assert [other.result() for other in others] == [None, None]
 
 
 def test_a_larger_file_in_place_of_an_indexed_one_is_seen(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_file_that_changes_meanwhile_is_named_and_nothing_published(
     with pytest.raises(StaleIndexError, match=r"a\.jsonl changed while") as failure:
         indexer(letters, None, files, folder / "out", sample_size=5, progress=View())()
     assert failure.value.path == str(changed)
-    assert [*(folder / "out").iterdir()] == []
+    assert not (folder / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,10 @@ class NewFolder:
         final = Path(self._place.folder)
         make_parent(final)
         clear_dead_folders(final)
-        self.path = final.with_name(hidden_name(final.name, "tmp"))
         try:
-            self.path.mkdir()
-            self._lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)  # As long as this lives, nobody removes it.
+            while self._lock < 0:  # Somebody may take the new folder for a dead builder's.
+                self.path = final.with_name(hidden_name(final.name, "tmp"))
+                self._lock = held_folder(self.path)
             if not self._is_kept:
                 mark(self.path)
         except BaseException:
@@ -135,6 +134,32 @@ class NewFolder:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def held_folder(path: Path) -> int:
+    """Make a folder, or find it, and hold it; return the lock, or -1 where another holds it.
+
+    As long as the lock is open, nobody removes the folder.
+    """
+    while True:
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Before it was locked, somebody may have removed it as a dead builder's.
+            if os.path.samestat(os.fstat(lock), os.stat(path)):
+                held, lock = lock, -1
+                return held
+        except BlockingIOError:
+            return -1
+        except FileNotFoundError:
+            pass
+        finally:
+            if lock >= 0:
+                os.close(lock)
 
 
 def make_parent(final: Path) -> None:

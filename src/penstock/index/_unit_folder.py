@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectChangedError, ObjectExistsError, StorageError, WorkerError
 from penstock.index._fingerprint import digest
-from penstock.index._folder import clear_dead_folders, make_parent, mark
+from penstock.index._folder import clear_dead_folders, held_folder, make_parent, mark
 from penstock.index._names import hidden_name
 from penstock.index._tokens._journal import JOURNAL
 from penstock.storage import NO_ROOM, cache_directory
@@ -56,10 +55,11 @@ class UnitFolder:
         self._has_made_parent = not self._final.parent.exists()
         make_parent(self._final)
         self.path = self._named(self._key)
-        while not self._is_taken():
+        while (lock := held_folder(self.path)) < 0:
             # Held by a builder that does not know of this one, for its cache is another.
             self._key = None
             self.path = self._named(None)
+        self._lock = lock
         try:
             clear_dead_folders(self._final, self._options)
             mark(self.path)
@@ -70,28 +70,6 @@ class UnitFolder:
 
     def _named(self, key: str | None) -> Path:
         return self._final.with_name(hidden_name(self._final.name, "tmp", key))
-
-    def _is_taken(self) -> bool:
-        """Take the folder; False where another holds it."""
-        while True:
-            self.path.mkdir(exist_ok=True)
-            try:
-                lock = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Before it was locked, somebody may have removed it as a dead builder's.
-                if os.path.samestat(os.fstat(lock), os.stat(self.path)):
-                    self._lock, lock = lock, -1
-                    return True
-            except BlockingIOError:
-                return False
-            except FileNotFoundError:
-                pass
-            finally:
-                if lock >= 0:
-                    os.close(lock)
 
     def __exit__(
         self,
