@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.loading._fetch import Fetched, Gathered
-from penstock.loading._recipes import held_bytes
+from penstock.loading._recipes import made_bytes
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
@@ -81,9 +81,11 @@ class InCaller:
     them.
     """
 
-    def __init__(self, fetch: Fetch, reach: Reach | None = None) -> None:
+    def __init__(self, fetch: Fetch, reach: Reach | None = None, *, is_mixed: bool = False) -> None:
         self.depth = self.together = 1
         self._reach = reach
+        # Of records that come mixed, some are as large as the others.
+        self._weighs = not is_mixed and not fetch.recipe.has_even_rows
         self._fetch = fetch
         self._tasks: deque[Task] = deque()
         self._found: deque[tuple[Task, Gathered | Fetched | None]] = deque()
@@ -109,7 +111,7 @@ class InCaller:
     def _gather(self, task: Task) -> None:
         """Read the records of a task, together where that pays and can be done."""
         reach = self._reach
-        if reach is not None and task.steps > 1 and not self._fetch.recipe.has_even_rows:
+        if reach is not None and task.steps > 1 and self._weighs:
             task = self._bearable(task, reach)
         size = None if reach is None else self._gather_together(task)
         if reach is None or size is None:
@@ -123,8 +125,8 @@ class InCaller:
     def _bearable(self, task: Task, reach: Reach) -> Task:
         """Return as many of the steps as may be held at once; the others wait.
 
-        What was read before says nothing of the next records, which may be a thousand times as
-        large.
+        What was read before says nothing of those that lie behind it, which may be a thousand times
+        as large.
         """
         size = self._fetch.size_about(task)
         if size <= _OVERSIZE * reach.bytes:
@@ -139,14 +141,15 @@ class InCaller:
         gathered = fetch.gather_together(task)
         if gathered is None:
             return None
+        size = fetch.recipe.size(gathered.read)
         if not fetch.recipe.is_cut_last:
             self._found.extend(zip(task.apart(), fetch.cut(task, gathered), strict=True))
-            return fetch.recipe.size(gathered.read)
+            return size
         fetched = fetch.make_together(task, gathered)
         if fetched is None:
             return None
         self._found.append((task, fetched))
-        return held_bytes(fetch.recipe, gathered.read, fetched.made)
+        return size + (0 if fetched.made is gathered.read else made_bytes(fetched.made))
 
     def costs(self) -> Mapping[str, float]:
         return self._meter.counts()

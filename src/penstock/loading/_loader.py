@@ -206,7 +206,8 @@ class DataLoader:
                 self._max_bad,
                 self._pin_memory,
             )
-            with closing(self._workers().engine(delivery.fetch)) as engine:
+            is_mixed = start.cursor.kind == "full"
+            with closing(self._workers().engine(delivery.fetch, is_mixed=is_mixed)) as engine:
                 lots = delivery.lots(engine, self._tasks(engine, *start))
                 if self._prefetch_to is not None:
                     lots = moved(lots, self._prefetch_to)

@@ -79,11 +79,6 @@ class Recipe(Protocol):
         ...
 
 
-def held_bytes(recipe: Recipe, read: Any, made: Any) -> int:  # noqa: ANN401 (of any recipe)
-    """Return how many bytes what was read takes, with what was made of it."""
-    return recipe.size(read) + (0 if made is read else made_bytes(made))
-
-
 def made_bytes(made: Any) -> int:  # noqa: ANN401 (what a recipe makes)
     """Return how many bytes the arrays have that a recipe made.
 

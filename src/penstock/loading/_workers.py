@@ -41,10 +41,10 @@ class Workers:
     reach: Reach | None = None
     """How much the caller reads at once, beyond a batch."""
 
-    def engine(self, fetch: Fetch) -> Engine:
-        """Start what makes batches."""
+    def engine(self, fetch: Fetch, *, is_mixed: bool = False) -> Engine:
+        """Start what makes batches; `is_mixed`: of records from everywhere."""
         if self.kind == "caller":
-            return InCaller(fetch, self.reach)
+            return InCaller(fetch, self.reach, is_mixed=is_mixed)
         if self.kind == "threads":
             return InThreads(fetch, self.count, self.ahead)
         from penstock.loading._processes import InProcesses  # noqa: PLC0415 (multiprocessing)
