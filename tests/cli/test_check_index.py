@@ -53,10 +53,10 @@ def test_a_damaged_index_is_a_finding(ending: str, name: str, harm: str, tmp_pat
         path.unlink()
     done = invoke("check", tmp_path)
     assert done.exit_code == 1
-    assert f"{tmp_path}: damaged index: " in done.stdout
+    assert f"{tmp_path}: unusable index: " in done.stdout
     assert "again: penstock index " in done.stdout
     told = document("check", tmp_path, code=1)
-    assert (told["kinds"], told["files"], told["errors"]) == ({"damaged index": 1}, 1, [])
+    assert (told["kinds"], told["files"], told["errors"]) == ({"unusable index": 1}, 1, [])
     succeed("index", tmp_path, "--overwrite")
     assert "nothing wrong" in succeed("check", tmp_path)
 
@@ -75,5 +75,5 @@ def test_a_killed_builder_of_columns_leaves_something_to_find(
     if is_damaged:
         (tmp_path / "index" / "meta.json").write_text("{")
     assert f"{left}: leftover: 100 B of a writer that is gone" in invoke("check", tmp_path).stdout
-    kinds = {"damaged index": 1} if is_damaged else {}
+    kinds = {"unusable index": 1} if is_damaged else {}
     assert document("check", tmp_path, code=1)["kinds"] == kinds | {"leftover": 1}

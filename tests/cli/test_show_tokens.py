@@ -206,6 +206,22 @@ def test_a_token_file_that_no_index_names_is_a_finding(place: Path) -> None:
     assert "nothing wrong" in succeed("check", place / "tokens")
 
 
+def test_a_text_file_in_which_no_sample_ends_is_no_finding(place: Path) -> None:
+    written(place / "corpus" / "z.jsonl", '{"text": "a"}')
+    written(place / "corpus" / "zz.jsonl")
+    tokenize(place, "short", "--sample-size", 64)
+    assert 0 in [file.stat().st_size for file in (place / "short" / "tokenized-samples").iterdir()]
+    assert "nothing wrong" in succeed("check", place / "short")
+
+
+def test_tokens_that_came_without_their_borders_do_not_open(place: Path) -> None:
+    for file in (place / "tokens" / "index").glob("document_*.bin"):
+        file.unlink()
+    done = invoke("check", place / "tokens")
+    assert done.exit_code == 3
+    assert "document_offsets.bin is missing" in done.stderr
+
+
 def test_a_token_file_that_grew_is_told_by_its_bytes(place: Path) -> None:
     (file, *_) = (place / "tokens" / "tokenized-samples").iterdir()
     size = file.stat().st_size
@@ -216,11 +232,19 @@ def test_a_token_file_that_grew_is_told_by_its_bytes(place: Path) -> None:
     assert f"{size:,} bytes then, {size + 100:,} now" in done.stderr
 
 
-def test_shards_without_their_index_are_a_finding(tmp_path: Path) -> None:
-    (tmp_path / "shard.00000.mds").write_bytes(bytes(100))
+@pytest.mark.parametrize("ending", ["mds", "mds.zstd", "mds.gz"])
+def test_shards_without_their_index_are_a_finding(tmp_path: Path, ending: str) -> None:
+    (tmp_path / f"shard.00000.{ending}").write_bytes(bytes(100))
     done = invoke("check", tmp_path)
     assert done.exit_code == 1
     assert f"{tmp_path}: missing index: shards of MDS lie here, and no index.json" in done.stdout
+    (tmp_path / "index.json").write_text("{")
+    done = invoke("check", tmp_path)
+    assert done.exit_code == 1
+    assert "the index.json that names them is damaged" in done.stdout
+    (tmp_path / "index.json").unlink()
+    written(tmp_path / "a.jsonl", '{"id": 1}')  # Which is what is read then.
+    assert "nothing wrong" in succeed("check", tmp_path)
 
 
 def test_lines_beside_token_files_are_checked_all_the_same(place: Path) -> None:

@@ -353,7 +353,7 @@ def test_an_end_that_the_dtype_does_not_hold_is_the_tokenizers_own(texts: Path) 
 def test_a_failure_leaves_no_folder(lines: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     assert tokenizer is not None
     (tmp_path / "bad.jsonl").write_text(lines)
-    given = [tmp_path / "bad.jsonl", tmp_path / "new", "--tokenizer", tmp_path / "tokenizer.json"]
+    given = [tmp_path / "bad.jsonl", tmp_path / "new/a", "--tokenizer", tmp_path / "tokenizer.json"]
     assert invoke("tokenize", *given, "--sample-size", 8).exit_code == 1
     assert not (tmp_path / "new").exists()
     (tmp_path / "old").mkdir()

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -214,6 +215,19 @@ def test_too_little_room_is_told_before_anything_is_done(
         tokenise(folder, sample_size=SIZE)
     assert raised.value.errno == errno.ENOSPC  # As if it were found out later: nothing is kept.
     assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+
+
+def test_a_disk_that_filled_up_meanwhile_is_told_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage, calls = shutil.disk_usage(folder), count()
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: usage._replace(free=100) if next(calls) else usage
+    )
+    with pytest.raises(StorageError, match=r"bytes .*100 are free") as raised:
+        tokenise(folder, sample_size=SIZE, unit_bytes=UNIT)
+    assert str(raised.value).count("writing these tokens takes about") == 1
+    assert left_of(folder) == []
 
 
 SCRIPT = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -117,6 +118,10 @@ def test_a_file_that_failed_leaves_nothing_for_the_next_try(
         index(tmp_path, made, "a.jsonl")
     texts = {"a.jsonl": ["one two", "three"]}
     write_texts(tmp_path, texts)
+    (tmp_path / "b.jsonl").write_text("{oops\n")
+    with pytest.raises(MalformedLineError):
+        index(tmp_path, made, "a.jsonl", "b.jsonl")
+    shutil.rmtree(tmp_path / "tokenized-samples")  # As its error says.
     index(tmp_path, made, "a.jsonl")
     assert tokens_in(tmp_path).rows == by_hand(texts, size).rows
     meta = IndexStore(tmp_path).load().meta

@@ -103,10 +103,10 @@ def check(  # noqa: PLR0913 (one argument an option)
 ) -> int:
     """Read all of PATH and report what is wrong with it.
 
-    Malformed lines, lines that hold something else than an object, damaged and truncated files, a
-    damaged index, and what killed writers left behind. Where the index of PATH itself was built
-    with --full-hash, also files that are gone, shrank, or have other bytes than were indexed; a
-    file or a pattern is not compared with the index of its folder. Of CSV, rows with
+    Malformed lines, lines that hold something else than an object, damaged and truncated files, an
+    index that cannot be used, and what killed writers left behind. Where the index of PATH itself
+    was built with --full-hash, also files that are gone, shrank, or have other bytes than were
+    indexed; a file or a pattern is not compared with the index of its folder. Of CSV, rows with
     more or fewer fields than the header, text that is not UTF-8, and quotes that are never closed;
     of Parquet, row groups that cannot be read, and files whose schemas do not go together. Exit
     code 1 means that something was found.
@@ -258,7 +258,7 @@ def _index(asked: _Asked, report: Report) -> Indexed | None:
     except (CorruptIndexError, ObjectNotFoundError) as why:
         indexed, problem = None, asked.options.redact(str(why))
     if problem is not None and "missing index" not in report.kinds:  # Tokens were told of above.
-        report.add(Finding("damaged index", asked.path, None, problem))
+        report.add(Finding("unusable index", asked.path, None, problem))
     return indexed
 
 

@@ -44,7 +44,7 @@ Kind = Literal[
     "changed file",
     "missing file",
     "unknown file",
-    "damaged index",
+    "unusable index",
     "missing index",
     "leftover",
 ]

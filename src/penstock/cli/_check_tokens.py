@@ -28,7 +28,7 @@ def check_source(
     path: str, source: Source, eos: int | None, leftovers: Sequence[Finding], *, as_json: bool
 ) -> int:
     """Read everything; report samples whose documents do not end where the index says so."""
-    findings = [*map(str, leftovers), *_missing_ends(source)]
+    findings = [*map(str, leftovers)]
     tokens = 0
     size = getattr(source, "sample_size", None)
     step = max(1, _STEP_TOKENS // size) if size else _STEP
@@ -60,16 +60,6 @@ def check_source(
     hidden = f" ({len(findings) - _SHOWN:,} not shown)" if len(findings) > _SHOWN else ""
     echo(f"{seen}: {told}{hidden}")
     return FINDINGS if findings else FINE
-
-
-def _missing_ends(source: Source) -> list[str]:
-    """Return what is wrong where an index of packed samples does not tell of their documents."""
-    if not is_tokens(source) or source.packing is None:
-        return []
-    if source.document_ends(np.zeros(0, np.int64)) is not None:
-        return []
-    what = f"samples are packed by {source.packing}, and the index does not say where documents end"
-    return [f"{what}: its document_*.bin are gone. Copy them again, or tokenise again"]
 
 
 def _wrong_ends(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli._units import counted
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
-from penstock.index import kind_in
+from penstock.index import CSV, JSONL, PARQUET, kind_in, rebuilding
 from penstock.storage import is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SAMPLES, _INDEX, _KIND = "tokenized-samples", "index", "tokens"
 _BIN, _IDX = ".bin", ".idx"
 _MDS_INDEX = "index.json"
+_RECORDS = (*JSONL, *CSV, *PARQUET)
 _HEAD_BYTES = 64
 
 
@@ -47,6 +48,8 @@ def refuse_tokens_by_name(path: str, options: StorageOptions) -> None:
 
 def refuse_folder_of_tokens(path: str, options: StorageOptions) -> None:
     """Raise where a folder without records holds tokens, or parts of such a folder."""
+    from penstock.datasets import is_shard  # noqa: PLC0415 (numpy)
+
     if problem := missing_index(path, options):
         raise ObjectNotFoundError(f"{path}: {problem}", path=join(path, _INDEX))
     files = _files(path, options)
@@ -69,7 +72,7 @@ def refuse_folder_of_tokens(path: str, options: StorageOptions) -> None:
     alone = next((name for name in files if name.endswith((_BIN, _IDX))), None)
     if alone is not None:
         refuse_tokens_by_name(join(path, alone), options)
-    if _MDS_INDEX in files and any(map(_is_shard, files)):
+    if _MDS_INDEX in files and any(map(is_shard, files)):
         raise OptionError(f"{path} holds samples of MDS, not lines. Copy the folder as it is.")
 
 
@@ -79,30 +82,36 @@ def missing_index(path: str, options: StorageOptions) -> str:
         return ""
     if _token_files(path, options):
         return _problem(path, options)
+    from penstock.datasets import is_mds, is_shard  # noqa: PLC0415 (numpy)
+
     files = _files(path, options)
-    if _MDS_INDEX not in files and any(map(_is_shard, files)):
-        return f"shards of MDS lie here, and no {_MDS_INDEX} that names them. Copy the folder again"
-    return ""
+    if any(name.lower().endswith(_RECORDS) for name in files) or not any(map(is_shard, files)):
+        return ""
+    if is_mds(path, options):
+        return ""
+    is_there = f"the {_MDS_INDEX} that names them is damaged"
+    what = is_there if _MDS_INDEX in files else f"no {_MDS_INDEX} that names them"
+    return f"shards of MDS lie here, and {what}. Copy the folder again"
 
 
 def unnamed_files(path: str, files: Sequence[str], options: StorageOptions) -> list[str]:
     """Return the token files of a folder that are not among those that its index names."""
+    named = set(files)
     store, name = locate(join(path, _SAMPLES), options)
-    found = [store.path(join(name, file)) for file in _token_files(path, options)]
-    return [file for file in found if file not in files]
+    with suppress(ObjectNotFoundError):
+        # An empty one is of a text file in which no sample ends.
+        found = [entry for entry in store.list(name) if entry.size and entry.name.endswith(_BIN)]
+        return [path for entry in found if (path := store.path(entry.name)) not in named]
+    return []
 
 
 def _token_files(path: str, options: StorageOptions) -> list[str]:
     return [name for name in _files(join(path, _SAMPLES), options) if name.endswith(_BIN)]
 
 
-def _is_shard(name: str) -> bool:
-    return name.endswith((".mds", ".mds.zstd"))
-
-
 def _problem(path: str, options: StorageOptions) -> str:
     """Return why the index of a folder does not open its token files; nothing where it does."""
-    remedy = f"Tokenise again: penstock tokenize SRC {path} … --overwrite"
+    remedy = f"Tokenise again: {rebuilding(path, tokens=True)}"
     if _was_killed(path):
         remedy = (
             "A run was killed here: the same command goes on with it, and penstock clean "

@@ -148,7 +148,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         _check_known(option, token, known, file)
     listing = _listed(src, storage_options)
     width = _dtype(dtype, known)
-    if eos is None and ends is not None and ends > np.iinfo(width).max:
+    if sample_size and eos is None and ends is not None and ends > np.iinfo(width).max:
         raise OptionError(
             f"--dtype {dtype} does not hold {ends}, the token that ends a document in {file}. Give "
             "--dtype uint32, or another token: --eos ID"

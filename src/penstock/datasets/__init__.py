@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.datasets._materialized import origins_of as origins_of
     from penstock.datasets._mds import MdsRows as MdsRows
     from penstock.datasets._mds import is_mds as is_mds
+    from penstock.datasets._mds_index import is_shard as is_shard
     from penstock.datasets._megatron import MegatronTokens as MegatronTokens
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._missing_fields import Missing as Missing
@@ -107,6 +108,7 @@ __all__, __getattr__, __dir__ = facade(
         "gone_columns": "_materialized",
         "has_columns": "_materialized",
         "is_mds": "_mds",
+        "is_shard": "_mds_index",
         "is_stream": "_column_units",
         "keep_profile": "_profile_source",
         "known_bad": "_materialized",

@@ -6,6 +6,7 @@ The format is that of MosaicML Streaming 0.13, version 2 of it.
 from __future__ import annotations
 
 import posixpath
+import re
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.storage import Entry, StorageOptions, Store
 
+_SHARD = re.compile(r"\.mds(\.(br|bz2|gz|snappy|zstd))?$")
 INDEX = "index.json"
 _VERSION = 2
 _Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -118,6 +120,15 @@ def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) 
     except (StorageError, msgspec.DecodeError, UnicodeDecodeError):
         return False
     return True
+
+
+def is_shard(name: str) -> bool:
+    """Whether a name is that of an MDS shard.
+
+    >>> is_shard("shard.00000.mds"), is_shard("shard.00000.mds.zstd"), is_shard("mds.txt")
+    (True, True, False)
+    """
+    return _SHARD.search(name) is not None
 
 
 def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> MdsIndex:

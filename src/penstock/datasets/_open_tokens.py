@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+from penstock.datasets._mds_index import is_shard
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
 from penstock.index import (
     CSV,
@@ -31,7 +31,6 @@ _log = logging.getLogger("penstock.datasets")
 _INDEX, _KIND = "index", "tokens"
 _BIN, _IDX = ".bin", ".idx"
 _RECORDS = (*JSONL, *CSV, *PARQUET)
-_SHARD = re.compile(r"\.mds(\.(br|bz2|gz|snappy|zstd))?$")
 
 
 def local_tokens(what: Any, index: str | os.PathLike[str] | None = None) -> Source | None:
@@ -154,7 +153,7 @@ def megatron_pair(
     from penstock.datasets._megatron import MegatronTokens, names_pair  # noqa: PLC0415 (rare)
 
     ends = [name.removesuffix(_IDX) for name in sorted(names) if name.endswith(_IDX)]
-    pairs = [prefix for prefix in ends if f"{prefix}{_BIN}" in names] or ends
+    pairs = [prefix for prefix in ends if f"{prefix}{_BIN}" in names] or ends[:1]
     if not pairs or not names_pair(f"{pairs[0]}{_IDX}", options):
         return None
     if len(pairs) > 1:
@@ -174,7 +173,7 @@ def mds_rows(
     marker = join(listing.folder, "index.json")
     names = [found.path for found in listing.files]
     has_records = any(name.lower().endswith(_RECORDS) for name in names)
-    shards = [] if has_records else [name for name in names if _SHARD.search(name)]
+    shards = [] if has_records else [name for name in names if is_shard(name)]
     folder = listing.folder
     if marker not in names:
         if any(os.path.dirname(name) == folder for name in shards):

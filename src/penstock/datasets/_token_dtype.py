@@ -77,8 +77,7 @@ def check_complete(index: SampleIndex) -> None:
     told = None if index.meta is None else index.meta.tokens
     if told is None or told.sample_size is None or index.documents is not None or not len(index):
         return
-    is_noted = told.packing != "concat" or told.pad is not None
-    if is_noted or (there and _OFFSETS not in names):
+    if told.borders or (there and _OFFSETS not in names):
         raise _damaged(index, f"{_OFFSETS} is missing: an incomplete copy", ObjectNotFoundError)
 
 

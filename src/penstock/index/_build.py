@@ -172,7 +172,8 @@ def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
         )
     found = changes(listing, old.meta)
     # What was hashed of files that grew: nothing would tell of other bytes after the update.
-    hashed = [one for one in hashed_files(listing, old.meta) if one.found in found.grown]
+    grown = {file.path for file in found.grown}
+    hashed = [one for one in hashed_files(listing, old.meta) if one.path in grown]
     changed = found.changed or [(one.path, what) for one in hashed if (what := one.change())]
     if changed:
         path, what = changed[0]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 _DOCUMENTS = (DOCUMENT_ENDS, DOCUMENT_OFFSETS, DOCUMENT_GOES_ON)
+_TRIES = 1000
 _NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *_DOCUMENTS)
 
 
@@ -141,8 +142,8 @@ def held_folder(path: Path) -> int:
 
     As long as the lock is open, nobody removes the folder.
     """
-    while True:
-        path.mkdir(parents=True, exist_ok=True)
+    for _ in range(_TRIES):
+        path.mkdir(exist_ok=True)
         try:
             lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -160,6 +161,7 @@ def held_folder(path: Path) -> int:
         finally:
             if lock >= 0:
                 os.close(lock)
+    raise StorageError(f"cannot hold {path}: it is another one each time.", path=str(path))
 
 
 def make_parent(final: Path) -> None:
@@ -202,7 +204,10 @@ def clear_dead_folders(final: Path, options: StorageOptions | None = None) -> No
 
     Tokens that such a builder had begun to publish go with it.
     """
-    for found in list(final.parent.iterdir()):
+    beside = []
+    with suppress(FileNotFoundError):  # Whoever made the folder failed, and took it away again.
+        beside = list(final.parent.iterdir())
+    for found in beside:
         if is_hidden(found.name, final.name, "old"):
             shutil.rmtree(found, ignore_errors=True)
         elif is_hidden(found.name, final.name, "tmp"):

@@ -73,6 +73,8 @@ class TokensMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens behind the last full sample."""
     padding: int = 0
     """Tokens that only fill up."""
+    borders: bool = True
+    """Whether files beside this one say where documents end, where samples have one size."""
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -48,11 +48,14 @@ class UnitFolder:
         self._options = place.options
         self._key = key
         self._lock = -1
-        self._has_made_parent = False
+        self._is_remote = place.is_remote
+        self._made: list[Path] = []
+        """Folders around it that were not there, the inner ones first."""
         self.path = Path()
 
     def __enter__(self) -> Self:
-        self._has_made_parent = not self._final.parent.exists()
+        if not self._is_remote:  # The cache is everybody's.
+            self._made = [one for one in self._final.parents if not one.exists()]
         make_parent(self._final)
         self.path = self._named(self._key)
         while (lock := held_folder(self.path)) < 0:
@@ -84,8 +87,9 @@ class UnitFolder:
         # What was not taken back yet lies here alone.
         if not is_kept and not (self.path / JOURNAL).exists():
             shutil.rmtree(self.path, ignore_errors=True)
-        if kind is not None and self._has_made_parent:
-            with suppress(OSError):  # Something lies in it.
-                self._final.parent.rmdir()
+        if kind is not None:
+            with suppress(OSError):  # Something lies in one of them.
+                for folder in self._made:
+                    folder.rmdir()
         os.close(self._lock)
         self._lock = -1

@@ -111,7 +111,7 @@ class InCaller:
     def _gather(self, task: Task) -> None:
         """Read the records of a task, together where that pays and can be done."""
         reach = self._reach
-        if reach is not None and task.steps > 1 and self._weighs:
+        if reach is not None and task.steps > 1 and self._weighs and task.unread is None:
             task = self._bearable(task, reach)
         size = None if reach is None else self._gather_together(task)
         if reach is None or size is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ from penstock.storage import NO_ROOM, join
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from penstock.index._tokens._estimate import Estimate
@@ -76,24 +77,13 @@ def _built(job: TokenJob, folder: Path, send: Sent, expected: Estimate) -> Token
     copies = 2 if job.pack.packing == "best_fit" else 1
     share = left / max(1, job.listing.bytes)
     refuse_full_disk(int(expected.token_bytes * (share + copies)), folder)
-    needed = expected.token_bytes * (1 + copies)
-    try:
+    with _writing(job, folder, expected.token_bytes * (1 + copies)):
         _tokenise(job, units, send, expected)
         stream = TokenStream(units, job.listing, job.work.dtype)
-        needed = stream.tokens * job.work.dtype.itemsize * copies
-        refuse_full_disk(needed, folder)
+    needed = stream.tokens * job.work.dtype.itemsize * copies
+    refuse_full_disk(needed, folder)
+    with _writing(job, folder, needed):
         samples = write_tokens(job, stream, folder)
-    except OSError as why:
-        if why.errno in NO_ROOM:
-            raise no_room(needed, folder, str(why), why.errno) from why
-        if isinstance(why, PenstockError):
-            raise
-        raise StorageError(
-            f"tokens cannot be written in {job.folder}: {why}. Give another folder: "
-            "output_base_path=",
-            path=job.folder,
-            errno=why.errno,
-        ) from why
     if samples.dropped:
         job.log.info("%d tokens behind the last full sample are dropped", samples.dropped)
     if stream.aside:
@@ -110,6 +100,24 @@ def _built(job: TokenJob, folder: Path, send: Sent, expected: Estimate) -> Token
     count = int(samples.counts.sum())
     numbers = samples.dropped, samples.padding, len(stream.aside), len(job.names)
     return TokenReport(stream.documents, samples.tokens, count, *numbers, 0.0)
+
+
+@contextmanager
+def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
+    """Tell what a disk that takes no more would have to take, and where else tokens may go."""
+    try:
+        yield
+    except OSError as why:
+        if why.errno in NO_ROOM:
+            raise no_room(needed, folder, str(why), why.errno) from why
+        if isinstance(why, PenstockError):
+            raise
+        raise StorageError(
+            f"tokens cannot be written in {job.folder}: {why}. Give another folder: "
+            "output_base_path=",
+            path=job.folder,
+            errno=why.errno,
+        ) from why
 
 
 def _tokenise(job: TokenJob, units: Sequence[TokenUnit], send: Sent, expected: Estimate) -> None:

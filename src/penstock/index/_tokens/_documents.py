@@ -15,6 +15,7 @@ from penstock.index._checks import Aside
 from penstock.index._line_pieces import LongLine
 from penstock.index._tokens._options import first_misfit, misfit
 from penstock.index._tokens._text import BadText
+from penstock.index._tokens._tokenizer_kinds import EachText
 from penstock.index._units import Part, opened_lines
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class DocumentMaker:
                     f"Raised by the tokenizer for the text in {self._place(number, here)}; "
                     'on_error="skip" sets such documents aside.'
                 )
-                if isinstance(why, TypeError):
+                if isinstance(why, TypeError) and isinstance(self._work.tokenizer, EachText):
                     why.add_note("One that takes a list of texts needs batched=True.")
                 raise
             self._set_aside(number, f"tokenizer: {type(why).__name__}: {why}", here)

@@ -75,11 +75,13 @@ class TokenizedSampleGenerator:
         self._rest: NDArray[np.integer[Any]] = np.empty(0, self._dtype)
         self._before = self._documents, self._tokens, self._rest
         """What there was before the present file."""
+        self._finished: set[str] = set()
+        """Text files; who comes with one of them again begins another run."""
 
     def prepare(self, text_file_path: str) -> None:
         """Begin the token file of a text file; one that is there is a `FileExistsError`."""
         self.discard()
-        if self._is_over:
+        if self._is_over or os.fspath(text_file_path) in self._finished:
             self._is_over = False
             self._begin()
         self._from, self._line = os.fspath(text_file_path), 0
@@ -172,6 +174,7 @@ class TokenizedSampleGenerator:
             raise self._taken() from None
         else:
             self._before = self._documents, self._tokens, self._rest
+            self._finished.add(self._from)
         finally:
             self.discard()
 
@@ -189,6 +192,7 @@ class TokenizedSampleGenerator:
             documents=self._documents,
             tokens=self._tokens,
             dropped=len(self._rest),
+            borders=False,
         )
 
     def _taken(self) -> ObjectExistsError:
