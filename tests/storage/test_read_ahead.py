@@ -265,3 +265,18 @@ def test_a_source_that_is_taken_over_is_closed_and_fails_at_its_place() -> None:
 
 def iter_counting() -> Generator[int, None, None]:
     yield from range(100)
+
+
+@pytest.mark.parametrize("name", ["start", "__init__"])
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_at_its_start_is_all_that_is_told(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, name, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            _ahead(iter([1]))
+    gc.collect()

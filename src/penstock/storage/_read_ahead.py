@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from penstock.errors import UnsafeForkError
@@ -64,10 +65,12 @@ class ReadAhead(Generic[T]):
             return  # The thread is not here, and may have held the lock when the fork was made.
         self._waiting.close()
         if self._thread is not threading.current_thread():
-            self._thread.join()
+            with suppress(RuntimeError):  # An interrupt came while it was being started.
+                self._thread.join()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_thread"):  # Else an interrupt came before.
+            self.close()
 
 
 class _Waiting(Generic[T]):
