@@ -81,14 +81,12 @@ def test_the_users_own_random_numbers_are_left_alone() -> None:
     assert random.random() == expected
 
 
-def test_pauses_are_random_and_within_bounds_that_double(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pauses_are_random_and_within_bounds_that_double(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "penstock.storage")
-    # Else all might be short, once in four thousand runs.
-    monkeypatch.setattr("penstock.storage._retry._CHANCE", random.Random(0))
     pauses: dict[int, list[float]] = {}
-    for _ in range(6):
+    for turn in range(60):
+        if turn >= 6 and max(pauses[2]) > 0.1:
+            break  # Three of four are so long: that none of sixty is does not happen.
         call, _ = _failing(PassingError(), PassingError())
         caplog.clear()
         assert _retry(call) == "done"
@@ -102,7 +100,7 @@ def test_pauses_are_random_and_within_bounds_that_double(
             pauses.setdefault(attempt, []).append(pause)
     assert sorted(pauses) == [1, 2]
     for attempt, seen in pauses.items():
-        assert len(set(seen)) == 6
+        assert len(set(seen)) == len(seen) >= 6
         assert all(0 <= pause <= 0.1 * 2**attempt for pause in seen)
     assert max(pauses[2]) > 0.1
 

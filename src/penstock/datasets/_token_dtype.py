@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, PenstockError
-from penstock.index import rebuilding
+from penstock.index import DOCUMENT_FILES, rebuilding
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from penstock.index import Meta, SampleIndex
 
 _META = "meta.json"
-_OFFSETS = "document_offsets.bin"
-_DOCUMENTS = (_OFFSETS, "document_ends.bin", "document_goes_on.bin")
+_OFFSETS = DOCUMENT_FILES[0]
 _KINDS = ("tokens", "samples")
 """Of indexes that may be of tokens; the second is what a custom indexer writes."""
 
@@ -70,7 +69,7 @@ def check_complete(index: SampleIndex) -> None:
     `TokenizedSampleGenerator`, which notes no documents, has only the first.
     """
     names = _names_of(index)
-    there = [name for name in _DOCUMENTS if name in names]
+    there = [name for name in DOCUMENT_FILES if name in names]
     if index.meta is None and there and _META not in names:
         why = f"{_META} is missing, though {there[0]} is there: an incomplete copy"
         raise _damaged(index, why)

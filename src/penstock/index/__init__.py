@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from penstock.index._meta import Meta as Meta
     from penstock.index._meta import TokensMeta as TokensMeta
     from penstock.index._meta import decode_meta as decode_meta
+    from penstock.index._names import DOCUMENT_FILES as DOCUMENT_FILES
     from penstock.index._names import TOKEN_FOLDER as TOKEN_FOLDER
     from penstock.index._names import rebuilding as rebuilding
     from penstock.index._open_index import exists as exists
@@ -116,6 +117,7 @@ __all__, __getattr__, __dir__ = facade(
         "Aside": "_checks",
         "BuildOptions": "_build",
         "CSV": "_listing",
+        "DOCUMENT_FILES": "_names",
         "Changes": "_stale",
         "Checks": "_checks",
         "CsvScanner": "_csv_scan",

@@ -16,9 +16,7 @@ from penstock.index._kept_columns import link_folder, move_rest, sync
 from penstock.index._names import (
     BAD_LINES,
     COLUMNS,
-    DOCUMENT_ENDS,
-    DOCUMENT_GOES_ON,
-    DOCUMENT_OFFSETS,
+    DOCUMENT_FILES,
     FILES,
     FRAMES,
     META,
@@ -39,9 +37,8 @@ if TYPE_CHECKING:
 
 _WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-_DOCUMENTS = (DOCUMENT_ENDS, DOCUMENT_OFFSETS, DOCUMENT_GOES_ON)
 _TRIES = 1000
-_NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *_DOCUMENTS)
+_NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *DOCUMENT_FILES)
 
 
 class NewFolder:

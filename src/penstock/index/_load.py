@@ -13,6 +13,7 @@ from penstock.index._folder import bring_back_tokens
 from penstock.index._meta import Meta, decode_meta, tells_of_tokens
 from penstock.index._names import (
     DOCUMENT_ENDS,
+    DOCUMENT_FILES,
     DOCUMENT_GOES_ON,
     DOCUMENT_OFFSETS,
     FILES,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Self
 
 _SCHEMA, _TOKENS = "sample_schema.json", "tokens"
-_DOCUMENTS = (DOCUMENT_ENDS, DOCUMENT_OFFSETS, DOCUMENT_GOES_ON)
 GAP_SECONDS = 3.0
 """For how long an index may be gone while it is replaced."""
 
@@ -161,7 +161,7 @@ class _Folder:
     def _is_of_tokens(self, meta: bytes) -> bool | None:
         """Whether this is an index of tokens, by what is left of it; None where nobody can tell."""
         told = tells_of_tokens(meta)
-        if told is None and any(map(self.has, _DOCUMENTS)):
+        if told is None and any(map(self.has, DOCUMENT_FILES)):
             return True
         if told is None and self.has(FILES):
             return self.names_token_files()

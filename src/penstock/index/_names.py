@@ -18,6 +18,7 @@ COLUMNS = "columns"
 TOKEN_FOLDER = "tokenized-samples"  # noqa: S105 (of language models, not of a login)
 DOCUMENT_ENDS, DOCUMENT_OFFSETS = "document_ends.bin", "document_offsets.bin"
 DOCUMENT_GOES_ON = "document_goes_on.bin"
+DOCUMENT_FILES = (DOCUMENT_OFFSETS, DOCUMENT_ENDS, DOCUMENT_GOES_ON)
 PUT_ASIDE = "old-index"
 """The index that a builder of tokens replaces, in the builder's hidden folder."""
 State = Literal["tmp", "old"]
