@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     from penstock.storage._store import Entry as Entry
     from penstock.storage._store import OpenFile as OpenFile
     from penstock.storage._store import Store as Store
+    from penstock.storage._untrusted import fetch_metadata as fetch_metadata
+    from penstock.storage._untrusted import is_below as is_below
+    from penstock.storage._untrusted import is_plain_name as is_plain_name
+    from penstock.storage._untrusted import leads_through_link as leads_through_link
+    from penstock.storage._untrusted import path_below as path_below
+    from penstock.storage._untrusted import read_metadata as read_metadata
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -95,7 +101,13 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "CACHE_TAG": "_cache_mark",
         "NO_ROOM": "_local_errors",
+        "fetch_metadata": "_untrusted",
+        "is_below": "_untrusted",
+        "is_plain_name": "_untrusted",
         "keep_tokenizers_to_one_thread": "_environment",
+        "leads_through_link": "_untrusted",
         "mark_as_cache": "_cache_mark",
+        "path_below": "_untrusted",
+        "read_metadata": "_untrusted",
     },
 )

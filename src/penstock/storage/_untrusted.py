@@ -1,0 +1,105 @@
+"""What lies on disk is input: names, paths and metadata that a stranger may have written.
+
+Everything that reads metadata, follows a name found in it, or removes what it names asks here.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+from typing import TYPE_CHECKING
+
+from penstock.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from penstock.storage._store import Store
+
+LARGEST_METADATA = 256 << 20
+"""Bytes of one metadata file; an index of a million files has a `meta.json` of about this size."""
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name stands for one entry of the folder it is looked up in.
+
+    >>> [is_plain_name(name) for name in ("a.bin", "..", "a/b", "/etc", "")]
+    [True, False, False, False, False]
+    """
+    return name not in {"", ".", ".."} and not {"/", "\0", "\n"} & {*name}
+
+
+def path_below(base: str, name: str) -> str | None:
+    """Return the path of a relative name below a base, local or remote; None where it leaves it.
+
+    Only the text is looked at; links are the business of `leads_through_link`.
+
+    >>> path_below("/data", "a/b.bin"), path_below("/data", "a/../../b"), path_below("/data", "/b")
+    ('/data/a/b.bin', None, None)
+    """
+    if not name or name.startswith("/") or "\0" in name or "\n" in name or "://" in name:
+        return None
+    clean = posixpath.normpath(name)
+    if clean in {".", ".."} or clean.startswith("../"):
+        return None
+    return f"{base.rstrip('/')}/{name}"
+
+
+def is_below(base: str, path: str) -> bool:
+    """Whether an absolute path or URL that metadata names lies below a base.
+
+    >>> is_below("/data", "/data/a.bin"), is_below("/data", "/data/../a"), is_below("/data", "/d")
+    (True, False, False)
+    """
+    root = base.rstrip("/") + "/"
+    return path.startswith(root) and path_below(base, path.removeprefix(root)) is not None
+
+
+def leads_through_link(base: str, path: str) -> bool:
+    """Whether a folder between a local base and a path below it is a symbolic link.
+
+    The base itself is the user's word and may be one. The last part of the path is looked at,
+    too: nothing is written through a link, and to remove one is not to remove what it leads to.
+    """
+    at = base.rstrip("/")
+    for part in os.path.relpath(path, at).split("/"):
+        at = f"{at}/{part}"
+        try:
+            if stat.S_ISLNK(os.lstat(at).st_mode):
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return False
+
+
+def read_metadata(
+    path: str | os.PathLike[str], *, dir_fd: int | None = None, largest: int = LARGEST_METADATA
+) -> bytes:
+    """Return the bytes of a local metadata file: a regular file of a sane size.
+
+    A pipe or a device would make a plain read wait, or never end. `FileNotFoundError` and other
+    errors of the file system pass; `CorruptFileError` says what the file is instead.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise CorruptFileError(f"{path} is not a regular file.", path=os.fspath(path))
+        _refuse_large(os.fspath(path), status.st_size, largest)
+        return file.read(largest)
+
+
+def fetch_metadata(store: Store, name: str, *, largest: int = LARGEST_METADATA) -> bytes:
+    """Return the bytes of a metadata file in a store, as `read_metadata` does."""
+    file = store.open(name)
+    try:
+        _refuse_large(file.path, file.size, largest)
+        return file.read_at(0, file.size)
+    finally:
+        file.close()
+
+
+def _refuse_large(path: str, size: int, largest: int) -> None:
+    if size > largest:
+        raise CorruptFileError(
+            f"{path} has {size:,} bytes; metadata of more than {largest:,} is not read.", path=path
+        )
