@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import glob
 import os
 import re
 import shutil
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.cli._paths import Leftover
-from penstock.index import take_back_dead
+from penstock.index import has_builder, hidden_of, journal_problem, put_aside, take_back_dead
 from penstock.storage import Entry
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
     Writer = Literal["gone", "at work", "unknown"]
 
-# As docs/formats.md has them.
-_INDEX = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{16}\.penstock-index-(?P<state>tmp|old)", re.DOTALL)
+# As docs/formats.md has it.
 _COLUMN = re.compile(r"\.penstock-building-[0-9a-f-]+|\.[0-9a-f]{16}\.penstock-column-(tmp|old)")
 _LOCK = ".lock"
 """Beside columns: held by the only process that changes them."""
@@ -32,14 +30,34 @@ _LOCK = ".lock"
 def is_builder(path: str) -> bool:
     """Whether a path is that of a folder on its way, or of one that was replaced, by its name.
 
-    An index that was put aside and has no other in its place is neither: whoever opens the data
-    next brings it back.
+    An index that was put aside and has no other in its place is neither; see `put_aside_in`. A
+    link is nothing that a builder leaves.
     """
-    name = Path(path).name
-    index = _INDEX.fullmatch(name)
-    if index is not None and index["state"] == "old":
-        return Path(path).with_name(index["name"]).exists() and Path(path).is_dir()
-    return bool(index or _COLUMN.fullmatch(name)) and Path(path).is_dir()
+    place = Path(path)
+    if place.is_symlink() or not place.is_dir():
+        return False
+    if (name := hidden_of(place.name, "old")) is not None:
+        return os.path.lexists(place.with_name(name))
+    return bool(hidden_of(place.name, "tmp") or _COLUMN.fullmatch(place.name))
+
+
+def put_aside_in(directory: str) -> list[tuple[Path, Path]]:
+    """Return indexes that killed builders have put aside, each with the place that it had."""
+    with suppress(OSError):
+        names = {hidden_of(path.name, "old") for path in Path(directory).iterdir()}
+        finals = sorted(Path(directory) / name for name in names if name is not None)
+        return [
+            (Path(aside[0]), final)
+            for final in finals
+            if not os.path.lexists(final) and not has_builder(str(final))
+            if (aside := [one for one in put_aside(str(final)) if hidden_of(Path(one).name, "old")])
+        ]
+    return []
+
+
+def problem_of(path: str, options: StorageOptions) -> str | None:
+    """Return why a folder of a builder that is gone cannot be removed; None where it can be."""
+    return journal_problem(Path(path), options) if hidden_of(Path(path).name, "tmp") else None
 
 
 def builders_in(directory: str) -> list[Leftover]:
@@ -58,11 +76,12 @@ def remove_builder(path: str, options: StorageOptions, *, undecided: bool = Fals
     """
     with _held(path) as writer:
         is_going = writer == "gone" or (writer == "unknown" and undecided)
-        if is_going and not take_back_dead(Path(path), options):
-            return False
+        if is_going and hidden_of(Path(path).name, "tmp"):
+            is_going = take_back_dead(Path(path), options)
         if is_going:
-            shutil.rmtree(path)
-        return is_going
+            with suppress(FileNotFoundError):  # Some of it vanished meanwhile.
+                shutil.rmtree(path)
+        return is_going and not os.path.lexists(path)
 
 
 def _leftover(path: str) -> Leftover:
@@ -73,14 +92,13 @@ def _leftover(path: str) -> Leftover:
 def _entry(path: str) -> Entry:
     """Return the bytes of a folder, and when something in it last changed."""
     size, modified = 0, 0.0
-    every = f"{glob.escape(path)}/**"
-    # That of pathlib fails where a folder is removed while it looks.
-    below = glob.glob(every, recursive=True, include_hidden=True)  # noqa: PTH207 (see above)
-    for place in map(Path, {path, *below}):
-        with suppress(OSError):
-            status = place.stat()
-            size += 0 if place.is_dir() else status.st_size
-            modified = max(modified, status.st_mtime)
+    # Neither fails where a folder is removed while it looks, nor follows links.
+    for folder, _, files in os.walk(path):
+        for place in (folder, *(f"{folder}/{name}" for name in files)):
+            with suppress(OSError):
+                status = os.lstat(place)
+                size += 0 if place is folder else status.st_size
+                modified = max(modified, status.st_mtime)
     return Entry(path, size, modified)
 
 
@@ -92,7 +110,7 @@ def _held(path: str) -> Iterator[Writer]:
     writer: Writer = "unknown"
     try:
         if lock is not None:
-            descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             writer = "gone"
     except BlockingIOError:
@@ -108,7 +126,6 @@ def _held(path: str) -> Iterator[Writer]:
 
 def _lock_of(path: Path) -> Path | None:
     """Return what the builder of a folder holds a lock on; None where nobody can say."""
-    index = _INDEX.fullmatch(path.name)
-    if index is None:
-        return path.with_name(_LOCK)
-    return path if index["state"] == "tmp" else None
+    if hidden_of(path.name, "tmp"):
+        return path
+    return None if hidden_of(path.name, "old") else path.with_name(_LOCK)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from penstock.cli._builders import builders_in, is_builder
+from penstock.cli._builders import builders_in, is_builder, problem_of
 from penstock.cli._check_parts import Finding, Sample, line_parts
 from penstock.cli._check_run import PART_BYTES, Report, check_parts
 from penstock.cli._formats import kind_of, list_of_one_kind
@@ -115,7 +115,7 @@ def check(  # noqa: PLR0913 (one argument an option)
         from penstock.cli._check_tokens import check_source  # noqa: PLC0415 (only for those)
 
         left = [
-            *_left(path, leftovers_of(path, None)),
+            *_left(path, leftovers_of(path, None), storage_options),
             *_unnamed(path, other.files, storage_options),
         ]
         return check_source(path, other, eos_of(path, storage_options), left, as_json=as_json)
@@ -151,7 +151,8 @@ def _check(asked: _Asked, report: Report) -> None:
     with Progress(total) as progress:
         check_parts(parts, report, progress.add, asked.workers)
         _compare(hashed, report, progress)
-    for finding in _left(asked.path, [*leftovers, *leftovers_of(asked.path, indexed)]):
+    left = [*leftovers, *leftovers_of(asked.path, indexed)]
+    for finding in _left(asked.path, left, asked.options):
         report.add(finding)
     for text in report.errors.values():
         echo(f"penstock: {asked.options.redact(text)}", err=True)
@@ -183,7 +184,7 @@ def _unnamed(path: str, files: Sequence[str], options: StorageOptions) -> Iterat
         yield Finding("unknown file", file, None, "the index does not name this token file")
 
 
-def _left(path: str, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
+def _left(path: str, leftovers: Sequence[Leftover], options: StorageOptions) -> Iterator[Finding]:
     """Yield what is left of writers that are gone; builders in PATH itself are looked for here."""
     builders = [] if is_remote(path) else builders_in(locate(path)[1])
     every = {one.entry.name: one for one in [*leftovers, *builders]}
@@ -192,6 +193,7 @@ def _left(path: str, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
             if is_builder(entry.name):
                 reason += ", and the command that was killed goes on with it"
+            reason = problem_of(entry.name, options) or reason
             yield Finding("leftover", entry.name, None, reason)
 
 

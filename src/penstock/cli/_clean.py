@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from penstock.cli._builders import builders_in, is_builder, remove_builder
+from penstock.cli._builders import builders_in, is_builder, put_aside_in, remove_builder
 from penstock.cli._known_facts import leftover_document
 from penstock.cli._paths import leftovers_in
 from penstock.cli._terminal import echo, echo_json
@@ -19,7 +19,7 @@ from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.storage import cache_directory, is_remote, locate, remove_draft
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from penstock.cli._paths import Leftover
     from penstock.storage import StorageOptions
@@ -66,12 +66,13 @@ def clean(
 ) -> int:
     """Remove what killed writers and builders of indexes, columns and tokens left below PATH.
 
+    An index or tokens that a killed builder had put aside to replace them are brought back first.
     Without PATH in Penstock's cache directory. What a living process holds is never touched. What
     a killed penstock index, materialize or tokenize had finished goes, too: without this it is
     used by the same command, run again.
     """
     if path is not None and is_remote(path):
-        _report(path, [], [], [], as_json=as_json, dry_run=dry_run, note=_REMOTE)
+        _report(path, _Done(), as_json=as_json, dry_run=dry_run, note=_REMOTE)
         return FINE
     root = str(cache_directory()) if path is None else locate(path)[1]
     if path is not None and not Path(root).is_dir():
@@ -83,21 +84,40 @@ def clean(
     errors: list[str] = []
     removed: list[Leftover] = []
     kept: list[Leftover] = []
+    restored = [*_restored_below(root, errors, dry_run=dry_run)]
     for leftover in _leftovers_below(root, errors):
         undecided = older_than is not None and leftover.entry.modified < time.time() - older_than
         going = leftover.writer == "gone" or (leftover.writer == "unknown" and undecided)
         if going and not dry_run:
             going = _removed(leftover, storage_options, errors, undecided=undecided)
-        (removed if going else kept).append(leftover)
-    _report(path or root, removed, kept, errors, as_json=as_json, dry_run=dry_run)
+        if going or os.path.lexists(leftover.entry.name):  # Its writer may have ended meanwhile.
+            (removed if going else kept).append(leftover)
+    done = _Done(removed, kept, restored, errors)
+    _report(path or root, done, as_json=as_json, dry_run=dry_run)
     return FAILED if errors else FINE
+
+
+def _restored_below(root: str, errors: list[str], *, dry_run: bool) -> Iterator[str]:
+    """Give indexes that killed builders have put aside their places again; yield those."""
+    for directory, _, _ in os.walk(root):
+        for aside, final in put_aside_in(directory):
+            try:
+                if not dry_run:
+                    aside.rename(final)
+            except FileNotFoundError:
+                continue  # A builder has brought it back meanwhile.
+            except OSError as failure:
+                errors.append(f"cannot bring back {final}: {failure.strerror}.")
+                continue
+            yield str(final)
 
 
 def _leftovers_below(root: str, errors: list[str]) -> Iterator[Leftover]:
     def note(failure: OSError) -> None:
-        errors.append(f"cannot list {failure.filename}: {failure.strerror}.")
+        if not isinstance(failure, FileNotFoundError):  # A builder may end meanwhile.
+            errors.append(f"cannot list {failure.filename}: {failure.strerror}.")
 
-    for directory, nested, _ in os.walk(root, onerror=note if Path(root).exists() else None):
+    for directory, nested, _ in os.walk(root, onerror=note):
         builders = builders_in(directory)
         nested[:] = sorted({*nested} - {Path(found.entry.name).name for found in builders})
         yield from builders
@@ -112,33 +132,36 @@ def _removed(
         if is_builder(name):
             return remove_builder(name, options, undecided=undecided)
         return remove_draft(name, undecided=undecided)
+    except FileNotFoundError:
+        return False
     except OSError as failure:
         errors.append(f"cannot remove {leftover.entry.name}: {failure.strerror or failure}.")
         return False
 
 
-def _report(  # noqa: PLR0913 (what is told, by name)
-    path: str,
-    removed: list[Leftover],
-    kept: list[Leftover],
-    errors: list[str],
-    *,
-    as_json: bool,
-    dry_run: bool,
-    note: str = "",
-) -> None:
-    for text in errors:
+class _Done(NamedTuple):
+    """What became of leftovers."""
+
+    removed: Sequence[Leftover] = ()
+    kept: Sequence[Leftover] = ()
+    restored: Sequence[str] = ()
+    errors: Sequence[str] = ()
+
+
+def _report(path: str, done: _Done, *, as_json: bool, dry_run: bool, note: str = "") -> None:
+    for text in done.errors:
         echo(f"penstock: {text}", err=True)
-    size = sum(leftover.entry.size for leftover in removed)
+    size = sum(leftover.entry.size for leftover in done.removed)
     if as_json:
         echo_json(
             {
                 "path": path,
                 "dry_run": dry_run,
-                "removed": [leftover_document(leftover) for leftover in removed],
+                "removed": [leftover_document(leftover) for leftover in done.removed],
                 "bytes": size,
-                "kept": [leftover_document(leftover) for leftover in kept],
-                "errors": errors,
+                "kept": [leftover_document(leftover) for leftover in done.kept],
+                "restored": done.restored,
+                "errors": done.errors,
                 "note": note or None,
             }
         )
@@ -146,9 +169,11 @@ def _report(  # noqa: PLR0913 (what is told, by name)
     if note:
         echo(f"{path}: {note}")
         return
-    did = "would remove" if dry_run else "removed"
-    for leftover in removed:
+    did, brought = ("would remove", "would bring") if dry_run else ("removed", "brought")
+    for final in done.restored:
+        echo(f"{brought} back {final}")
+    for leftover in done.removed:
         echo(f"{did} {leftover.entry.name} ({bytes_text(leftover.entry.size)})")
-    for leftover in kept:
+    for leftover in done.kept:
         echo(f"kept {leftover.entry.name} ({_WHY_KEPT[leftover.writer]})")
-    echo(f"{path}: {did} {counted(len(removed), 'leftover')}, {bytes_text(size)}")
+    echo(f"{path}: {did} {counted(len(done.removed), 'leftover')}, {bytes_text(size)}")

@@ -17,8 +17,9 @@ from penstock.index import (
     list_files,
     place_of,
     read_meta,
+    refuse_put_aside,
 )
-from penstock.storage import is_pattern, is_remote, join, locate
+from penstock.storage import fetch_metadata, is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,7 @@ def index_of(path: str, options: StorageOptions, chosen: str | None = None) -> I
     for kind, place in places_of(path, options, chosen):
         if exists(place):
             return _looked_at(path, kind, place, options)
+        refuse_put_aside(place.folder)
     return None
 
 
@@ -95,11 +97,7 @@ def meta_of(place: Place) -> Meta | None:
         return read_meta(place.folder, place.base)
     path = join(place.folder, META)
     store, name = locate(path, place.options)
-    file = store.open(name)
-    try:
-        return decode_meta(file.read_at(0, file.size), path, place.base)
-    finally:
-        file.close()
+    return decode_meta(fetch_metadata(store, name), path, place.base)
 
 
 def _looked_at(path: str, kind: Kind, place: Place, options: StorageOptions) -> Indexed | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.datasets._mds_index import is_shard
@@ -17,8 +17,9 @@ from penstock.index import (
     decode_meta,
     kind_in,
     load_beside,
+    refuse_put_aside,
 )
-from penstock.storage import is_pattern, is_remote, join, locate
+from penstock.storage import fetch_metadata, is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +46,7 @@ def local_tokens(what: Any, index: str | os.PathLike[str] | None = None) -> Sour
         return None
     folder = join(base, _INDEX) if index is None else os.path.abspath(locate(index)[1])
     if not _is_of_tokens(folder):
+        refuse_put_aside(folder)
         return None
     return _dataset(IndexStore(base, os.path.relpath(folder, base)).load(), base)
 
@@ -79,8 +81,8 @@ def _holds_tokens(folder: str, options: StorageOptions) -> bool:
         return _is_of_tokens(join(locate(folder)[1], _INDEX))
     path = join(join(folder, _INDEX), "meta.json")
     store, name = locate(path, options)
-    with suppress(ObjectNotFoundError), closing(store.open(name)) as file:
-        return decode_meta(file.read_at(0, file.size), path, folder).kind == _KIND
+    with suppress(ObjectNotFoundError):
+        return decode_meta(fetch_metadata(store, name), path, folder).kind == _KIND
     return False
 
 

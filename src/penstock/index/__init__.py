@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.index._aside import has_builder as has_builder
+    from penstock.index._aside import put_aside as put_aside
+    from penstock.index._aside import refuse_put_aside as refuse_put_aside
     from penstock.index._bad_lines import BadLine as BadLine
     from penstock.index._bad_lines import read_bad_lines as read_bad_lines
     from penstock.index._blocks import LARGEST_FRAME as LARGEST_FRAME
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from penstock.index._meta import decode_meta as decode_meta
     from penstock.index._names import DOCUMENT_FILES as DOCUMENT_FILES
     from penstock.index._names import TOKEN_FOLDER as TOKEN_FOLDER
+    from penstock.index._names import hidden_of as hidden_of
     from penstock.index._names import rebuilding as rebuilding
     from penstock.index._open_index import exists as exists
     from penstock.index._open_index import load_beside as load_beside
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
     from penstock.index._tokens._job import TokenReport as TokenReport
+    from penstock.index._tokens._journal import journal_problem as journal_problem
     from penstock.index._tokens._journal import take_back_dead as take_back_dead
     from penstock.index._tokens._text import TextField as TextField
     from penstock.index._tokens._text import get_text_from_jsonl as get_text_from_jsonl
@@ -158,7 +163,10 @@ __all__, __getattr__, __dir__ = facade(
         "digest": "_fingerprint",
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",
+        "has_builder": "_aside",
         "hashed_files": "_stale",
+        "hidden_of": "_names",
+        "journal_problem": "_tokens._journal",
         "kind_in": "_load",
         "list_files": "_listing",
         "load_beside": "_open_index",
@@ -169,12 +177,14 @@ __all__, __getattr__, __dir__ = facade(
         "open_or_build": "_open_index",
         "place_of": "_place",
         "profile_records": "_profile",
+        "put_aside": "_aside",
         "profile_text": "_profile_files",
         "read_footer": "_parquet_scan",
         "read_footers": "_parquet_scan",
         "read_meta": "_load",
         "read_options": "_csv_types",
         "rebuilding": "_names",
+        "refuse_put_aside": "_aside",
         "rows_before": "_sample_index",
         "scan_rows": "_row_check",
         "sync": "_kept_columns",

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import shutil
 import tempfile
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import IndexExistsError, ObjectExistsError, ObjectNotFoundError, StorageError
+from penstock.index._aside import held_if_dead
+from penstock.index._fingerprint import digest
 from penstock.index._kept_columns import link_folder, move_rest, sync
 from penstock.index._names import (
     BAD_LINES,
@@ -22,15 +23,13 @@ from penstock.index._names import (
     META,
     PROFILE,
     PROFILE_STATE,
-    PUT_ASIDE,
+    hidden_beside,
     hidden_name,
-    is_hidden,
 )
-from penstock.index._tokens._journal import take_back_dead
-from penstock.storage import StorageOptions, locate, mark_as_cache
+from penstock.index._tokens._journal import JOURNAL, Reach, take_back_dead
+from penstock.storage import cache_directory, locate, mark_as_cache, remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Self
 
     from penstock.index._place import Place
@@ -80,13 +79,14 @@ class NewFolder:
             self._upload(replace=replace)
             return
         final = Path(self._place.folder)
+        keep_columns = keep_columns and not final.is_symlink()
         if keep_columns:
             link_folder(final / COLUMNS, self.path / COLUMNS)
         for file in self.path.iterdir():
             sync(file)
         sync(self.path)
         old = None
-        if replace and final.exists():
+        if replace and os.path.lexists(final):
             # Whoever opens the index right now finds it gone for a moment, and waits.
             old = final.with_name(hidden_name(final.name, "old"))
             final.rename(old)
@@ -104,7 +104,7 @@ class NewFolder:
         if old is not None:
             if keep_columns:
                 move_rest(old / COLUMNS, final / COLUMNS)
-            shutil.rmtree(old, ignore_errors=True)
+            remove_tree(old)
 
     def _upload(self, *, replace: bool) -> None:
         store, name = locate(self._place.folder, self._place.options)
@@ -128,7 +128,7 @@ class NewFolder:
                 draft.discard()
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        remove_tree(self.path)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -140,11 +140,13 @@ def held_folder(path: Path) -> int:
     As long as the lock is open, nobody removes the folder.
     """
     for _ in range(_TRIES):
-        path.mkdir(exist_ok=True)
         try:
-            lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            path.mkdir(exist_ok=True)
+            lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
             continue
+        except (FileExistsError, NotADirectoryError):  # A link, which is not followed.
+            return -1
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Before it was locked, somebody may have removed it as a dead builder's.
@@ -174,62 +176,45 @@ def make_parent(final: Path) -> None:
         ) from None
 
 
-def bring_back(final: Path) -> None:
-    """Put an index back that a killed builder had put aside; the caller is the only builder."""
-    if final.exists() or not final.parent.is_dir():
-        return
-    aside = [p for p in final.parent.iterdir() if is_hidden(p.name, final.name, "old")]
-    for path in aside:
-        if (path / FILES).exists():
-            path.rename(final)
-            return
-    bring_back_tokens(final)
+def bring_back(place: Place) -> None:
+    """Undo what killed builders left beside an index; the caller is the only builder.
 
-
-def bring_back_tokens(final: Path) -> None:
-    """Put tokens and their index back that a killed builder had put aside; anybody may call it."""
-    with suppress(OSError):
-        for found in list(final.parent.iterdir()):
-            if is_hidden(found.name, final.name, "tmp") and (found / PUT_ASIDE).exists():
-                with _held_if_dead(found) as is_dead:
-                    if is_dead:
-                        take_back_dead(found, StorageOptions())
-
-
-def clear_dead_folders(final: Path, options: StorageOptions | None = None) -> None:
-    """Remove what killed builders left: folders on their way that nobody holds.
-
-    Tokens that such a builder had begun to publish go with it.
+    An index that one of them had put aside is there again, and tokens that it had begun to publish
+    are gone.
     """
-    beside = []
-    with suppress(FileNotFoundError):  # Whoever made the folder failed, and took it away again.
-        beside = list(final.parent.iterdir())
-    for found in beside:
-        if is_hidden(found.name, final.name, "old"):
-            shutil.rmtree(found, ignore_errors=True)
-        elif is_hidden(found.name, final.name, "tmp"):
-            with _held_if_dead(found) as is_dead:
-                if is_dead and take_back_dead(found, options or StorageOptions()):
-                    shutil.rmtree(found, ignore_errors=True)
+    final = work_place(place)
+    if not os.path.lexists(final):
+        for old in hidden_beside(str(final), "old"):
+            if os.path.exists(f"{old}/{FILES}"):
+                os.rename(old, final)
+                break
+    options, reach = place.options, Reach(place.folder, (place.base,), place.options)
+    for found in map(Path, hidden_beside(str(final), "tmp")):
+        with held_if_dead(found) as is_dead:
+            if not is_dead or not os.path.lexists(found / JOURNAL):
+                continue
+            if take_back_dead(found, options, reach):
+                remove_tree(found)
 
 
-@contextmanager
-def _held_if_dead(folder: Path) -> Iterator[bool]:
-    """Say whether a folder's builder is gone; if so, nobody else has it meanwhile."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        yield False
-        return
-    try:
-        is_dead = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # Held by a living builder, or nobody can tell.
-            is_dead = False
-        yield is_dead
-    finally:
-        os.close(descriptor)
+def work_place(place: Place) -> Path:
+    """Return the folder beside which builders work: for a remote index one under the cache."""
+    if place.is_remote:
+        return cache_directory() / "indexes" / digest(place.folder)
+    return Path(place.folder)
+
+
+def clear_dead_folders(final: Path) -> None:
+    """Remove what killed builders left: folders on their way that no process holds.
+
+    One with a journal stays: `bring_back` undoes what it tells of.
+    """
+    for old in hidden_beside(str(final), "old") if final.exists() else ():
+        remove_tree(old)
+    for found in map(Path, hidden_beside(str(final), "tmp")):
+        with held_if_dead(found) as is_dead:
+            if is_dead and not os.path.lexists(found / JOURNAL):
+                remove_tree(found)
 
 
 def mark(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -24,18 +25,18 @@ _NO_LINKS = {
 def link_folder(old: Path, new: Path) -> None:
     """Give the files of a folder a second name in another: linked, or copied where that fails.
 
-    What is hidden is on its way, and stays where it is.
+    What is hidden is on its way, and stays where it is. Links are neither followed nor copied.
     """
-    if not old.is_dir():
+    if not _is_folder(old):
         return
     new.mkdir()
     for path in old.iterdir():
         if path.name.startswith("."):
             continue
         try:
-            if path.is_dir():
+            if _is_folder(path):
                 link_folder(path, new / path.name)
-            else:
+            elif stat.S_ISREG(path.lstat().st_mode):
                 _link(path, new / path.name)
         except FileNotFoundError:  # Somebody dropped the column in this moment.
             shutil.rmtree(new / path.name, ignore_errors=True)
@@ -44,13 +45,18 @@ def link_folder(old: Path, new: Path) -> None:
 
 def move_rest(old: Path, new: Path) -> None:
     """Move what appeared in a folder since its files were linked, or is on its way there."""
-    if not old.is_dir():
+    if not _is_folder(old):
         return
     new.mkdir(exist_ok=True)
     for path in old.iterdir():
-        if not (new / path.name).exists():
+        if not (path.is_symlink() or (new / path.name).exists()):
             with suppress(OSError):
                 path.rename(new / path.name)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a folder itself has this name, not a link to one."""
+    return path.is_dir() and not path.is_symlink()
 
 
 def _link(path: Path, new: Path) -> None:

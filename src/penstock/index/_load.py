@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import posixpath
-import time
-from pathlib import Path
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
-from penstock.index._folder import bring_back_tokens
+from penstock.errors import (
+    CorruptFileError,
+    CorruptIndexError,
+    ObjectNotFoundError,
+    StaleIndexError,
+)
+from penstock.index._aside import appears, refuse_put_aside
 from penstock.index._meta import Meta, decode_meta, tells_of_tokens
 from penstock.index._names import (
     DOCUMENT_ENDS,
@@ -20,18 +24,16 @@ from penstock.index._names import (
     FRAMES,
     META,
     ROWS,
-    being_replaced,
     rebuilding,
 )
 from penstock.index._sample_index import Origin, SampleIndex, map_documents, map_rows
-from penstock.storage import LocalStore, join, locate
+from penstock.storage import LocalStore, join, locate, open_regular, read_metadata, translated
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import BinaryIO, Self
 
 _SCHEMA, _TOKENS = "sample_schema.json", "tokens"
-GAP_SECONDS = 3.0
-"""For how long an index may be gone while it is replaced."""
 
 
 def load_index(origin: Origin) -> SampleIndex:
@@ -110,15 +112,13 @@ class _Folder:
         self._base = os.path.dirname(path) if base is None else base
 
     def __enter__(self) -> Self:
-        deadline = time.monotonic() + GAP_SECONDS
         while True:
             try:
                 self._descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except (FileNotFoundError, NotADirectoryError):
-                if being_replaced(self.path) and time.monotonic() < deadline:
-                    bring_back_tokens(Path(self.path))
-                    time.sleep(0.001)
+                if appears(self.path, lambda: os.path.isdir(self.path)):
                     continue
+                refuse_put_aside(self.path)
                 raise self._missing("") from None
             return self
 
@@ -130,23 +130,33 @@ class _Folder:
 
     def has(self, base_name: str) -> bool:
         try:
-            os.stat(base_name, dir_fd=self._descriptor)
+            os.lstat(base_name, dir_fd=self._descriptor)  # A link to nothing is a damaged copy.
         except FileNotFoundError:
             return False
         return True
 
     def open(self, base_name: str) -> BinaryIO:
-        def opener(name: str, flags: int) -> int:
-            return os.open(name, flags | os.O_CLOEXEC, dir_fd=self._descriptor)
-
-        try:
-            return open(base_name, "rb", opener=opener)
-        except FileNotFoundError:
-            raise self._missing(base_name) from None
+        with self._telling(base_name):
+            return open_regular(base_name, dir_fd=self._descriptor)
 
     def read(self, base_name: str) -> bytes:
-        with self.open(base_name) as file:
-            return file.read()
+        with self._telling(base_name):
+            return read_metadata(base_name, dir_fd=self._descriptor)
+
+    @contextmanager
+    def _telling(self, base_name: str) -> Iterator[None]:
+        """Say which index is damaged where one of its files cannot be read."""
+        try:
+            with translated(self.name(base_name), "read"):
+                yield
+        except ObjectNotFoundError:
+            raise self._missing(base_name) from None
+        except CorruptFileError as why:
+            raise CorruptIndexError(
+                f"the index in {self.path} is damaged: {why} Build it again: "
+                f"{rebuilding(self._base, tokens=None)}",
+                path=self.path,
+            ) from None
 
     def meta(self) -> Meta | None:
         """Return what `meta.json` says; None where there is none."""
@@ -168,11 +178,11 @@ class _Folder:
         return told
 
     def was_replaced(self) -> bool:
-        """Whether another folder has this name by now, or is about to."""
+        """Whether another folder has this name by now, or none has."""
         try:
             return os.stat(self.path).st_ino != os.fstat(self._descriptor).st_ino
         except FileNotFoundError:
-            return being_replaced(self.path)
+            return True
 
     def _missing(self, base_name: str) -> ObjectNotFoundError:
         if not base_name:

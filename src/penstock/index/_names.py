@@ -60,21 +60,23 @@ def hidden_name(name: str, state: State, key: str | None = None) -> str:
     return f".{name}.{key or secrets.token_hex(8)}.penstock-index-{state}"
 
 
-def is_hidden(found: str, name: str, state: State) -> bool:
-    """Whether a name was made by `hidden_name` for this one."""
-    return (
-        re.fullmatch(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}\.penstock-index-{state}", found)
-        is not None
-    )
+def hidden_of(found: str, state: State) -> str | None:
+    """Return the name that `hidden_name` made a name for; None where it did not make it.
+
+    >>> hidden_of(hidden_name("index", "tmp"), "tmp"), hidden_of(".index.tmp", "tmp")
+    ('index', None)
+    """
+    made = re.fullmatch(rf"\.(.+)\.[0-9a-f]{{16}}\.penstock-index-{state}", found, re.DOTALL)
+    return None if made is None else made[1]
 
 
-def being_replaced(folder: str) -> bool:
-    """Whether an old index was just put aside, so that a new one is about to appear."""
+def hidden_beside(folder: str, state: State) -> list[str]:
+    """Return the folders beside one that are on their way to its name, or were; links are none."""
     parent, name = os.path.split(folder)
-    with suppress(OSError):
-        return any(
-            is_hidden(found, name, "old")
-            or (is_hidden(found, name, "tmp") and os.path.exists(f"{parent}/{found}/{PUT_ASIDE}"))
-            for found in os.listdir(parent)
+    with suppress(OSError), os.scandir(parent) as beside:
+        return sorted(
+            found.path
+            for found in beside
+            if hidden_of(found.name, state) == name and found.is_dir(follow_symlinks=False)
         )
-    return False
+    return []

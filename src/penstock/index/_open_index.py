@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,15 +18,23 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
 )
+from penstock.index._aside import appears, refuse_put_aside
 from penstock.index._build import BuildOptions, build_index, refuse_changed
-from penstock.index._folder import bring_back, bring_back_tokens
-from penstock.index._load import GAP_SECONDS, kind_in, load_index
+from penstock.index._folder import bring_back
+from penstock.index._load import kind_in, load_index
 from penstock.index._lock import only_builder
-from penstock.index._names import FILES, META, being_replaced
+from penstock.index._names import FILES, META
 from penstock.index._place import Place, place_of
 from penstock.index._sample_index import Origin, SampleIndex
 from penstock.index._stale import check_fresh, listing_of, repairing
-from penstock.storage import StorageOptions, cache_directory, join, locate, read_blocks
+from penstock.storage import (
+    StorageOptions,
+    cache_directory,
+    is_plain_name,
+    join,
+    locate,
+    read_blocks,
+)
 
 if TYPE_CHECKING:
     from penstock.index._build import Mode
@@ -61,8 +68,9 @@ def open_or_build(  # noqa: PLR0913 (options, told by name)
     place = _existing_place(listing, scanner, options, index)
     if not exists(place):
         _refuse_unasked(listing)
-        with only_builder(place.folder, timeout, lambda: is_there(place)) as mine:
+        with only_builder(place.folder, timeout, lambda: exists(place)) as mine:
             if mine:
+                refuse_put_aside(place.folder)
                 refuse_other_folder(place)
                 with suppress(IndexExistsError):  # Another machine was quicker.
                     build_index(listing, scanner, place, BuildOptions(progress))
@@ -136,19 +144,13 @@ def exists(place: Place) -> bool:
             store.entry(f"{name}/{META}")
             return True
         return False
-    deadline = time.monotonic() + GAP_SECONDS
-    while not any(os.path.exists(join(place.folder, name)) for name in (FILES, META)):
-        if not being_replaced(place.folder) or time.monotonic() > deadline:
-            return False
-        bring_back_tokens(Path(place.folder))
-        time.sleep(0.01)
-    return True
+    names = [join(place.folder, name) for name in (FILES, META)]
+    return appears(place.folder, lambda: any(map(os.path.exists, names)))
 
 
 def is_there(place: Place) -> bool:
     """Whether there is an index, asked by the only builder: what a killed one put aside is back."""
-    if not place.is_remote:
-        bring_back(Path(place.folder))
+    bring_back(place)
     return exists(place)
 
 
@@ -181,6 +183,7 @@ def _fetched(place: Place) -> str:
     """Bring a remote index to this machine, where it can be mapped; once a version."""
     store, name = locate(place.folder, place.options)
     entries = {e.name.rpartition("/")[2]: e for e in store.list(name)}
+    entries = {name: entry for name, entry in entries.items() if is_plain_name(name)}
     if META not in entries:
         message = f"there is no index in {place.folder}. Build it: penstock index {place.base}"
         raise ObjectNotFoundError(message, path=place.folder)

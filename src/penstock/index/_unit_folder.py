@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectChangedError, ObjectExistsError, StorageError, WorkerError
-from penstock.index._fingerprint import digest
-from penstock.index._folder import clear_dead_folders, held_folder, make_parent, mark
+from penstock.index._folder import clear_dead_folders, held_folder, make_parent, mark, work_place
 from penstock.index._names import hidden_name
 from penstock.index._tokens._journal import JOURNAL
-from penstock.storage import NO_ROOM, cache_directory
+from penstock.storage import NO_ROOM, remove_links, remove_tree
 
 if TYPE_CHECKING:
     from typing import Self
@@ -41,11 +39,7 @@ class UnitFolder:
     """
 
     def __init__(self, place: Place, key: str | None) -> None:
-        if place.is_remote:
-            self._final = cache_directory() / "indexes" / digest(place.folder)
-        else:
-            self._final = Path(place.folder)
-        self._options = place.options
+        self._final = work_place(place)
         self._key = key
         self._lock = -1
         self._is_remote = place.is_remote
@@ -64,7 +58,8 @@ class UnitFolder:
             self.path = self._named(None)
         self._lock = lock
         try:
-            clear_dead_folders(self._final, self._options)
+            remove_links(self.path)
+            clear_dead_folders(self._final)
             mark(self.path)
         except BaseException:
             self.__exit__(BaseException)
@@ -86,7 +81,7 @@ class UnitFolder:
             failure.add_note("What was finished is kept: the same call goes on with what is left.")
         # What was not taken back yet lies here alone.
         if not is_kept and not (self.path / JOURNAL).exists():
-            shutil.rmtree(self.path, ignore_errors=True)
+            remove_tree(self.path)
         if kind is not None:
             with suppress(OSError):  # Something lies in one of them.
                 for folder in self._made:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from penstock.storage._local import LocalStore as LocalStore
     from penstock.storage._local import refuse_special_file as refuse_special_file
     from penstock.storage._local_errors import NO_ROOM as NO_ROOM
+    from penstock.storage._local_errors import translated as translated
     from penstock.storage._locate import is_remote as is_remote
     from penstock.storage._locate import join as join
     from penstock.storage._locate import locate as locate
@@ -53,8 +54,11 @@ if TYPE_CHECKING:
     from penstock.storage._untrusted import is_below as is_below
     from penstock.storage._untrusted import is_plain_name as is_plain_name
     from penstock.storage._untrusted import leads_through_link as leads_through_link
+    from penstock.storage._untrusted import open_regular as open_regular
     from penstock.storage._untrusted import path_below as path_below
     from penstock.storage._untrusted import read_metadata as read_metadata
+    from penstock.storage._untrusted import remove_links as remove_links
+    from penstock.storage._untrusted import remove_tree as remove_tree
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -107,7 +111,11 @@ __all__, __getattr__, __dir__ = facade(
         "keep_tokenizers_to_one_thread": "_environment",
         "leads_through_link": "_untrusted",
         "mark_as_cache": "_cache_mark",
+        "open_regular": "_untrusted",
         "path_below": "_untrusted",
         "read_metadata": "_untrusted",
+        "remove_links": "_untrusted",
+        "remove_tree": "_untrusted",
+        "translated": "_local_errors",
     },
 )

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import posixpath
+import shutil
 import stat
 from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptFileError
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from penstock.storage._store import Store
 
 LARGEST_METADATA = 256 << 20
@@ -71,20 +74,54 @@ def leads_through_link(base: str, path: str) -> bool:
     return False
 
 
+def remove_tree(path: str | os.PathLike[str]) -> None:
+    """Remove a folder as far as that is possible; of a link only the link itself.
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as name:
+    ...     kept, link = pathlib.Path(name, "kept"), pathlib.Path(name, "link")
+    ...     kept.mkdir()
+    ...     link.symlink_to(kept)
+    ...     remove_tree(link)
+    ...     kept.exists(), link.is_symlink()
+    (True, False)
+    """
+    if os.path.islink(path):
+        os.unlink(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def remove_links(folder: str | os.PathLike[str]) -> None:
+    """Remove the links in a folder that is found again and written to; ours holds none."""
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.is_symlink():
+                os.unlink(entry.path)
+
+
+def open_regular(path: str | os.PathLike[str], *, dir_fd: int | None = None) -> BinaryIO:
+    """Open a local file of ours for reading; a pipe, a device or a directory raises at once.
+
+    A plain open would wait for a pipe, and reading a device may never end. `FileNotFoundError` and
+    other errors of the file system pass; `CorruptFileError` says that the file is none.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CorruptFileError(f"{path} is not a regular file.", path=os.fspath(path))
+    return open(descriptor, "rb")
+
+
 def read_metadata(
     path: str | os.PathLike[str], *, dir_fd: int | None = None, largest: int = LARGEST_METADATA
 ) -> bytes:
     """Return the bytes of a local metadata file: a regular file of a sane size.
 
-    A pipe or a device would make a plain read wait, or never end. `FileNotFoundError` and other
-    errors of the file system pass; `CorruptFileError` says what the file is instead.
+    Errors are those of `open_regular`, and a `CorruptFileError` for a larger file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=dir_fd)
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise CorruptFileError(f"{path} is not a regular file.", path=os.fspath(path))
-        _refuse_large(os.fspath(path), status.st_size, largest)
+    with open_regular(path, dir_fd=dir_fd) as file:
+        _refuse_large(os.fspath(path), os.fstat(file.fileno()).st_size, largest)
         return file.read(largest)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import OptionError, PenstockError, StorageError
 from penstock.index._fingerprint import digest
+from penstock.index._folder import bring_back
 from penstock.index._load import read_meta
 from penstock.index._lock import only_builder
 from penstock.index._names import BAD_LINES
@@ -59,12 +60,13 @@ def build(job: TokenJob) -> TokenReport:
             )
         expected = estimated(job.listing, job.work)
         with UnitFolder(job.place, _key(job, expected)) as folder:
-            was_finished = is_finished(folder.path, job.place.options)
-            if kept := take_back(folder.path, job.place.options):
+            was_finished = is_finished(folder.path, job.reach)
+            if kept := take_back(folder.path, job.reach):
                 raise StorageError(" ".join(kept), path=str(folder.path))
             if was_finished:
                 report = _as_published(job)  # Killed between the last step and this line.
             else:
+                bring_back(job.place)
                 refuse_existing(job)
                 report = _built(job, folder.path, send, expected)
     return replace(report, seconds=time.monotonic() - began)

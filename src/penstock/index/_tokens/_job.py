@@ -9,6 +9,7 @@ from penstock.errors import OptionError
 from penstock.index._names import refuse_unnamable
 from penstock.index._tokens._files import token_file_names
 from penstock.index._tokens._inputs import listed_again
+from penstock.index._tokens._journal import Reach
 from penstock.storage import is_remote, join
 
 if TYPE_CHECKING:
@@ -72,6 +73,11 @@ class TokenJob:
     def paths(self) -> list[str]:
         """Of the token files."""
         return [join(self.folder, name) for name in self.names]
+
+    @property
+    def reach(self) -> Reach:
+        """What it changes."""
+        return Reach(self.place.folder, (self.place.base, self.folder), self.place.options)
 
     def of_now(self) -> TokenJob:
         """Return the same job for the text files that there are now."""

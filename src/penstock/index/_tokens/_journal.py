@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shlex
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import ObjectNotFoundError, StorageError
+from penstock.errors import CorruptFileError, CorruptIndexError, ObjectNotFoundError, StorageError
 from penstock.index._fingerprint import digest
-from penstock.index._names import META
-from penstock.storage import join, locate
+from penstock.index._names import BAD_LINES, META, PUT_ASIDE, hidden_of
+from penstock.storage import (
+    StorageOptions,
+    cache_directory,
+    fetch_metadata,
+    is_below,
+    is_remote,
+    join,
+    leads_through_link,
+    locate,
+    read_metadata,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
-
-    from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.index")
 JOURNAL = "journal.ndjson"
+_OLD = re.compile(r"old-[0-9]+")
 
 
 class PutAside(msgspec.Struct, frozen=True, tag="aside"):
@@ -69,6 +82,17 @@ class IndexIn(msgspec.Struct, frozen=True, tag="index"):
 Entry = PutAside | MadeFolder | PutIn | Uploaded | IndexIn
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a builder of tokens changes. A journal that names anything else is not of ours."""
+
+    index: str
+    """The folder of the index."""
+    bases: tuple[str, ...]
+    """The folders below which token files lie."""
+    options: StorageOptions = StorageOptions()  # noqa: RUF009 (a value that never changes)
+
+
 def put_in(staged: Path, path: str) -> PutIn:
     """Return what is noted of a local file before it appears under another name."""
     status = staged.stat()
@@ -84,28 +108,33 @@ def note(folder: Path, entries: Sequence[Entry]) -> None:
         os.fsync(file.fileno())
 
 
-def is_finished(folder: Path, options: StorageOptions) -> bool:
+def is_finished(folder: Path, reach: Reach) -> bool:
     """Whether everything that a builder noted has appeared."""
+    return _all_done(_checked(folder, reach), reach)
+
+
+def _all_done(entries: Sequence[Entry], reach: Reach) -> bool:
     return any(
-        isinstance(entry, IndexIn) and _meta_in(entry.folder, options) == entry.meta
-        for entry in _entries(folder)
+        isinstance(entry, IndexIn) and _meta_in(entry.folder, reach.options) == entry.meta
+        for entry in entries
     )
 
 
-def take_back(folder: Path, options: StorageOptions) -> list[str]:
+def take_back(folder: Path, reach: Reach) -> list[str]:
     """Undo what a builder noted, as far as it was done, unless it was all done.
 
     Only the very files that it put there go away; what it had put aside is there again. Returns
-    sentences about what could not be put back: that is kept, with the notes.
+    sentences about what could not be put back: that is kept, with the notes. The whole journal is
+    checked before anything is undone; one that names what lies elsewhere raises.
     """
-    entries = _entries(folder)
+    entries = _checked(folder, reach)
     kept: list[str] = []
-    if not is_finished(folder, options):
+    if not _all_done(entries, reach):
         for entry in reversed(entries):
             if isinstance(entry, PutIn):
                 _remove_file(entry)
             elif isinstance(entry, Uploaded):
-                _remove_object(entry, options)
+                _remove_object(entry, reach.options)
             elif isinstance(entry, MadeFolder):
                 with suppress(OSError):  # Others lie there.
                     os.rmdir(entry.path)
@@ -114,6 +143,81 @@ def take_back(folder: Path, options: StorageOptions) -> list[str]:
     if not kept:
         (folder / JOURNAL).unlink(missing_ok=True)
     return kept
+
+
+def journal_problem(folder: Path, options: StorageOptions) -> str | None:
+    """Return why nothing of a dead builder's journal is undone; None where it can be."""
+    try:
+        _checked(folder, _reach_of(folder, options))
+    except CorruptIndexError as why:
+        return str(why)
+    return None
+
+
+def _reach_of(folder: Path, options: StorageOptions) -> Reach:
+    """Return what the builder may have changed that left a hidden folder, by where that lies.
+
+    Beside an index that is what lies around it. A builder of remote tokens works under the cache
+    directory, in a folder named after the digest of the index's URL.
+    """
+    name = hidden_of(folder.name, "tmp") or ""
+    if os.path.abspath(folder.parent) == os.path.abspath(cache_directory() / "indexes"):
+        for entry in _entries(folder):
+            index = getattr(entry, "folder", None) or getattr(entry, "index", None)
+            if index is not None and is_remote(index) and digest(index) == name:
+                return Reach(index, (os.path.dirname(index),), options)
+    return Reach(str(folder.with_name(name)), (str(folder.parent),), options)
+
+
+def _checked(folder: Path, reach: Reach) -> list[Entry]:
+    """Return all notes, or raise for a journal that no builder of ours has written."""
+    entries, is_within = _entries(folder), _within(reach)
+    for entry in entries:
+        if not _is_ours(entry, reach, is_within):
+            raise _refused(folder, f"it names {entry}, which is no part of {reach.index}")
+    return entries
+
+
+def _within(reach: Reach) -> Callable[[str], bool]:
+    """Return what says whether a path lies below a base, with no link on the way."""
+
+    @cache
+    def has_link(base: str, folder: str) -> bool:
+        return leads_through_link(base, folder)
+
+    def is_within(path: str) -> bool:
+        return any(
+            is_below(base, path) and not has_link(base, os.path.dirname(path))
+            for base in reach.bases
+        )
+
+    return is_within
+
+
+def _is_ours(entry: Entry, reach: Reach, is_within: Callable[[str], bool]) -> bool:
+    if isinstance(entry, IndexIn):
+        return entry.folder == reach.index
+    if isinstance(entry, PutAside) and entry.name == PUT_ASIDE:
+        return entry.path == reach.index
+    if isinstance(entry, MadeFolder):  # Above token files, where all of these were missing.
+        is_above = any(is_below(entry.path, base) for base in reach.bases)
+        return entry.path in reach.bases or is_above or is_within(entry.path)
+    if isinstance(entry, PutAside) and not _OLD.fullmatch(entry.name):
+        return False
+    if isinstance(entry, Uploaded) and entry.index not in {None, reach.index}:
+        return False
+    is_token_file = entry.path.endswith(".bin") or os.path.basename(entry.path) == BAD_LINES
+    is_object = isinstance(entry, Uploaded)
+    return is_token_file and is_remote(entry.path) == is_object and is_within(entry.path)
+
+
+def _refused(folder: Path, why: str) -> CorruptIndexError:
+    return CorruptIndexError(
+        f"{folder / JOURNAL} was not written by a builder of these tokens: {why}. Nothing is "
+        "undone, and the folder stays as it is. If a penstock tokenize was killed here, run the "
+        f"same command again; else remove the folder: rm -r {shlex.quote(str(folder))}",
+        path=str(folder),
+    )
 
 
 def _put_back(aside: Path, path: str) -> list[str]:
@@ -134,34 +238,32 @@ def _put_back(aside: Path, path: str) -> list[str]:
 
 def _entries(folder: Path) -> list[Entry]:
     decoder = msgspec.json.Decoder(Entry)
-    entries: list[Entry] = []
-    with suppress(FileNotFoundError):
-        for line in (folder / JOURNAL).read_bytes().splitlines():
-            with suppress(msgspec.DecodeError):  # Killed while it wrote: not done yet, then.
-                entries.append(decoder.decode(line))
-    return entries
+    try:
+        # What no newline ends was being written when its builder was killed: not done yet, then.
+        *lines, _ = read_metadata(folder / JOURNAL).split(b"\n")
+        return [decoder.decode(line) for line in lines]
+    except FileNotFoundError:
+        return []
+    except (CorruptFileError, ValueError, RecursionError) as why:
+        raise _refused(folder, str(why).rstrip(".")) from None
 
 
 def meta_digest(text: bytes) -> str:
     """Return what is noted of a `meta.json`."""
-    return digest(text.decode())
+    return digest(text.decode(errors="replace"))
 
 
 def _meta_in(folder: str, options: StorageOptions) -> str | None:
     store, name = locate(folder, options)
     try:
-        file = store.open(join(name, META))
+        return meta_digest(fetch_metadata(store, join(name, META)))
     except ObjectNotFoundError:
         return None
-    try:
-        return meta_digest(file.read_at(0, file.size))
-    finally:
-        file.close()
 
 
 def _remove_file(entry: PutIn) -> None:
     with suppress(FileNotFoundError):
-        status = os.stat(entry.path)
+        status = os.lstat(entry.path)
         found = (status.st_size, status.st_ino, status.st_mtime_ns)
         if found == (entry.size, entry.inode, entry.modified):
             os.unlink(entry.path)
@@ -177,12 +279,14 @@ def _remove_object(entry: Uploaded, options: StorageOptions) -> None:
             store.delete(name)
 
 
-def take_back_dead(folder: Path, options: StorageOptions) -> bool:
+def take_back_dead(folder: Path, options: StorageOptions, reach: Reach | None = None) -> bool:
     """Undo what a dead builder noted; return whether its folder may be removed."""
     try:
-        kept = take_back(folder, options)
+        kept = take_back(folder, reach or _reach_of(folder, options))
     except (OSError, StorageError):
         return False  # What it put aside lies there yet.
+    except CorruptIndexError as why:
+        kept = [str(why)]
     for said in kept:
         _log.warning("%s", said)
     return not kept

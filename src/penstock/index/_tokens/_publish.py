@@ -34,7 +34,14 @@ from penstock.index._tokens._journal import (
     put_in,
     take_back,
 )
-from penstock.storage import LocalStore, StorageOptions, is_remote, join, locate
+from penstock.storage import (
+    LocalStore,
+    StorageOptions,
+    is_remote,
+    leads_through_link,
+    locate,
+    path_below,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +74,7 @@ class Publication:
         self._folder, self._bins, self._place = folder, bins, job.place
         self._replace, self._has_index = job.overwrite, job.store is None
         self._options: StorageOptions = job.place.options
+        self._reach = job.reach
 
     @contextmanager
     def files(self) -> Iterator[None]:
@@ -86,8 +94,8 @@ class Publication:
 
     def _taken_back(self) -> list[str]:
         try:
-            return take_back(self._folder, self._options)
-        except (OSError, StorageError) as more:
+            return take_back(self._folder, self._reach)
+        except (OSError, StorageError, CorruptIndexError) as more:
             return [f"What was published so far is not taken back yet: {more}"]
 
     def index(self, new: NewFolder, tokens: TokensMeta) -> None:
@@ -153,8 +161,16 @@ class Publication:
         with suppress(CorruptIndexError, StaleIndexError, ObjectNotFoundError):
             old = load_index(Origin(self._place.folder, self._place.base, self._options))
             empty = [] if old.meta is None else old.meta.empty
-            named = [*old.file_locations, *(join(self._place.base, one.path) for one in empty)]
-            return [path for path in named if path.endswith(".bin") and os.path.exists(path)]
+            base = self._place.base
+            below = (path_below(base, one.path) for one in empty)
+            named = [*old.file_locations, *(path for path in below if path is not None)]
+            return [
+                path
+                for path in named
+                if path.endswith(".bin")
+                and os.path.isfile(path)
+                and not leads_through_link(base, os.path.dirname(path))
+            ]
         return []
 
     def _upload(self) -> None:

@@ -6,11 +6,11 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError
+from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError, StorageError
 from penstock.index._load import kind_in
-from penstock.index._open_index import is_there, local_folder, refuse_other_folder
+from penstock.index._open_index import exists, local_folder, refuse_other_folder
 from penstock.index._tokens._publish import remedy, taken
-from penstock.storage import LocalStore, locate
+from penstock.storage import LocalStore, is_below, is_remote, leads_through_link, locate
 
 if TYPE_CHECKING:
     from penstock.index._tokens._job import TokenJob
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def refuse_existing(job: TokenJob) -> None:
     """Raise where tokens, or anything else, lie already where a job's would."""
+    _refuse_links(job)
     has_index = _has_index(job)
     if job.overwrite:
         return
@@ -30,10 +31,22 @@ def refuse_existing(job: TokenJob) -> None:
         )
 
 
+def _refuse_links(job: TokenJob) -> None:
+    """Raise where token files would be written through a link; the user's own word is none."""
+    base = job.place.base if is_below(job.place.base, job.folder) else job.folder
+    for folder in set() if is_remote(job.folder) else {*map(os.path.dirname, job.paths)}:
+        if leads_through_link(base, folder):
+            raise StorageError(
+                f"{folder} is a link, or lies behind one, and token files are not written through "
+                "links. Remove the link, or give another folder: output_base_path=",
+                path=folder,
+            )
+
+
 def _has_index(job: TokenJob) -> bool:
     if job.store is not None:
         return job.store.exists()
-    if not is_there(job.place):
+    if not exists(job.place):
         refuse_other_folder(job.place)
         return False
     with suppress(CorruptIndexError, ObjectNotFoundError):  # What is damaged may be replaced.
