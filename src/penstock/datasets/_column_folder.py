@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import os
+import re
 import secrets
 import shutil
+import stat
 import time
 import urllib.parse
 from contextlib import suppress
@@ -24,6 +27,7 @@ from penstock.datasets._field_types import type_text
 from penstock.datasets._warned import is_news, made_anew
 from penstock.errors import CorruptIndexError
 from penstock.index import sync
+from penstock.storage import is_plain_name, read_metadata, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -38,6 +42,8 @@ VERSION = 1
 META, BAD = "meta.json", "bad.bin"
 HIDDEN = ".penstock-column-"
 """In the name of a folder on its way (`…tmp`), or of one that another replaces (`…old`)."""
+_OFFSETS = re.compile(r"[^.].*-[0-9a-f]{16}", re.DOTALL)
+"""The name of a folder with the offsets of lists; a long one is cut before "-offsets"."""
 _LONGEST_NAME = 180
 _SAFE = "[]<>(),= :"
 
@@ -116,12 +122,13 @@ def _checked(root: Path, folders: dict[str, dict[str, int]]) -> Iterator[Path]:
         for name, size in files.items():
             path = root / folder / name
             try:
-                found = path.stat().st_size
+                status = path.stat()
             except (FileNotFoundError, NotADirectoryError):
                 raise CorruptIndexError(f"{path} is missing.", path=str(path)) from None
-            if found != size:
+            if not stat.S_ISREG(status.st_mode) or status.st_size != size:
                 raise CorruptIndexError(
-                    f"{path} is damaged: it has {found:,} bytes, and {size:,} are told of.",
+                    f"{path} is damaged: it has {status.st_size:,} bytes, and a regular file of "
+                    f"{size:,} is told of.",
                     path=str(path),
                 )
             yield path
@@ -262,7 +269,7 @@ def _put(folder: Path, final: Path) -> None:
         final.rename(old)
     folder.rename(final)
     sync(final.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    remove_tree(old)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -298,7 +305,10 @@ def list_columns(root: Path) -> list[ColumnMeta]:
 
 
 def drop_columns(root: Path, which: Collection[str] | None = None) -> list[ColumnMeta]:
-    """Remove the columns of some paths, or all, and the offsets that no other column needs."""
+    """Remove the columns of some paths, or all, and the offsets that no other column needs.
+
+    Of a column that is a link the link goes, and nothing that it leads to.
+    """
     dropped, needed = [], set()
     for folder, meta in _all(root):
         if which is None or meta.path in which:
@@ -307,7 +317,8 @@ def drop_columns(root: Path, which: Collection[str] | None = None) -> list[Colum
         else:
             needed.update(meta.lists)
     for name in {name for meta in dropped for name in meta.lists} - needed:
-        _remove(root / name)
+        if not os.path.lexists(root / name / META):  # That would be a column.
+            _remove(root / name)
     return dropped
 
 
@@ -315,7 +326,7 @@ def _remove(folder: Path) -> None:
     gone = folder.with_name(f".{secrets.token_hex(8)}{HIDDEN}old")
     with suppress(FileNotFoundError):
         folder.rename(gone)  # At once, so that nobody finds half of it.
-        shutil.rmtree(gone, ignore_errors=True)
+        remove_tree(gone)
 
 
 def _all(root: Path) -> list[tuple[Path, ColumnMeta]]:
@@ -339,18 +350,35 @@ def _read_meta(folder: Path) -> ColumnMeta | None:
     """Return what is told of a column; None where there is none, as in a folder of offsets."""
     path = folder / META
     try:
-        meta = msgspec.json.decode(path.read_bytes(), type=ColumnMeta)
-        is_sound = meta.length >= 0 and meta.arrow_type is not None and meta.folders("") != {}
+        text = read_metadata(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (OSError, ValueError, IndexError, pa.ArrowException) as why:
+    except OSError as why:
         raise CorruptIndexError(f"{path} is damaged ({why}).", path=str(path)) from None
+    return decode_column(text, str(path))
+
+
+def decode_column(text: bytes, path: str) -> ColumnMeta:
+    """Return what the text of a column's `meta.json` says, or raise `CorruptIndexError`.
+
+    All names in it are plain: they stand for folders beside the column, and for files in them.
+    """
+    try:
+        meta = msgspec.json.decode(text, type=ColumnMeta)
+        is_sound = (
+            meta.length >= 0
+            and meta.arrow_type is not None
+            and all(is_plain_name(name) and _OFFSETS.fullmatch(name) for name in meta.lists)
+            and all(is_plain_name(name) for files in meta.folders("").values() for name in files)
+        )
+    except (OSError, ValueError, IndexError, RecursionError, pa.ArrowException) as why:
+        raise CorruptIndexError(f"{path} is damaged ({why}).", path=path) from None
     if not is_sound or meta.format != FORMAT:
-        raise CorruptIndexError(f"{path} is not the meta.json of a column.", path=str(path))
+        raise CorruptIndexError(f"{path} is not the meta.json of a column.", path=path)
     if meta.version > VERSION:
         raise CorruptIndexError(
             f"{path} was written by a newer Penstock (format {meta.version}, this one knows "
             f"{VERSION}). Upgrade Penstock.",
-            path=str(path),
+            path=path,
         )
     return meta

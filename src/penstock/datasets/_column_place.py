@@ -23,6 +23,7 @@ from penstock.storage import (
     is_pattern,
     is_remote,
     join,
+    leads_through_link,
     locate,
     mark_as_cache,
 )
@@ -80,7 +81,7 @@ def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> 
     own = _index_folder(origin)
     if own is None:
         return ColumnPlace(cached, beside=beside, options=options)
-    if os.access(own, os.W_OK | os.X_OK):
+    if os.access(own, os.W_OK | os.X_OK) and not _is_behind_link(own):
         return ColumnPlace(own / COLUMNS, beside=beside, options=options)
     return ColumnPlace(cached, (own / COLUMNS,), beside, options)
 
@@ -90,12 +91,18 @@ def column_folders(place: Place) -> list[Path]:
 
     For those who have no source: the index may be stale, damaged or gone.
     """
-    beside = [] if place.is_remote else [Path(place.folder) / COLUMNS]
+    own = Path(place.folder)
+    beside = [] if place.is_remote or _is_behind_link(own) else [own / COLUMNS]
     # A remote index is fetched, and its columns are named after the data.
     where = place.base if place.is_remote else place.folder
     kinds = ("_jsonl.JsonlDataset", "_csv.CsvRows")
     keys = [digest([f"penstock.datasets.{kind}", "utf-8", where]) for kind in kinds]
     return [*beside, *(cache_directory() / COLUMNS / key for key in keys)]
+
+
+def _is_behind_link(index: Path) -> bool:
+    """Whether an index, or its folder of columns, is a link: what is written goes elsewhere."""
+    return leads_through_link(str(index.parent), str(index / COLUMNS))
 
 
 def make_root(root: Path) -> None:

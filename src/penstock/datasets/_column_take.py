@@ -23,7 +23,8 @@ from penstock.datasets._column_write import (
     narrow_name,
     width_of,
 )
-from penstock.errors import CorruptIndexError, OptionError
+from penstock.errors import CorruptFileError, CorruptIndexError, OptionError
+from penstock.storage import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,7 +88,7 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
     """Map a file of so many numbers; one of another size raises."""
     wanted = np.dtype(dtype).itemsize * length
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size != wanted:
                 raise CorruptIndexError(
@@ -98,6 +99,8 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except FileNotFoundError:
         raise CorruptIndexError(f"{path} is missing.", path=str(path)) from None
+    except CorruptFileError as why:
+        raise CorruptIndexError(str(why), path=str(path)) from None
     return np.frombuffer(memory, dtype)
 
 

@@ -22,7 +22,7 @@ from penstock.datasets._materialize_bad import decoded
 from penstock.decode import keep_pandas_out
 from penstock.index import LARGEST_FRAME
 from penstock.jsonl import compression_of
-from penstock.storage import LocalStore
+from penstock.storage import LocalStore, open_regular
 from penstock.work import shares
 
 if TYPE_CHECKING:
@@ -277,5 +277,6 @@ class UnitFiles:
 
     def _reader(self, path: str) -> pa.RecordBatchFileReader:
         if self._last is None or self._last[0] != path:
+            open_regular(path).close()  # A pipe would make the map wait.
             self._last = path, pa.ipc.open_file(pa.memory_map(path))
         return self._last[1]

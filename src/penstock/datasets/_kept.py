@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 
 from penstock.errors import StorageError
-from penstock.storage import LocalStore, cache_directory, mark_as_cache
+from penstock.storage import LocalStore, cache_directory, mark_as_cache, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -89,10 +89,11 @@ def kept_ids(
 
 def _mapped(path: Path, length: int) -> np.ndarray | None:
     try:
-        ids: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        open_regular(path).close()
+        ids: np.ndarray = np.lib.format.open_memmap(path, mode="r")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # noqa: BLE001 (a damaged header fails in many ways)
         _log.warning("%s cannot be used and is made again: %s", path, error)
         return None
     if ids.dtype != np.int64 or ids.ndim != 1 or (len(ids) and not 0 <= ids[0] <= ids[-1] < length):

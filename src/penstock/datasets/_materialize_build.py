@@ -27,7 +27,7 @@ from penstock.datasets._materialize_estimate import estimated, refuse_full_disk
 from penstock.datasets._parquet import ParquetRows
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
 from penstock.index import digest
-from penstock.storage import NO_ROOM
+from penstock.storage import NO_ROOM, read_metadata, remove_special, remove_tree
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _log = logging.getLogger("penstock.datasets")
 _LAYOUT = 1
 """Raised whenever the files of units, or what they are cut from, change."""
 _LOCK = ".lock"
+_LOCKING = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _BUILDING = ".penstock-building-"
 _SCHEMA = "schema.arrow"
 _PAUSE = 0.05
@@ -84,7 +85,7 @@ def only_column_builder(root: Path) -> Iterator[None]:
     """Be the only one who changes the columns in a folder, in any process of any host."""
     make_root(root)
     try:
-        descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(root / _LOCK, _LOCKING | os.O_CREAT, 0o666)
     except OSError as why:
         raise _not_written(root, why) from None
     try:
@@ -201,7 +202,10 @@ class _Folder:
         ]
 
     def make(self) -> None:
+        if self.path.is_symlink():
+            remove_tree(self.path)
         self.path.mkdir(exist_ok=True)
+        remove_special(self.path)
         (self.path / _SCHEMA).write_bytes(self.schema.serialize())
 
     def publish(self, group: Sequence[Wanted]) -> None:
@@ -241,9 +245,12 @@ class _Folder:
 def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
     """Remove units of columns that are all there: of who was killed after the last of them."""
     folders = [*root.glob(f"{_BUILDING}*")]
-    if not folders or not os.access(root / _LOCK, os.W_OK):
+    if not folders:
         return
-    descriptor = os.open(root / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(root / _LOCK, _LOCKING)
+    except OSError:
+        return
     try:
         with suppress(BlockingIOError):  # Somebody is at it.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -257,7 +264,7 @@ def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
 
 
 def _schema_in(folder: Path) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer((folder / _SCHEMA).read_bytes()))
+    return pa.ipc.read_schema(pa.py_buffer(read_metadata(folder / _SCHEMA)))
 
 
 def _remove_leftovers(root: Path, kept: set[Path]) -> None:
@@ -269,7 +276,7 @@ def _remove_leftovers(root: Path, kept: set[Path]) -> None:
             _OFFSETS.fullmatch(path.name) and path.name not in needed and not (path / META).exists()
         )
         if (is_draft and path not in kept) or is_unused:
-            shutil.rmtree(path, ignore_errors=True)
+            remove_tree(path)
 
 
 def _refuse_touched(source: Source, before: Freshness) -> None:

@@ -8,17 +8,21 @@ import shutil
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-import msgspec
-
-from penstock.datasets._column_folder import HIDDEN, META, ColumnMeta, sizes_in
+from penstock.datasets._column_folder import HIDDEN, META, decode_column, sizes_in
 from penstock.datasets._materialize_estimate import refuse_full_disk
-from penstock.errors import ObjectChangedError, ObjectNotFoundError
-from penstock.storage import locate, read_blocks
+from penstock.errors import (
+    CorruptFileError,
+    CorruptIndexError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+)
+from penstock.storage import fetch_metadata, locate, read_blocks, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from penstock.datasets._column_folder import ColumnMeta
     from penstock.datasets._column_place import ColumnPlace, Freshness
     from penstock.storage import Entry, Store
 
@@ -98,11 +102,9 @@ def _meta_of(store: Store, files: dict[str, Entry]) -> ColumnMeta | None:
     if META not in files:
         return None
     try:
-        with closing(store.open(files[META].name, files[META])) as file:
-            meta = msgspec.json.decode(file.read_at(0, file.size), type=ColumnMeta)
-            meta.folders("")  # It tells of no folder that is not among its own.
-            return meta
-    except (ValueError, IndexError, ObjectChangedError, ObjectNotFoundError) as why:
+        text = fetch_metadata(store, files[META].name, files[META])
+        return decode_column(text, store.path(files[META].name))
+    except (CorruptFileError, CorruptIndexError, ObjectChangedError, ObjectNotFoundError) as why:
         _log.warning("%s cannot be used: %s", store.path(files[META].name), why)
         return None
 
@@ -115,8 +117,7 @@ def _fetch(store: Store, files: dict[str, Entry], final: Path) -> None:
             with closing(store.open(entry.name, entry)) as file, (folder / name).open("wb") as out:
                 for block in read_blocks(file, _COPY_BYTES):
                     out.write(block)
-        if final.exists():
-            shutil.rmtree(final)  # Of other records, or it would not be fetched.
+        remove_tree(final)  # Of other records, or it would not be fetched.
         folder.rename(final)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

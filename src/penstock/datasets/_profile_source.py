@@ -23,7 +23,7 @@ from penstock.datasets._kept import keep_file
 from penstock.datasets._materialized import Materialized, origins_of
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import UNREADABLE, Profile, digest, profile_text, read_profile
-from penstock.storage import LocalStore, cache_directory, is_remote
+from penstock.storage import LocalStore, cache_directory, is_remote, read_metadata
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ def _in_index(origin: Source) -> KnownProfile | None:
 
 def _kept(origin: Source) -> KnownProfile | None:
     path = _path(origin)
-    with suppress(FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+    with suppress(OSError, ValueError, RecursionError):
         created = os.stat(path).st_mtime
-        document = json.loads(path.read_bytes())
+        document = json.loads(read_metadata(path))
         if isinstance(document, dict) and isinstance(document.get("records"), int):
             return KnownProfile(document, created)
     return None

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.errors import CorruptIndexError, ObjectNotFoundError
+from penstock.errors import CorruptFileError, CorruptIndexError, ObjectNotFoundError
 from penstock.index._names import BAD_LINES, FILES, META
-from penstock.storage import join
+from penstock.storage import join, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from typing import BinaryIO
+
+
+_LONGEST_LINE = 1 << 20
 
 
 class BadLine(msgspec.Struct, frozen=True):
@@ -59,16 +62,16 @@ def read_bad_lines(folder: str | os.PathLike[str]) -> Iterator[BadLine]:
 
 def _lines_in(path: str) -> Iterator[BadLine]:
     decoder = msgspec.json.Decoder(BadLine)
-    with open(path, "rb") as file:
-        for text in file:
-            try:
+    try:
+        with open_regular(path) as file:
+            while text := file.readline(_LONGEST_LINE):
                 yield decoder.decode(text)
-            except msgspec.DecodeError as why:
-                raise CorruptIndexError(
-                    f"{path} is damaged ({why}). Build the index again: penstock index PATH "
-                    "--overwrite --validate",
-                    path=path,
-                ) from None
+    except (CorruptFileError, ValueError, RecursionError) as why:
+        raise CorruptIndexError(
+            f"{path} is damaged ({why}). Build the index again: penstock index PATH "
+            "--overwrite --validate",
+            path=path,
+        ) from None
 
 
 def copy_bad_lines(folder: str, file: BinaryIO, without: Collection[str]) -> None:

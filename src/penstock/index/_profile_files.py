@@ -6,10 +6,10 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import CorruptIndexError
+from penstock.errors import CorruptFileError, CorruptIndexError
 from penstock.index._names import PROFILE, PROFILE_STATE
 from penstock.index._profile_document import FORMAT
-from penstock.storage import join
+from penstock.storage import join, read_metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,11 +48,10 @@ def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     """
     path = join(os.fspath(folder), PROFILE)
     try:
-        with open(path, encoding="utf-8") as file:
-            document = json.load(file)
+        document = json.loads(read_metadata(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except ValueError as why:
+    except (CorruptFileError, ValueError, RecursionError) as why:
         raise _damaged(path, why) from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise _damaged(path, "it is no profile")
@@ -66,9 +65,8 @@ def old_profile(old: SampleIndex) -> Profile:
     folder = "" if old.origin is None else old.origin.folder
     path = join(folder, PROFILE_STATE)
     try:
-        with open(path, "rb") as file:
-            profile = Profile.from_bytes(file.read())
-    except (OSError, ValueError) as why:
+        profile = Profile.from_bytes(read_metadata(path))
+    except (OSError, ValueError, RecursionError) as why:
         raise _damaged(path, why) from None
     if profile.records != len(old):
         raise _damaged(path, f"it is of {profile.records:,} records, the index has {len(old):,}")

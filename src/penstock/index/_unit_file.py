@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import TYPE_CHECKING
+import shlex
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
+from penstock.errors import CorruptFileError
 from penstock.index._checks import UnitFound
-from penstock.storage import LocalStore
+from penstock.storage import LocalStore, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 _ROW_BYTES = 16
 _ROWS_AT_ONCE = 1 << 16
 _SIZE_BYTES = 8
+
+T = TypeVar("T")
 
 
 class NewUnitFile:
@@ -47,15 +51,46 @@ class NewUnitFile:
         self._draft.publish(self._path, exclusive=False)
 
 
+class MappedUnit(NamedTuple, Generic[T]):
+    """The file of a unit: its data, mapped, and what stands behind that."""
+
+    data: mmap.mmap
+    size: int
+    """Bytes of the data."""
+    rest: T
+
+
+def map_unit(path: str, type_: type[T]) -> MappedUnit[T]:
+    """Map the file of a unit, or raise `CorruptFileError` for one that is none."""
+    try:
+        with open_regular(path) as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        end = len(mapped) - _SIZE_BYTES
+        start = end - int.from_bytes(mapped[end:], "little")
+        with memoryview(mapped) as view, view[max(0, start) : max(0, end)] as rest:
+            return MappedUnit(mapped, start, msgspec.msgpack.decode(rest, type=type_))
+    except (ValueError, RecursionError) as why:
+        raise damaged_unit(path, why) from None
+
+
+def damaged_unit(path: str, why: object) -> CorruptFileError:
+    """Return the error for the file of a unit that cannot be used."""
+    folder = os.path.dirname(path)
+    return CorruptFileError(
+        f"{path} is damaged ({why}). Remove what a killed builder left, and build again: rm -r "
+        f"{shlex.quote(folder)}",
+        path=path,
+    )
+
+
 class UnitFile:
     """One that is there."""
 
     def __init__(self, path: str) -> None:
-        with open(path, "rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        end = len(self._map) - _SIZE_BYTES
-        start = end - int.from_bytes(self._map[end:], "little")
-        self.found = msgspec.msgpack.decode(self._map[start:end], type=UnitFound)
+        self._map, size, self.found = map_unit(path, UnitFound)
+        records = [part.records for part in self.found.parts]
+        if min(records, default=0) < 0 or sum(records) * _ROW_BYTES > size:
+            raise damaged_unit(path, "it tells of other rows than it holds")
         self._at = 0
 
     def rows(self, count: int) -> Iterator[NDArray[np.int64]]:

@@ -11,7 +11,7 @@ from penstock.errors import ObjectChangedError, ObjectExistsError, StorageError,
 from penstock.index._folder import clear_dead_folders, held_folder, make_parent, mark, work_place
 from penstock.index._names import hidden_name
 from penstock.index._tokens._journal import JOURNAL
-from penstock.storage import NO_ROOM, remove_links, remove_tree
+from penstock.storage import NO_ROOM, remove_special, remove_tree
 
 if TYPE_CHECKING:
     from typing import Self
@@ -58,7 +58,7 @@ class UnitFolder:
             self.path = self._named(None)
         self._lock = lock
         try:
-            remove_links(self.path)
+            remove_special(self.path)
             clear_dead_folders(self._final)
             mark(self.path)
         except BaseException:

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from penstock.storage._untrusted import open_regular as open_regular
     from penstock.storage._untrusted import path_below as path_below
     from penstock.storage._untrusted import read_metadata as read_metadata
-    from penstock.storage._untrusted import remove_links as remove_links
+    from penstock.storage._untrusted import remove_special as remove_special
     from penstock.storage._untrusted import remove_tree as remove_tree
 
 __all__, __getattr__, __dir__ = facade(
@@ -114,7 +114,7 @@ __all__, __getattr__, __dir__ = facade(
         "open_regular": "_untrusted",
         "path_below": "_untrusted",
         "read_metadata": "_untrusted",
-        "remove_links": "_untrusted",
+        "remove_special": "_untrusted",
         "remove_tree": "_untrusted",
         "translated": "_local_errors",
     },

@@ -16,7 +16,7 @@ from penstock.errors import CorruptFileError
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from penstock.storage._store import Store
+    from penstock.storage._store import Entry, Store
 
 LARGEST_METADATA = 256 << 20
 """Bytes of one metadata file; an index of a million files has a `meta.json` of about this size."""
@@ -92,11 +92,14 @@ def remove_tree(path: str | os.PathLike[str]) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def remove_links(folder: str | os.PathLike[str]) -> None:
-    """Remove the links in a folder that is found again and written to; ours holds none."""
+def remove_special(folder: str | os.PathLike[str]) -> None:
+    """Remove links, pipes and devices in a folder that is found again and written to.
+
+    A folder of ours holds none; writing to one of them would write elsewhere, or wait.
+    """
     with os.scandir(folder) as found:
         for entry in found:
-            if entry.is_symlink():
+            if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
                 os.unlink(entry.path)
 
 
@@ -125,9 +128,14 @@ def read_metadata(
         return file.read(largest)
 
 
-def fetch_metadata(store: Store, name: str, *, largest: int = LARGEST_METADATA) -> bytes:
-    """Return the bytes of a metadata file in a store, as `read_metadata` does."""
-    file = store.open(name)
+def fetch_metadata(
+    store: Store, name: str, known: Entry | None = None, *, largest: int = LARGEST_METADATA
+) -> bytes:
+    """Return the bytes of a metadata file in a store, as `read_metadata` does.
+
+    `known` is what a listing told of it, which saves a request.
+    """
+    file = store.open(name, known)
     try:
         _refuse_large(file.path, file.size, largest)
         return file.read_at(0, file.size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import msgspec
 import numpy as np
 
 from penstock.index._checks import Aside  # noqa: TC001 (msgspec reads it)
+from penstock.index._unit_file import damaged_unit, map_unit
 from penstock.storage import LocalStore
 
 if TYPE_CHECKING:
@@ -62,11 +62,14 @@ class TokenFile:
     """One that is there, mapped."""
 
     def __init__(self, path: str, dtype: np.dtype[np.integer]) -> None:
-        with open(path, "rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.parts = _parts_in(self._map)
+        self._map, size, self.parts = map_unit(path, list[TokensFound])
         count = sum(part.tokens for part in self.parts)
         documents = sum(part.documents for part in self.parts)
+        least = min(
+            (number for part in self.parts for number in (part.tokens, part.documents)), default=0
+        )
+        if least < 0 or count * dtype.itemsize + documents * _LENGTH.itemsize > size:
+            raise damaged_unit(path, "it tells of other tokens than it holds")
         self.tokens: NDArray[np.integer] = np.frombuffer(self._map, dtype, count)
         """Of all documents."""
         self.lengths: NDArray[np.int64] = np.frombuffer(
@@ -77,14 +80,4 @@ class TokenFile:
 
 def parts_in(path: str) -> list[TokensFound]:
     """Return what a unit tells of its parts."""
-    with (
-        open(path, "rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-    ):
-        return _parts_in(mapped)
-
-
-def _parts_in(mapped: mmap.mmap) -> list[TokensFound]:
-    end = len(mapped) - _SIZE_BYTES
-    start = end - int.from_bytes(mapped[end:], "little")
-    return msgspec.msgpack.decode(mapped[start:end], type=list[TokensFound])
+    return map_unit(path, list[TokensFound]).rest
