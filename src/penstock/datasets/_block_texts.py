@@ -75,9 +75,8 @@ class BlockTexts:
         files = np.arange(len(index.file_locations) + 1)
         self._frame_borders = np.searchsorted(np.ascontiguousarray(index.frames[:, 0]), files)
         # What a process keeps of local frames suffices unless they are large.
-        open_bytes = estimate(
-            index.frames[:, 4].astype(np.int64), "block", cache_bytes=_RUN
-        ).open_bytes
+        frame_bytes = np.minimum(index.frames[:, 4], LARGEST_FRAME).astype(np.int64)
+        open_bytes = estimate(frame_bytes, "block", cache_bytes=_RUN).open_bytes
         self._is_wide = open_bytes > CACHED_BYTES
         self._kinds = np.array([self._kind(n) for n in range(len(index.file_locations))], np.int8)
 
@@ -96,14 +95,16 @@ class BlockTexts:
         """Whether any file is read by blocks."""
         return bool(self._kinds.any())
 
-    def has(self, files: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def has(self, files: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of these files are read by blocks."""
-        has: NDArray[np.bool_] = self._kinds[files.astype(np.int64)] != _NONE
+        has: NDArray[np.bool_] = self._kinds[files] != _NONE
         return has
 
-    def read(self, ids: NDArray[np.int64]) -> list[bytes]:
-        """Return each record's own bytes; blocks that are not at hand are brought at once."""
-        rows = self._rows[ids].astype(np.int64)
+    def read(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> list[bytes]:
+        """Return each record's own bytes; blocks that are not at hand are brought at once.
+
+        `rows` are those of `SampleIndex.rows_of`.
+        """
         firsts, lasts = self._blocks_of(ids, rows)
         wanted, back = np.unique(firsts, return_inverse=True)
         inner = [
@@ -120,6 +121,8 @@ class BlockTexts:
             for at in np.flatnonzero(firsts != lasts).tolist():
                 parts = [held[n].text for n in range(int(firsts[at]), int(lasts[at]) - 1, -1)]
                 texts[at] = b"".join(parts)[int(begins[at]) : int(ends[at])]
+        if int(begins.min()) < 0 or sum(map(len, texts)) != int(rows[:, 2].sum()):
+            raise self._index.damaged("records do not lie in the blocks that hold them")
         return texts
 
     def _blocks_of(
@@ -127,7 +130,10 @@ class BlockTexts:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the number of each record's first block, and of its last."""
         runs = np.searchsorted(self._starts, ids, "right") - 1
-        firsts = runs * _RUN + (rows[:, 1] - self._run_offsets[runs]) // BLOCK_BYTES
+        units = (rows[:, 1] - self._run_offsets[runs]) // BLOCK_BYTES
+        if ((units < 0) | (units >= _RUN)).any():
+            raise self._index.damaged("records of a file do not follow each other")
+        firsts = runs * _RUN + units
         framed = np.flatnonzero(self._kinds[rows[:, 0]] == _FRAMED)
         if not len(framed):
             return firsts, firsts
@@ -184,6 +190,8 @@ class BlockTexts:
         return [described[n][0] for n in numbers], [described[n][1] for n in numbers]
 
     def _range(self, first: int, last: int) -> tuple[int, Block]:
+        if first > last:
+            raise self._index.damaged("records of a file do not follow each other")
         file, start, _ = self._rows[first].tolist()
         _, begin, size = self._rows[last].tolist()
         return start, self._block(file, start, begin + size, None)
@@ -193,6 +201,8 @@ class BlockTexts:
         return text_offset, self._block(file, offset, offset + size, text_bytes)
 
     def _block(self, file: int, start: int, stop: int, text_bytes: int | None) -> Block:
+        if file >= len(self._meta.files) or not start <= stop <= self._meta.files[file].size:
+            raise self._index.damaged(f"bytes {start:,} to {stop:,} of file {file:,} are not there")
         path, meta = self._index.file_locations[file], self._meta.files[file]
         store, name = locate(path, self._options)
         entry = Entry(name, meta.size, meta.modified, meta.version)

@@ -140,7 +140,7 @@ class Dataset(Source):
     def location(self, which: Any) -> Location:
         """Return where a record lies, or each of an array of them."""
         if isinstance(which, np.ndarray | list | tuple | range):
-            rows = self._rows[self._numbers(which)].astype(np.int64)
+            rows = self._sample_index.rows_of(self._numbers(which))
             return Location(rows[:, 0], rows[:, 1], rows[:, 2])
         place = self._sample_index[self._number(which)]
         return Location(place.file_path, place.byte_offset, place.num_bytes)
@@ -165,7 +165,12 @@ class Dataset(Source):
         """Return the first records of the blocks of one run."""
         begins = self._sample_index.frames_of(file)[:, 3].astype(np.int64)
         if not len(begins):
-            first, last = int(self._rows[low, 1]), int(self._rows[high - 1, 1])
+            ends = self._sample_index.rows_of(np.array([low, high - 1], np.int64))
+            first, last = ends[:, 1].tolist()
+            if (last - first) // BLOCK_BYTES > high - low:
+                # Few records, and large ones: there are more blocks than records.
+                units = (self._rows[low:high, 1].astype(np.int64) - first) // BLOCK_BYTES
+                return low + np.flatnonzero(units[1:] != units[:-1]) + 1
             begins = np.arange(first + BLOCK_BYTES, last + 1, BLOCK_BYTES, dtype=np.int64)
         return rows_before(
             lambda rows: self._rows[rows, 1],
@@ -204,14 +209,15 @@ class Dataset(Source):
             return []
         with reading():
             blocked = None if self._by_ranges is None else self._blocked()
+            rows = self._sample_index.rows_of(ids)
             if blocked is None:
-                return self._bytes_by_ranges(ids)
-            has = blocked.has(self._rows[ids, 0])
+                return self._bytes_by_ranges(rows)
+            has = blocked.has(rows[:, 0])
             if has.all():
-                return blocked.read(ids)
+                return blocked.read(ids, rows)
             parts = {
-                True: iter(blocked.read(ids[has])),
-                False: iter(self._bytes_by_ranges(ids[~has])),
+                True: iter(blocked.read(ids[has], rows[has])),
+                False: iter(self._bytes_by_ranges(rows[~has])),
             }
             return [next(parts[is_blocked]) for is_blocked in has.tolist()]
 
@@ -230,12 +236,13 @@ class Dataset(Source):
         start = int(rows[0, 1])
         if rows[0, 0] != rows[-1, 0] or (ends[:-1] != rows[1:, 1]).any():
             return None
+        if start > int(ends[0]) or ends[-1] == start or (np.diff(ends) < 0).any():
+            return None  # Of no bytes, or damaged: told of one by one.
         with reading():
             text = self._text(int(rows[0, 0])).read(start, int(ends[-1]) - start)
         return text, ends - start
 
-    def _bytes_by_ranges(self, ids: NDArray[np.int64]) -> list[bytes]:
-        rows = self._rows[ids]
+    def _bytes_by_ranges(self, rows: NDArray[np.int64]) -> list[bytes]:
         files = rows[:, 0]
         if (files == files[0]).all():
             return self._text(int(files[0])).read_many(rows[:, 1], rows[:, 2])
@@ -247,7 +254,7 @@ class Dataset(Source):
             text = self._text(int(files[which[0]]))
             return text.read_many(rows[which, 1], rows[which, 2])
 
-        found: list[bytes] = [b""] * len(ids)
+        found: list[bytes] = [b""] * len(rows)
         for which, texts in zip(groups, self._each(read, groups), strict=True):
             for at, text in zip(which.tolist(), texts, strict=True):
                 found[at] = text

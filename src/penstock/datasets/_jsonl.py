@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from penstock.index import SampleIndex
 
 _SHOWN_BYTES = 80
+_BLANK = "it is blank"
 _KINDS = ("jsonl", "samples")
 """Of indexes that may be of lines; the second is what a custom indexer writes."""
 
@@ -111,7 +112,7 @@ class JsonlDataset(Dataset):
         try:
             value = decode_as_json(line)
         except ValueError as why:
-            raise self._malformed(number, line, why) from None
+            raise self._malformed(number, line, why if line.strip() else _BLANK) from None
         if self._fields is None:
             return value
         try:
@@ -146,7 +147,7 @@ class JsonlDataset(Dataset):
         batch = decoder.attempt_lines(lines)
         if batch is not None:
             return batch
-        return decoder.settle(_joined(lines), None, self._on_bad(ids))
+        return self._complete(decoder.settle(_joined(lines), None, self._on_bad(ids)), ids, lines)
 
     def _columns_of_run(
         self, ids: NDArray[np.int64], decoder: TypedDecoder
@@ -164,7 +165,19 @@ class JsonlDataset(Dataset):
         return batch if batch is not None and batch.num_rows == len(ids) else None
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        return self._whole_batch(_joined(self._lines(ids)), self._on_bad(ids))
+        lines = self._lines(ids)
+        return self._complete(self._whole_batch(_joined(lines), self._on_bad(ids)), ids, lines)
+
+    def _complete(
+        self, batch: pa.RecordBatch, ids: NDArray[np.int64], lines: Sequence[bytes]
+    ) -> pa.RecordBatch:
+        """Return a batch with a row for each record; a blank record, which has none, raises."""
+        if batch.num_rows != len(ids):
+            number, line = next(
+                one for one in zip(ids.tolist(), lines, strict=True) if not one[1].strip()
+            )
+            raise self._malformed(number, line, _BLANK)
+        return batch
 
     def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
         # A bad line among those that are looked at is told to whoever asks for it.
@@ -209,8 +222,15 @@ def _refuse_other_kind(index: SampleIndex) -> None:
 
 
 def _joined(lines: Sequence[bytes]) -> bytes:
-    """Return lines as one text in which each ends with a newline."""
-    return b"".join([line if line[-1:] == b"\n" else line + b"\n" for line in lines])
+    """Return lines as one text in which each ends with a newline, and none has another.
+
+    A record of another tool's index may have newlines inside: a carriage return means the same in
+    JSON, between values as well as inside of a string.
+    """
+    text = b"".join([line if line[-1:] == b"\n" else line + b"\n" for line in lines])
+    if text.count(b"\n") == len(lines):
+        return text
+    return b"".join([line.removesuffix(b"\n").replace(b"\n", b"\r") + b"\n" for line in lines])
 
 
 def _names(fields: Fields) -> list[str]:

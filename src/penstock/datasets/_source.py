@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
+from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
@@ -26,6 +27,30 @@ _STEP = 1000
 """Records that iteration fetches at a time."""
 
 
+_CONTRACT = frozenset({"_records", "_columns", "_inferred", "_projected"})
+"""Methods that take record numbers and return a row for each."""
+
+
+def _as_many_rows(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of the contract that raises where rows and numbers are not as many.
+
+    Every format, view and encoder reads through these methods: a row that is missing or doubled
+    would put all rows behind it beside the number of another record.
+    """
+
+    @wraps(read)
+    def checked(source: Source, ids: np.ndarray, *fields: Any) -> Any:
+        rows = read(source, ids, *fields)
+        if len(rows) != len(ids):
+            raise OptionError(
+                f"{type(source).__name__} returned {len(rows):,} rows for {len(ids):,} record "
+                "numbers. A dataset returns one row for each number, in the order asked."
+            )
+        return rows
+
+    return checked
+
+
 class Location(NamedTuple):
     """Where a record lies; arrays in place of numbers when many were asked for."""
 
@@ -46,6 +71,11 @@ class Source(ABC):
 
     A format implements the five abstract methods; the surface is the same for all.
     """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in _CONTRACT & vars(cls).keys():
+            setattr(cls, name, _as_many_rows(vars(cls)[name]))
 
     @abstractmethod
     def __len__(self) -> int: ...

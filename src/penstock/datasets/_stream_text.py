@@ -33,9 +33,11 @@ class StreamText:
     that would be done for each of them.
     """
 
-    def __init__(self, file: OpenFile, once: str = "") -> None:
+    def __init__(self, file: OpenFile, once: str = "", longest: int | None = None) -> None:
         self._file = file
         self._once = once
+        self._longest = longest
+        """Bytes of all records of the file, where that is known: one has no more."""
         self._lock = threading.Lock()
         self._heads: list[_Head] = []
         """The one used last stands last."""
@@ -56,6 +58,13 @@ class StreamText:
         return [texts[place] for place in places]
 
     def _read(self, offset: int, size: int) -> bytes:
+        if self._longest is not None and size > self._longest:
+            raise StaleIndexError(
+                f"the index speaks of a record of {size:,} bytes in {self._file.path}, and of "
+                f"{self._longest:,} in all its records. Build the index again: penstock index "
+                "PATH --overwrite",
+                path=self._file.path,
+            )
         head = self._head(offset)
         text = head.read(offset, size)
         # A head that failed is not put back: it stands nowhere.

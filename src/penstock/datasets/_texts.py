@@ -60,10 +60,9 @@ def open_text(index: SampleIndex, number: int) -> Text:
     if compression is None:
         return RangedText(file)
     places = index.frames_of(number)
-    if compression == "gzip":
-        return StreamText(file, once="gzip")
-    if not len(places) or int(places[:, 4].max()) > LARGEST_FRAME:
-        return StreamText(file)
+    if compression == "gzip" or not len(places) or int(places[:, 4].max()) > LARGEST_FRAME:
+        longest = None if meta is None else meta.bytes
+        return StreamText(file, "gzip" if compression == "gzip" else "", longest)
     return FramedText(file, places)
 
 
@@ -166,6 +165,16 @@ class MappedText:
         )
 
 
+def _refuse_behind(path: str, end: int, size: int) -> None:
+    """Raise for a record that ends behind its text, before memory is taken for it."""
+    if end > size:
+        raise StaleIndexError(
+            f"{path} has {size:,} bytes of text, and its index speaks of a record that ends at "
+            f"byte {end:,}. Copy both again, or build the index again.",
+            path=path,
+        )
+
+
 class RangedText:
     """A plain file that is asked for by ranges: in an object store, or on a network file system."""
 
@@ -173,11 +182,13 @@ class RangedText:
         self._file = file
 
     def read(self, offset: int, size: int) -> bytes:
-        return self._file.read_at(offset, size)
+        return self.read_many([offset], [size])[0]
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
-        ranges = zip(np.asarray(offsets).tolist(), np.asarray(sizes).tolist(), strict=True)
-        return self._file.read_ranges(list(ranges))
+        ranges = list(zip(np.asarray(offsets).tolist(), np.asarray(sizes).tolist(), strict=True))
+        end = max(offset + size for offset, size in ranges)
+        _refuse_behind(self._file.path, end, self._file.size)
+        return self._file.read_ranges(ranges)
 
 
 class Frames:
@@ -216,14 +227,17 @@ class FramedText:
         self._file = file
         self._frames = places[:, 1:].astype(np.int64)
         self._starts = self._frames[:, 2]
+        self._end = int(self._frames[-1, 2:].sum())
         self._name = object()  # Of its frames among those of all files.
 
     def read(self, offset: int, size: int) -> bytes:
+        _refuse_behind(self._file.path, offset + size, self._end)
         return self.read_many([offset], [size])[0]
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         begin = np.asarray(offsets, np.int64)
         end = begin + np.asarray(sizes, np.int64)
+        _refuse_behind(self._file.path, int(end.max()), self._end)
         first = np.searchsorted(self._starts, begin, "right") - 1
         last = np.searchsorted(self._starts, end, "left") - 1
         spans = map(range, first.tolist(), (last + 1).tolist())

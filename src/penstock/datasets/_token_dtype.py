@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, PenstockError
 from penstock.index import DOCUMENT_FILES, rebuilding
+from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.index import Meta, SampleIndex
 
 _META = "meta.json"
+_LARGEST = 2**63 - 1
 _OFFSETS = DOCUMENT_FILES[0]
 _KINDS = ("tokens", "samples")
 """Of indexes that may be of tokens; the second is what a custom indexer writes."""
@@ -52,9 +54,10 @@ def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
 
 def _named(name: str) -> np.dtype[Any]:
     """Return the dtype that `meta.json` names."""
-    with suppress(TypeError):
+    # NumPy parses what has commas and braces, and raises as parsers do.
+    with suppress(TypeError, ValueError, SyntaxError):
         known = np.dtype(name).newbyteorder("<")
-        if np.issubdtype(known, np.integer):
+        if known.kind in "iu":
             return known
     raise CorruptIndexError(
         f"meta.json says that these tokens are {name!r}, which is no type of integers: it is "
@@ -94,7 +97,16 @@ def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
             f"bytes, and the samples have {meta.bytes:,}",
         )
     for number in (0, len(index) - 1):
-        found = int(index.sample_locations[number, 2])
+        place = index[number]
+        found = place.num_bytes
+        with suppress(FileNotFoundError):  # Whoever reads it is told.
+            there = _LARGEST if is_remote(place.file_path) else os.stat(place.file_path).st_size
+            if place.byte_offset + found > there:
+                raise _damaged(
+                    index,
+                    f"sample {number:,} ends at byte {place.byte_offset + found:,}, and "
+                    f"{place.file_path} has {there:,}",
+                )
         if found % item if size is None else found != size * item:
             told = "whole tokens" if size is None else f"{size:,} tokens"
             raise _damaged(

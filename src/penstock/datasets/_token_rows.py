@@ -17,6 +17,7 @@ Ends: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 """Values, and where those of each row begin in them; at last where the last row's end."""
 _SCANNED = 1 << 20
 _FEW = 32
+_LARGEST = 2**63 - 1
 
 
 class Runs(NamedTuple):
@@ -61,8 +62,25 @@ def runs_of(index: SampleIndex, sample_bytes: int | None) -> Runs:
             is_one = file == last and offset + size - begin == whole
             one = (low, file, begin, offset + size)
             found += [one] if is_one else _scanned(rows, low, high)
+    _check_runs(index, found, sample_bytes)
     firsts, files, begins, stops = np.array(found, np.int64).T
     return Runs(files, np.append(firsts, len(rows)), begins, stops)
+
+
+def _check_runs(
+    index: SampleIndex, found: list[tuple[int, int, int, int]], sample_bytes: int | None
+) -> None:
+    """Raise where a run does not lie in a file, or does not have the bytes of its samples."""
+    last_first = len(index)
+    for first, file, begin, stop in reversed(found):
+        whole = stop - begin if sample_bytes is None else (last_first - first) * sample_bytes
+        is_there = 0 <= file < len(index.file_locations) and 0 <= begin <= stop <= _LARGEST
+        if not is_there or stop - begin != whole:
+            raise index.damaged(
+                f"samples {first:,} to {last_first - 1:,} lie from byte {begin:,} to {stop:,} of "
+                f"file {file:,}"
+            )
+        last_first = first
 
 
 def _scanned(rows: NDArray[np.uint64], low: int, high: int) -> Iterator[tuple[int, int, int, int]]:

@@ -11,7 +11,7 @@ from penstock.datasets._source import Location
 from penstock.datasets._token_rows import between, items, take
 from penstock.datasets._token_source import TokenSource
 from penstock.datasets._views import fingerprint_of
-from penstock.errors import OptionError
+from penstock.errors import CorruptIndexError, OptionError
 from penstock.order import whole_number
 
 if TYPE_CHECKING:
@@ -200,6 +200,11 @@ class Windows(TokenSource):
         # Samples of one stretch stand next to each other here as well.
         inside = begins - source._starts_of(firsts)  # noqa: SLF001
         places = offsets[np.searchsorted(samples, firsts)] + inside
+        if int(places.min()) < 0 or int(places.max()) + width > len(flat):
+            raise CorruptIndexError(
+                "the index is damaged: samples do not hold the tokens that stand between their "
+                "first and their last one. Copy the data again, or tokenise it again."
+            )
         found: NDArray[Any] = np.lib.stride_tricks.sliding_window_view(flat, width)[places]
         return found
 

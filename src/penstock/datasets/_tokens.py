@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
     from penstock.datasets._token_rows import Ends, Runs
-    from penstock.index import SampleIndex, TokensMeta
+    from penstock.index import Documents, SampleIndex, TokensMeta
 
 
 class TokensDataset(TokenSource, Dataset):
@@ -138,7 +138,9 @@ class TokensDataset(TokenSource, Dataset):
         )
 
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
-        if len(self._places) != 1 or not self._is_mapped:
+        if not self._is_mapped:
+            return self._flat(ids)[0].reshape(len(ids), self.sample_size or 0)
+        if len(self._places) != 1:
             return super()._fresh(ids)
         # All numbers are known to be there, so that nobody needs to look again.
         found = self._run_items(0, self._sample_kind).take(ids, 0, None, "clip")
@@ -180,30 +182,36 @@ class TokensDataset(TokenSource, Dataset):
         return bool(self._length) and not any(is_remote(p) or is_network(p) for p in files)
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        sizes = self._rows[ids, 2].astype(np.int64)
+        sizes = self._sample_index.rows_of(ids)[:, 2]
         lengths, rest = np.divmod(sizes, self._dtype.itemsize)
         if rest.any():
             bad = int(rest.argmax())
             self._whole(int(sizes[bad]), int(ids[bad]))
+        if self.sample_size is not None and (wrong := lengths != self.sample_size).any():
+            raise self._sample_index.damaged(
+                f"sample {ids[wrong.argmax()]:,} has {lengths[wrong.argmax()]:,} tokens, and every "
+                f"sample {self.sample_size:,}"
+            )
         # Of a bytearray, because it is the caller's to write to.
         return np.frombuffer(bytearray().join(self._bytes_of(ids)), self._dtype), lengths
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.sample_size is None:
-            sizes: NDArray[np.int64] = self._rows[ids, 2].astype(np.int64)
-            return np.floor_divide(sizes, self._dtype.itemsize)
+            return np.floor_divide(self._sample_index.rows_of(ids)[:, 2], self._dtype.itemsize)
         documents = self._sample_index.documents
         if documents is None or self._told is None or not self._told.padding:
             return super()._lengths(ids)
-        return documents.ends[documents.offsets[ids + 1].astype(np.int64) - 1].astype(np.int64)
+        _, highs = documents.bounds(ids, self.sample_size)
+        lengths = documents.ends[highs - 1].astype(np.int64)
+        if (wrong := (lengths < 1) | (lengths > self.sample_size)).any():
+            raise documents.damaged(int(ids[wrong.argmax()]))
+        return lengths
 
     def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
         documents = self._sample_index.documents
         if self.sample_size is None or documents is None:
             return super()._document_ends(ids)
-        lows, highs = (documents.offsets[at].astype(np.int64) for at in (ids, ids + 1))
-        places, offsets = between(lows, highs)
-        return documents.ends[places].astype(np.int64), offsets
+        return _ends(documents, ids, self.sample_size)
 
     # The stream of documents: where rows begin is found in the mapped index, not kept.
 
@@ -225,6 +233,10 @@ class TokensDataset(TokenSource, Dataset):
         inside = np.minimum(ids, self._length - 1)
         runs = self._runs.of(inside)
         bytes_before = self._rows[inside, 1].astype(np.int64) - self._runs.begins[runs]
+        if (
+            (bytes_before < 0) | (bytes_before > (self._runs.stops - self._runs.begins)[runs])
+        ).any():
+            raise self._sample_index.damaged("samples of a file do not follow each other")
         starts = self._run_bounds[runs] + bytes_before // self._dtype.itemsize
         return np.where(ids < self._length, starts, self._stream_tokens)
 
@@ -251,13 +263,12 @@ class TokensDataset(TokenSource, Dataset):
         size, documents = self.sample_size, self._sample_index.documents
         if size is None or documents is None:
             return super()._borders(begins, stops)
-        firsts, lasts = begins // size, (stops - 1) // size
-        lows, highs = (documents.offsets[at].astype(np.int64) for at in (firsts, lasts + 1))
-        places, offsets = between(lows, highs)
-        samples = np.searchsorted(documents.offsets, places.astype(np.uint64), "right") - 1
-        ends = documents.ends[places].astype(np.int64)
+        touched, first_touched = between(begins // size, (stops - 1) // size + 1)
+        ends, offsets = _ends(documents, touched, size)
+        counts = np.diff(offsets)
+        samples = np.repeat(touched, counts)
         found = samples * size + ends
-        rows = np.repeat(np.arange(len(begins)), np.diff(offsets))
+        rows = np.repeat(np.repeat(np.arange(len(begins)), np.diff(first_touched)), counts)
         is_inside = (found > begins[rows]) & (found < stops[rows])
         # A sample ends with a piece of a document that may go on in the next one.
         at_end = np.flatnonzero(is_inside & (ends == size))
@@ -277,3 +288,17 @@ class TokensDataset(TokenSource, Dataset):
         for name in ("_runs", "_run_bounds", "_bounds", "_sample_kind", "_places"):
             state.pop(name, None)
         return state
+
+
+def _ends(documents: Documents, samples: NDArray[np.int64], size: int) -> Ends:
+    """Return where documents end in samples of `size` tokens, ascending in each of them."""
+    places, offsets = between(*documents.bounds(samples, size))
+    ends = documents.ends[places].astype(np.int64)
+    if len(ends):
+        steps = np.diff(ends, prepend=0)
+        steps[offsets[:-1]] = ends[offsets[:-1]]
+        if steps.min() < 1 or ends.max() > size:
+            row = int(((steps < 1) | (ends > size)).argmax())
+            at = int(np.searchsorted(offsets, row, "right")) - 1
+            raise documents.damaged(int(samples[at]))
+    return ends, offsets

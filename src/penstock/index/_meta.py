@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,6 +18,26 @@ if TYPE_CHECKING:
 FORMAT = "penstock-index"
 VERSION = 1
 _KIND = re.compile(rb'"kind":\s*"(\w+)"')
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""What arrays of int64 hold, so that no sum or product of forged counts is one of them."""
+
+
+_Sign: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[\x00-\x09\x0b\x0c\x0e-\x7f]$")]
+
+
+class _CsvOptions(msgspec.Struct):
+    delimiter: _Sign
+    quote: _Sign | None
+    escape: _Sign | None
+    header: bool
+    column_names: list[str] | None
+
+
+class _CsvFacts(msgspec.Struct):
+    columns: list[str]
+    types: list[Literal["null", "bool", "int64", "integer", "float64", "string"]]
+    ragged: Count = 0
+    first_ragged: Count = 0
 
 
 class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -25,12 +45,12 @@ class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     path: str
     """Relative to the base."""
-    size: int
+    size: Count
     """Bytes as stored."""
     modified: float
     fingerprint: str
-    records: int
-    bytes: int
+    records: Count
+    bytes: Count
     """Of all its records, uncompressed."""
     version: str | None = None
     """An ETag, where the store has such a thing."""
@@ -38,17 +58,17 @@ class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """What else its scan found: of CSV the columns and their types."""
     hash: str | None = None
     """Of every byte, when that was asked for."""
-    bad_lines: int = 0
+    bad_lines: Count = 0
     """Lines that were set aside, in an index that was validated."""
-    newlines: int | None = None
+    newlines: Count | None = None
     """All of them, in such an index: what follows is numbered from there."""
 
 
 class Run(msgspec.Struct, frozen=True):
     """Records of one file that are numbered one after the other."""
 
-    file: int
-    records: int
+    file: Count
+    records: Count
     fingerprint: str
     """Of the file when the run was found; a file that grew has another one now."""
 
@@ -58,7 +78,7 @@ class TokensMeta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     dtype: str
     """Of the tokens: `uint16`, `uint32` …"""
-    sample_size: int | None
+    sample_size: Count | None
     """Tokens of every sample; None: a sample is a document."""
     eos: int | None
     """The token that ends every document, where samples have one size."""
@@ -66,12 +86,12 @@ class TokensMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """`concat` or `best_fit`, where samples have one size."""
     pad: int | None = None
     """What stands where a sample is filled up."""
-    documents: int = 0
-    tokens: int = 0
+    documents: Count = 0
+    tokens: Count = 0
     """Of all samples, those that fill up not counted."""
-    dropped: int = 0
+    dropped: Count = 0
     """Tokens behind the last full sample."""
-    padding: int = 0
+    padding: Count = 0
     """Tokens that only fill up."""
     borders: bool = True
     """Whether files beside this one say where documents end, where samples have one size."""
@@ -98,7 +118,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds since the epoch."""
     validated: bool = False
     """Whether every record was read, and what is none set aside in `bad_lines.ndjson`."""
-    max_line_bytes: int | None = None
+    max_line_bytes: Count | None = None
     """Longer ones were set aside, too."""
     profiled: bool = False
     """Whether there is a `profile.json`."""
@@ -187,8 +207,20 @@ def decode_meta(text: bytes, path: str, base: str, *, tokens: bool | None = None
                 path=path,
             )
         meta = msgspec.json.decode(text, type=Meta)
-    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+        _check_csv(meta)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         raise CorruptIndexError(f"{path} is damaged ({why}). {again}", path=path) from None
-    if any(not 0 <= run.file < len(meta.files) for run in meta.runs):
+    if any(run.file >= len(meta.files) for run in meta.runs):
         raise CorruptIndexError(f"{path} names files that it does not list. {again}", path=path)
     return meta
+
+
+def _check_csv(meta: Meta) -> None:
+    """Raise `msgspec.ValidationError` where an index of CSV says nothing of its columns."""
+    if meta.kind != "csv":
+        return
+    msgspec.convert(meta.options, _CsvOptions)
+    for file in meta.files:
+        facts = msgspec.convert(file.facts, _CsvFacts)
+        if len(facts.columns) != len(facts.types):
+            raise msgspec.ValidationError(f"{file.path} has columns without types")

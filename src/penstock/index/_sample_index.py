@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.errors import CorruptIndexError, StaleIndexError
+from penstock.index._names import rebuilding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 ROW_BYTES = 24
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,27 @@ class Documents(NamedTuple):
     goes_on: NDArray[np.uint8]
     """uint8[samples]: 1 where the last document of a sample does not end with it, but is cut."""
 
+    def bounds(
+        self, samples: NDArray[np.int64], size: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the ends of samples of `size` tokens begin in `ends`, and where they stop.
+
+        Each sample has an end at least, and at most one a token; offsets that say otherwise raise.
+        """
+        lows, highs = self.offsets[samples], self.offsets[samples + 1]
+        wrong = (highs <= lows) | (highs > len(self.ends)) | (highs - lows > size)
+        if wrong.any():
+            raise self.damaged(int(samples[wrong.argmax()]))
+        return lows.astype(np.int64), highs.astype(np.int64)
+
+    def damaged(self, sample: int) -> CorruptIndexError:
+        """Return the error about a sample whose document borders cannot be."""
+        return CorruptIndexError(
+            "the index is damaged: document_offsets.bin and document_ends.bin do not say where the "
+            f"documents of sample {sample:,} end. Copy the folder again, or tokenise again: "
+            "penstock tokenize SRC DST --overwrite"
+        )
+
 
 @dataclass(eq=False)
 class SampleIndex:
@@ -76,15 +99,60 @@ class SampleIndex:
 
     def __getitem__(self, idx: int) -> SampleLocation:
         file, offset, size = self.sample_locations[idx].tolist()
+        if file >= len(self.file_locations):
+            raise self.damaged(
+                f"record {idx:,} lies in file {file:,} of {len(self.file_locations):,}"
+            )
         return SampleLocation(self.file_locations[file], offset, size)
 
+    def damaged(self, why: str) -> CorruptIndexError:
+        """Return the error about numbers in this index that cannot be."""
+        folder, base = (
+            ("", "PATH") if self.origin is None else (self.origin.folder, self.origin.base)
+        )
+        tokens = None if self.meta is None else self.meta.kind == "tokens"
+        return CorruptIndexError(
+            f"the index{folder and f' in {folder}'} is damaged: {why}. Build it again: "
+            f"{rebuilding(base, tokens=tokens)}",
+            path=folder or None,
+        )
+
+    def rows_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return file, offset and bytes of some records, int64[records, 3].
+
+        Files are ones that the index names, and no number is below 0 or above what int64 holds,
+        the end of a record included.
+        """
+        rows = self.sample_locations[ids].view(np.int64)
+        if len(rows):
+            ends = rows[:, 1] + rows[:, 2]
+            if rows.min() < 0 or ends.min() < 0 or rows[:, 0].max() >= len(self.file_locations):
+                wrong = (rows < 0).any(1) | (ends < 0) | (rows[:, 0] >= len(self.file_locations))
+                at = int(wrong.argmax())
+                file, offset, size = self.sample_locations[ids[at]].tolist()
+                raise self.damaged(
+                    f"record {ids[at]:,} has {size:,} bytes at byte {offset:,} of file {file:,}, "
+                    f"and the index names {len(self.file_locations):,} files"
+                )
+        return rows
+
     def frames_of(self, file: int) -> NDArray[np.uint64]:
-        """Return the frames of one file; they stand together."""
+        """Return the frames of one file; they stand together, and their texts do, too."""
         if self._frame_borders is None:
             files = np.arange(len(self.file_locations) + 1)
             self._frame_borders = np.searchsorted(np.ascontiguousarray(self.frames[:, 0]), files)
         low, high = self._frame_borders[[file, file + 1]].tolist()
-        return self.frames[low:high]
+        frames = self.frames[low:high]
+        if len(frames):
+            size = _LARGEST if self.meta is None else self.meta.files[file].size
+            offsets, sizes, starts, texts = frames[:, 1:].T
+            ends = starts + texts
+            is_whole = starts[0] == 0 and (ends[:-1] == starts[1:]).all() and (starts <= ends).all()
+            if not is_whole or (offsets > size).any() or (sizes > size - offsets).any():
+                raise self.damaged(
+                    f"frames.bin does not tell of the frames of {self.file_locations[file]}"
+                )
+        return frames
 
     @property
     def fingerprint(self) -> str:
