@@ -115,7 +115,7 @@ def _frames(path: Path) -> list[tuple[int, int]]:
     finally:
         file.close()
     assert frames is not None
-    return frames
+    return [(packed, text) for packed, text in frames.tolist()]
 
 
 def write_golden(directory: Path = GOLDEN) -> None:

@@ -51,7 +51,7 @@ def test_every_compression_is_told_apart(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(text)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(text))
     (tmp_path / "c.jsonl.zst").write_bytes(zstandard.compress(text))
-    (tmp_path / "d.jsonl.zst").write_bytes(b"")
+    (tmp_path / "d.jsonl.zst").write_bytes(zstandard.compress(b""))
     told = document("info", tmp_path)
     seen = [(f["compression"], f["seekable"], f["records"]) for f in told["per_file"]]
     assert seen == [("none", True, 2), ("gzip", False, 2), ("zstd", False, 2), ("zstd", False, 0)]
@@ -69,13 +69,15 @@ def test_without_records_nothing_is_decompressed(tmp_path: Path, logs: Path) -> 
     assert "not counted" in succeed("info", broken, "--no-records")
 
 
-@pytest.mark.parametrize("damage", ["damaged", "unreadable"])
+@pytest.mark.parametrize("damage", ["damaged", "emptied", "unreadable"])
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_shown(
     logs: Path, damage: str
 ) -> None:
     victim = logs / "part-00001.jsonl.zst"
     if damage == "damaged":
         victim.write_bytes(victim.read_bytes()[:40])
+    elif damage == "emptied":
+        victim.write_bytes(b"")
     else:
         victim.unlink()
         os.mkfifo(victim)

@@ -58,9 +58,18 @@ def test_any_gzip_stream_is_read(data: bytes, door: str, path: Path) -> None:
 
 
 @both_doors
-def test_an_empty_file_and_one_without_text_hold_nothing(door: str, path: Path) -> None:
-    path.write_bytes(b"")
-    assert records(path, door) == []
+@pytest.mark.parametrize("data", [b"", bytes(512)], ids=["no bytes", "zeros"])
+def test_a_file_without_a_member_is_cut_off_and_not_empty(
+    data: bytes, door: str, path: Path
+) -> None:
+    path.write_bytes(data)
+    outcome = read(path, door)
+    assert isinstance(outcome.error, TruncatedFileError)
+    assert f"{path} is cut off: no gzip data is in its {len(data)} bytes" in str(outcome.error)
+
+
+@both_doors
+def test_a_file_without_text_holds_nothing(door: str, path: Path) -> None:
     path.write_bytes(gzip.compress(b""))
     assert records(path, door) == []
     write(JsonlFile(path), [], door)
@@ -68,7 +77,9 @@ def test_an_empty_file_and_one_without_text_hold_nothing(door: str, path: Path) 
     assert records(path, door) == []
 
 
-@given(st.lists(st.binary(max_size=40), max_size=4), st.integers(1, 60), st.integers(0, 5))
+@given(
+    st.lists(st.binary(max_size=40), min_size=1, max_size=4), st.integers(1, 60), st.integers(0, 5)
+)
 def test_members_may_arrive_in_blocks_of_any_size(
     texts: list[bytes], block_bytes: int, padding: int
 ) -> None:

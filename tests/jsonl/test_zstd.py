@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
+import tracemalloc
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -13,9 +16,16 @@ import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import penstock
 from penstock.errors import CorruptFileError, TruncatedFileError
 from penstock.jsonl import JsonlDir, JsonlFile
-from penstock.jsonl._zstd import ZstdEncoder, decode_stream, read_seek_table, seek_table
+from penstock.jsonl._zstd import (
+    ZstdEncoder,
+    decode_frame,
+    decode_stream,
+    read_seek_table,
+    seek_table,
+)
 from penstock.storage import LocalStore
 from tests.jsonl.doors import both_doors, read, records, write
 from tests.jsonl.foreign import (
@@ -32,6 +42,8 @@ from tests.rounds import rounds
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.storage import OpenFile
+
 RECORDS = [{"n": n, "text": f"record {n} " * (n % 7)} for n in range(60)]
 TEXT = b"".join(json.dumps(record).encode() + b"\n" for record in RECORDS)
 FRAME_BYTES = 400
@@ -40,9 +52,14 @@ FRAME_BYTES = 400
 def frames_of(path: Path) -> list[tuple[int, int]] | None:
     file = LocalStore().open(str(path))
     try:
-        return read_seek_table(file)
+        return table_of(file)
     finally:
         file.close()
+
+
+def table_of(file: OpenFile) -> list[tuple[int, int]] | None:
+    frames = read_seek_table(file)
+    return None if frames is None else [(packed, text) for packed, text in frames.tolist()]
 
 
 def frame_ends(path: Path) -> list[int]:
@@ -148,13 +165,13 @@ class _File:
         pass
 
 
-sizes = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 2**32 - 1)), max_size=12)
+sizes = st.lists(st.tuples(st.integers(9, 300), st.integers(0, 2**32 - 1)), max_size=12)
 
 
 @given(sizes)
 def test_a_seek_table_is_read_as_it_was_written(frames: list[tuple[int, int]]) -> None:
     data = bytes(sum(compressed for compressed, _ in frames)) + seek_table(frames)
-    assert read_seek_table(_File(data)) == frames
+    assert table_of(_File(data)) == frames
 
 
 @given(sizes, st.binary(min_size=1, max_size=30))
@@ -162,15 +179,15 @@ def test_a_table_that_does_not_account_for_every_byte_is_none(
     frames: list[tuple[int, int]], more: bytes
 ) -> None:
     data = bytes(sum(compressed for compressed, _ in frames)) + seek_table(frames)
-    assert read_seek_table(_File(more + data)) is None
-    assert read_seek_table(_File(data + seek_table(frames))) in (None, [] if not frames else None)
+    assert table_of(_File(more + data)) is None
+    assert table_of(_File(data + seek_table(frames))) in (None, [] if not frames else None)
 
 
 @given(st.binary(max_size=60))
 @example(b"")
 @example(seek_table([])[1:])
 def test_other_bytes_are_no_table(data: bytes) -> None:
-    assert read_seek_table(_File(data)) is None
+    assert table_of(_File(data)) is None
 
 
 @given(sizes, st.data())
@@ -181,15 +198,27 @@ def test_a_table_with_one_byte_changed_is_none_or_tells_another_size(
     at = data.draw(st.integers(0, len(table) - 1))
     table[at] ^= data.draw(st.integers(1, 255))
     whole = bytes(sum(compressed for compressed, _ in frames)) + bytes(table)
-    seen = read_seek_table(_File(whole))
+    seen = table_of(_File(whole))
     if seen is not None:
         assert [compressed for compressed, _ in seen] == [compressed for compressed, _ in frames]
         assert sum(a != b for a, b in zip(seen, frames, strict=True)) <= 1
 
 
 def test_a_table_larger_than_the_part_read_first_is_read_whole() -> None:
-    frames = [(1, n) for n in range(20_000)]
-    assert read_seek_table(_File(bytes(len(frames)) + seek_table(frames))) == frames
+    frames = [(9, n) for n in range(20_000)]
+    assert table_of(_File(bytes(9 * len(frames)) + seek_table(frames))) == frames
+
+
+def test_a_table_of_more_frames_than_the_file_can_hold_is_none_and_not_read() -> None:
+    # Frames of no bytes would account for a file that is nothing but its table.
+    class _Tail(_File):
+        def read_at(self, start: int, length: int) -> bytes:
+            assert length <= 64 << 10
+            return super().read_at(start, length)
+
+    table = seek_table([(0, 1)] * 100_000)
+    assert table_of(_Tail(table)) is None
+    assert table_of(_Tail(bytes(8 * 100_000) + table)) is None
 
 
 def test_others_read_our_files(ours: Path) -> None:
@@ -317,7 +346,96 @@ def test_a_foreign_table_may_list_huge_frames(door: str, tmp_path: Path) -> None
     assert records(path, door) == [json.loads(line)] * 20_000
 
 
+def test_frames_with_the_largest_window_are_read(tmp_path: Path) -> None:
+    # As `zstd --long=31` writes them from a pipe: by default decoders stop at a window of 2^27.
+    header = b"\x28\xb5\x2f\xfd" + bytes([0, (31 - 10) << 3])
+    block = b"".join([((len(TEXT) << 3) | 1).to_bytes(3, "little"), TEXT])
+    for name, table in (
+        ("streamed", b""),
+        ("seekable", seek_table([(len(header + block), len(TEXT))])),
+    ):
+        path = tmp_path / f"{name}.jsonl.zst"
+        path.write_bytes(header + block + table)
+        assert zstandard.get_frame_parameters(path.read_bytes()).window_size == 1 << 31
+        assert records(path) == RECORDS
+        assert penstock.open(path)[:] == RECORDS
+
+
+def test_a_window_for_which_there_is_no_memory_is_no_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd" + bytes([0, (31 - 10) << 3]) + b"\x01\0\0")
+    program = (
+        "import resource, sys; from penstock.jsonl import JsonlFile\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+        "list(JsonlFile(sys.argv[1]).iter_records_sync())"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, check=False)
+    assert b"StorageError" in done.stderr
+    assert b"not enough memory" in done.stderr
+    assert b"--long=31" in done.stderr
+
+
 # Damaged
+
+
+@both_doors
+@pytest.mark.parametrize("options", [None, NO_CONTENT_SIZE], ids=["sized", "unsized"])
+@pytest.mark.parametrize("told", ["of the first", "of both"])
+def test_a_table_whose_entry_covers_two_frames_loses_nothing_in_silence(
+    told: str, options: dict[int, int] | None, door: str, tmp_path: Path
+) -> None:
+    texts = halves(TEXT, TEXT.index(b"\n") + 1)[:4]
+    frames = zstd_frames(texts, options)
+    entries = [
+        (len(frames[0]), len(texts[0])),
+        (len(frames[1] + frames[2]), len(texts[1]) + (told == "of both") * len(texts[2])),
+        (len(frames[3]), len(texts[3])),
+    ]
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"".join(frames) + seek_table(entries))
+    outcome = read(path, door)
+    assert isinstance(outcome.error, CorruptFileError)
+    assert outcome.items == RECORDS[:1]
+    assert f"near byte {len(frames[0])}" in str(outcome.error)
+    assert "seek table" in str(outcome.error)
+    with pytest.raises(CorruptFileError, match="seek table"):
+        penstock.open(path)
+
+
+@pytest.mark.parametrize("options", [None, NO_CONTENT_SIZE], ids=["sized", "unsized"])
+@pytest.mark.parametrize("wrong", ["two frames", "half a frame", "less text", "more text"])
+def test_a_frame_that_is_not_what_its_index_says_is_an_error(
+    wrong: str, options: dict[int, int] | None
+) -> None:
+    text = b"text\n" * 4000
+    frame = pyzstd.compress(text, options)
+    data = {"two frames": frame * 2, "half a frame": frame[:-3]}.get(wrong, frame)
+    size = len(text) + {"less text": -1, "more text": 1}.get(wrong, 0)
+    with pytest.raises(CorruptFileError, match=r"a\.jsonl\.zst .* near byte 70"):
+        decode_frame(data, size, "a.jsonl.zst", 70)
+    assert decode_frame(frame, len(text), "a.jsonl.zst", 70) == text
+
+
+def test_a_frame_of_endless_text_is_not_decompressed_beyond_its_size() -> None:
+    bomb = zstandard.ZstdCompressor(write_content_size=False).compress(bytes(1 << 28))
+    claim = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little") + b"\x01\0\0"
+    tracemalloc.start()
+    for data in (bomb, claim):
+        with pytest.raises(CorruptFileError, match="1,000 bytes of text, as the index says"):
+            decode_frame(data, 1000, "a.jsonl.zst", 0)
+    assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    tracemalloc.stop()
+
+
+@both_doors
+@pytest.mark.parametrize("kind", ["records", "batches", "arrow_batches"])
+def test_a_file_of_no_bytes_is_cut_off_and_not_empty(kind: str, door: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(b"")
+    for place in (path, tmp_path):
+        outcome = read(place, door, kind)
+        assert isinstance(outcome.error, TruncatedFileError)
+        assert f"{path} is cut off: it has 0 bytes" in str(outcome.error)
 
 
 def records_of_whole_frames(path: Path, cut: int) -> int:
@@ -372,7 +490,7 @@ def test_a_file_cut_between_two_frames_is_the_shorter_file_and_a_warning_tells(
 ) -> None:
     # Nothing in such a file is incomplete; only the table of frames, which ours end with, is gone.
     data = ours.read_bytes()
-    for frames, cut in enumerate([0, *frame_ends(ours)]):
+    for frames, cut in enumerate(frame_ends(ours), 1):
         caplog.clear()
         ours.write_bytes(data)
         whole = records_of_whole_frames(ours, cut)
@@ -389,7 +507,7 @@ def test_a_truncated_foreign_file_never_ends_quietly(what: str, door: str, tmp_p
     data = FOREIGN[what]
     path = tmp_path / "a.jsonl.zst"
     ends = {0, *accumulate(map(len, zstd_frames(halves(TEXT, 333))))}
-    ends |= {*accumulate(compressed for compressed, _ in read_seek_table(_File(data)) or [])}
+    ends |= {*accumulate(compressed for compressed, _ in table_of(_File(data)) or [])}
     for cut in range(1, len(data), rounds(41, 3)):
         if cut in ends:
             continue

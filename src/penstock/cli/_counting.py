@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from penstock.decode import blank_lines
+
 _NEWLINE = ord("\n")
-_WHITE = np.zeros(256, np.bool_)
-_WHITE[list(b" \t\r\n\v\f")] = True
 
 
 def count_records(text: bytes) -> int:
@@ -22,7 +22,4 @@ def count_records(text: bytes) -> int:
     if not len(ends):
         return 0
     starts = np.concatenate((np.zeros(1, ends.dtype), ends[:-1] + 1))
-    # Only a line that begins with white space can be blank; there are few of those.
-    doubtful = np.flatnonzero(_WHITE[bytes_[starts]])
-    lines = (text[starts[i] : ends[i]] for i in doubtful)
-    return len(ends) - sum(not line or line.isspace() for line in lines)
+    return len(ends) - int(np.count_nonzero(blank_lines(text, starts, ends)))

@@ -192,7 +192,7 @@ def _compression(file: JsonlFile, entry: Entry) -> tuple[str, int | None]:
         finally:
             open_file.close()
         if frames is not None:
-            return "zstd, seekable", sum(text for _, text in frames)
+            return "zstd, seekable", int(frames[:, 1].sum(dtype="i8"))
     return compression, None
 
 

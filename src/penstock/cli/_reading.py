@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.decode import decode_fast, decode_line
@@ -101,7 +102,8 @@ def read_line(text: Text, index: int, line: bytes) -> Line | BadLine | None:
 
 def read_lines(text: Text) -> Iterator[Line | BadLine]:
     """Yield records and bad lines one by one: slower, but each with its place."""
-    for index, line in enumerate(lines_of(text)):
+    lines = lines_of(text)
+    for index, line in compress(enumerate(lines), map(bytes.strip, lines)):
         read = read_line(text, index, line)
         if read is not None:
             yield read

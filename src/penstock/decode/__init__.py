@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.decode._blank import blank_lines as blank_lines
     from penstock.decode._fit import fit_batch as fit_batch
     from penstock.decode._inferring import InferringDecoder as InferringDecoder
     from penstock.decode._lines import decode_as_json as decode_as_json
@@ -25,6 +26,7 @@ __all__, __getattr__, __dir__ = facade(
         "OnBad": "_records",
         "TypedDecoder": "_typed",
         "WholeSchema": "_whole",
+        "blank_lines": "_blank",
         "decode_as_json": "_lines",
         "decode_fast": "_lines",
         "decode_line": "_lines",

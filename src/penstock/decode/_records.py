@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import compress
 from typing import NamedTuple
 
 from penstock.decode._lines import decode_fast, decode_line
@@ -48,7 +49,8 @@ class Records(NamedTuple):
 
 def read_records(text: bytes) -> Records:
     """Return the object of every line that is not blank, as `decode_line` reads it."""
-    lines = [(index, line) for index, line in enumerate(text.split(b"\n")) if line.strip()]
+    every = text.split(b"\n")
+    lines = list(compress(enumerate(every), map(bytes.strip, every)))
     try:
         values = [decode_fast(line) for _, line in lines]
     except (ValueError, RecursionError):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from array import array
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from penstock._cpus import usable_cpus
 from penstock.errors import StaleIndexError
@@ -19,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Future
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found
@@ -38,13 +40,17 @@ class Frames:
     """The zstd frames of a file as its scan met them."""
 
     def __init__(self) -> None:
-        self.rows: list[tuple[int, int, int, int]] = []
-        """Offset, bytes, offset of the text, bytes of the text."""
+        self._numbers = array("q")  # There may be millions, in a file of a hundred megabytes.
         self._text = 0
 
     def add(self, offset: int, size: int, text_bytes: int) -> None:
-        self.rows.append((offset, size, self._text, text_bytes))
+        self._numbers.extend((offset, size, self._text, text_bytes))
         self._text += text_bytes
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Offset, bytes, offset of the text, bytes of the text: int64[k, 4]."""
+        return np.array(self._numbers, np.int64).reshape(-1, 4)
 
 
 def scan_file(

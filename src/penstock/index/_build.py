@@ -145,7 +145,7 @@ def _scan_all(builder: Builder, folder: Path, options: BuildOptions) -> None:
             frames, scanned = Frames(), Scanned()
             places = scan_file(one.found, scan, one.start, bar.add, frames)
             builder.write_rows(one, places, rows, scanned, one.start)
-            scanned.frames, scanned.facts = frames.rows, scan.facts()
+            scanned.frames, scanned.facts = [frames.rows], scan.facts()
             builder.add(one, scanned, full_hash=options.full_hash)
 
 

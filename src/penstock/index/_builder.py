@@ -52,7 +52,7 @@ class Scanned:
 
     records: int = 0
     text_bytes: int = 0
-    frames: list[tuple[int, int, int, int]] = field(default_factory=list)
+    frames: list[NDArray[np.int64]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     bad_lines: int = 0
     newlines: int | None = None
@@ -68,7 +68,7 @@ class Builder:
         self._files: list[FileMeta] = []
         self._empty: list[FileMeta] = []
         self._runs: list[Run] = []
-        self._frames: list[tuple[int, ...]] = []
+        self._frames: list[NDArray[np.uint64]] = []
         self._with_large_frames: list[str] = []
         if old is not None:
             self._take_over(old)
@@ -80,7 +80,7 @@ class Builder:
                 "an index of another tool cannot be updated, only built anew: --overwrite."
             )
         self._files, self._runs = list(old.meta.files), list(old.meta.runs)
-        self._frames = [tuple(row) for row in old.frames.tolist()]
+        self._frames = [old.frames]
         sizes = {self.listing.relative(found): found.entry.size for found in self.listing.files}
         self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
 
@@ -164,8 +164,9 @@ class Builder:
             self._empty.append(meta)
         if scanned.records and number is not None:
             self._runs.append(Run(number, scanned.records, fingerprint))
-            self._frames += [(number, *row) for row in scanned.frames]
-            if max((text for *_, text in scanned.frames), default=0) > LARGEST_FRAME:
+            frames = np.concatenate([np.empty((0, 4), np.int64), *scanned.frames])
+            self._frames.append(np.insert(frames, 0, number, axis=1).astype("<u8"))
+            if frames[:, 3].max(initial=0) > LARGEST_FRAME:
                 self._with_large_frames.append(one.found.path)
 
     def write(self, folder: Path, base: str | None, checks: Checks) -> Meta:
@@ -181,8 +182,8 @@ class Builder:
             )
         names = "".join(f"{file.path}\n" for file in self._files)
         (folder / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
-        if self._frames:
-            (folder / FRAMES).write_bytes(np.array(self._frames, "<u8").tobytes())
+        if any(map(len, self._frames)):
+            (folder / FRAMES).write_bytes(np.concatenate(self._frames).astype("<u8").tobytes())
         meta = Meta(
             self.scanner.kind,
             self._files,

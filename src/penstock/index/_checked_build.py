@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import numpy as np
 
 from penstock.index._bad_lines import BadLine, copy_bad_lines, write_bad_lines
 from penstock.index._builder import Scanned
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import BinaryIO, Self
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.index._build import BuildOptions
@@ -145,7 +145,7 @@ class CheckedBuild:
                     ),
                 )
             scanned.bad_lines += len(part.aside)
-            scanned.frames += part.frames
+            scanned.frames.append(np.array(part.frames, np.int64).reshape(-1, 4))
             scanned.facts = part.facts
             newlines += part.newlines
         if bad is not None:

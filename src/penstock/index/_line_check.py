@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.decode import decode_as_json, decode_fast
+from penstock.decode import blank_lines, decode_as_json, decode_fast
 from penstock.index._checks import Aside
 from penstock.index._line_pieces import LongLine
 from penstock.index._seen_kinds import UNREADABLE
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from penstock.index._line_pieces import Piece
 
 _NEWLINE = 10
-_BLANK = ""
 JSON_NAMES: dict[type, str] = {
     list: "an array",
     str: "a string",
@@ -47,13 +46,18 @@ class LineCheck:
         if isinstance(piece, LongLine):
             self.aside.append(Aside(piece.newlines, piece.offset, piece.size, self._too_long()))
             return
-        places = _places(piece.text)
-        reasons, values = self._read(piece.text, places[:, 1])
+        places, ends = _places(piece.text)
+        lines = piece.text.split(b"\n")[: len(places)] if self._checks else []
+        numbers = np.arange(len(places))
+        blank = blank_lines(piece.text, places[:, 0], ends)
+        if blank.any():
+            lines = list(compress(lines, ~blank))
+            places, numbers = places[~blank], numbers[~blank]
+        reasons, values = self._read(lines, places[:, 1]) if self._checks else ({}, [])
         for number in sorted(reasons):
-            if reasons[number] != _BLANK:
-                offset, size = places[number].tolist()
-                newlines = piece.newlines + number
-                self.aside.append(Aside(newlines, piece.offset + offset, size, reasons[number]))
+            offset, size = places[number].tolist()
+            newlines = piece.newlines + int(numbers[number])
+            self.aside.append(Aside(newlines, piece.offset + offset, size, reasons[number]))
         if reasons:
             is_record = np.ones(len(places), bool)
             is_record[list(reasons)] = False
@@ -65,18 +69,15 @@ class LineCheck:
             if self._profile is not None:
                 self._profile.add(values, self._profile.records)
 
-    def _read(self, text: bytes, sizes: NDArray[np.int64]) -> tuple[dict[int, str], list[object]]:
+    def _read(
+        self, lines: list[bytes], sizes: NDArray[np.int64]
+    ) -> tuple[dict[int, str], list[object]]:
         """Return which lines are no records and why, and what the others hold."""
-        lines = text.split(b"\n")
-        if not lines[-1]:
-            lines.pop()
-        if not self._checks:
-            return {number: _BLANK for number, line in enumerate(lines) if not line.strip()}, []
         most = self._checks.max_line_bytes
         if most is None or not (is_long := sizes > most).any():
             return self._decoded(lines)
         long = np.flatnonzero(is_long).tolist()
-        reasons = {n: self._too_long() if lines[n].strip() else _BLANK for n in long}
+        reasons = dict.fromkeys(long, self._too_long())
         numbers = np.flatnonzero(~is_long).tolist()
         others, values = self._decoded(list(compress(lines, ~is_long)))
         return reasons | {numbers[n]: reason for n, reason in others.items()}, values
@@ -93,12 +94,8 @@ class LineCheck:
                 break
             except (ValueError, RecursionError):
                 number = len(values) + len(reasons)
-                line = lines[number]
-                if not line or line.isspace():
-                    reasons[number] = _BLANK
-                    continue
                 try:
-                    values.append(decode_as_json(line))
+                    values.append(decode_as_json(lines[number]))
                 except ValueError as why:
                     if self._checks.validate:
                         reasons[number] = reason_text(why)
@@ -120,13 +117,14 @@ class LineCheck:
         return f"longer than {self._checks.max_line_bytes:,} bytes"
 
 
-def _places(text: bytes) -> NDArray[np.int64]:
-    """Return offset and bytes of each line: int64[lines, 2]."""
+def _places(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return offset and bytes of each line, int64[lines, 2], and where each ends."""
     stops = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
+    ends = stops - 1
     if not text.endswith(b"\n"):
-        stops = np.append(stops, len(text))
+        stops, ends = np.append(stops, len(text)), np.append(ends, len(text))
     places = np.empty((len(stops), 2), np.int64)
     places[0, 0] = 0
     places[1:, 0] = stops[:-1]
     np.subtract(stops, places[:, 0], out=places[:, 1])
-    return places
+    return places, ends

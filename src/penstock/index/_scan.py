@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from penstock.decode import blank_lines
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
 
 _NEWLINE = 10
 _BOM = b"\xef\xbb\xbf"
-_SPACE = 32
 _DENSE = 8
 """Where one in so many runs of eight bytes holds a newline, looking at each byte is quicker."""
 
@@ -155,11 +156,7 @@ class LineFinder:
         is_marked = bytes(block[:3]) == _BOM
         blank = np.zeros(len(ends), bool)
         if len(ends) > 1:
-            starts = ends[:-1] + 1
-            # White space and what else lies below it; those few are looked at.
-            suspects = np.flatnonzero(np.frombuffer(block, np.uint8).take(starts) <= _SPACE)
-            for number in suspects.tolist():
-                blank[number + 1] = _is_blank(block[int(starts[number]) : int(ends[number + 1])])
+            blank[1:] = blank_lines(block, ends[:-1] + 1, ends[1:])
         begins = block[: int(ends[0])] if len(ends) else block
         rest = block[int(ends[-1]) + 1 :] if len(ends) else block
         return LineEnds(

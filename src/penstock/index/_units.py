@@ -134,7 +134,7 @@ class PartLines:
     @property
     def frames(self) -> list[tuple[int, int, int, int]]:
         """The zstd frames that were met."""
-        return self._frames.rows
+        return [(begin, size, *text) for begin, size, *text in self._frames.rows.tolist()]
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock.decode import decode_as_json, decode_fast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from penstock.jsonl._text import Piece
 
@@ -43,6 +43,17 @@ def decode_piece(piece: Piece) -> Iterator[Records | BadLine]:
     if not lines[-1]:
         lines.pop()
     piece.lines = len(lines)
+    for first in range(0, len(lines), _LINES_A_RUN):
+        records = yield from _decode_run(piece, lines[first : first + _LINES_A_RUN], first)
+        if records or len(lines) > _LINES_A_RUN:
+            yield Records(records, len(piece.text))
+
+
+def _decode_run(
+    piece: Piece, lines: list[bytes], first: int
+) -> Generator[Records | BadLine, None, list[Record]]:
+    """Yield records and bad lines up to the last bad one; return the records behind it."""
+    numbers: Sequence[int] = range(first, first + len(lines))
     rest = iter(lines)
     records: list[Record] = []
     before = 0  # Lines consumed that are not among `records`.
@@ -51,29 +62,29 @@ def decode_piece(piece: Piece) -> Iterator[Records | BadLine]:
         try:
             # The hot path: no Python between two records. When a line is refused, the records
             # before it are in the list, so its place is known, and `rest` stands behind it.
-            records.extend(map(decode_fast, islice(rest, _LINES_A_RUN)))
-            if before + len(records) == len(lines):
-                break
-            patience = 0
+            records.extend(map(decode_fast, rest))
         except (ValueError, RecursionError):
             refused = before + len(records)
             patience -= 1
             line = lines[refused]
             if not line or line.isspace():
-                before += 1
-            else:
-                try:
-                    records.append(decode_as_json(line))
-                except ValueError as reason:
-                    if records:
-                        yield Records(records, len(piece.text))
-                    yield BadLine(piece.path, piece.first_line + refused, line, reason)
-                    records = []
-                    before = refused + 1
+                # All blank lines of the run go at once: there may be nothing else.
+                filled = list(map(bytes.strip, lines))
+                numbers, lines = list(compress(numbers, filled)), list(compress(lines, filled))
+                rest = iter(lines[refused:])
+                continue
+            try:
+                records.append(decode_as_json(line))
+            except ValueError as reason:
+                if records:
+                    yield Records(records, len(piece.text))
+                yield BadLine(piece.path, piece.first_line + numbers[refused], line, reason)
+                records = []
+                before = refused + 1
+        else:
+            return records
         if patience <= 0:
             yield Records(records, len(piece.text))
             before += len(records)
             records = []
             patience = _REFUSED_A_RUN
-    if records:
-        yield Records(records, len(piece.text))

@@ -39,7 +39,7 @@ class GzipEncoder:
 def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
     """Yield the text of all gzip members."""
     member = None
-    at = 0
+    members = at = 0
     for block in blocks:
         rest = block
         while rest:
@@ -48,6 +48,7 @@ def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
                 if not rest:
                     break
                 member = zlib.decompressobj(wbits=_GZIP_WINDOW)
+                members += 1
             try:
                 text = member.decompress(rest, _TEXT_BYTES)
             except zlib.error as failure:
@@ -62,6 +63,9 @@ def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
             if member.eof:
                 member = None
         at += len(block)
-    if member is not None:
-        message = f"{path} is cut off: its gzip data ends early, after {at:,} bytes. Get it again."
+    if member is not None or not members:
+        what = f"its gzip data ends early, after {at:,} bytes"
+        if not members:
+            what = f"no gzip data is in its {at:,} bytes, and gzip writes some even for no text"
+        message = f"{path} is cut off: {what}. Get it again."
         raise TruncatedFileError(message, path=path)

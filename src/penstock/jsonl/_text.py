@@ -101,9 +101,7 @@ def decompressed(
     if compression == "zstd":
         frames = _zstd.read_seek_table(file)
         if frames is not None and _zstd.are_small(frames):
-            if on_frame is not None:
-                _zstd.tell_frames(frames, on_frame)
-            return _zstd.decode_frames(file, frames, block_bytes)
+            return _zstd.decode_frames(file, frames, block_bytes, on_frame)
         return _zstd.decode_stream(blocks, file.path, on_frame)
     if compression == "gzip":
         return _gzip.decode_stream(blocks, file.path)

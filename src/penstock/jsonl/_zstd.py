@@ -6,6 +6,7 @@ many and without a table, are read as streams.
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 import threading
@@ -16,11 +17,14 @@ from typing import TYPE_CHECKING, NoReturn
 import zstandard
 
 from penstock._cpus import usable_cpus
-from penstock.errors import CorruptFileError, TruncatedFileError
+from penstock.errors import CorruptFileError, StorageError, TruncatedFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from penstock.storage import OpenFile
 
@@ -42,6 +46,11 @@ _DENSE_SLICE_BYTES = 256
 """The same where it just has."""
 _HELD_BYTES = 1 << 20
 _LARGEST_WHOLE_FRAME = 16 << 20
+_SMALLEST_FRAME = 9
+"""Bytes: magic number, descriptor, size of the content, and the head of one block."""
+_LARGEST_WINDOW = 1 << 31
+"""What `zstd --long=31` asks for, and the most that libzstd takes. Only as much of it is used as
+there is text."""
 _TAIL_BYTES = 64 << 10
 """Read at once from the end of a file: holds the table of 2 GiB of text."""
 
@@ -119,8 +128,8 @@ def seek_table(frames: Iterable[tuple[int, int]]) -> bytes:
     return _HEADER.pack(_SKIPPABLE_MAGIC, len(body)) + body
 
 
-def read_seek_table(file: OpenFile) -> list[tuple[int, int]] | None:
-    """Return each frame's compressed and uncompressed size, or None without a fitting table.
+def read_seek_table(file: OpenFile) -> NDArray[np.uint32] | None:
+    """Return each frame's compressed and uncompressed size (k × 2), None without a fitting table.
 
     A table that does not account for every byte (concatenated files, a foreign skippable
     frame) is no table: such a file is read as a stream.
@@ -133,58 +142,49 @@ def read_seek_table(file: OpenFile) -> list[tuple[int, int]] | None:
         return None
     entry_bytes = _HEADER.size + (4 if flags & _CHECKSUM_FLAG else 0)
     table_bytes = _HEADER.size + count * entry_bytes + _FOOTER.size
-    if table_bytes > file.size:
+    if table_bytes + count * _SMALLEST_FRAME > file.size:
         return None
     if table_bytes > len(tail):
         tail = file.read_at(file.size - table_bytes, table_bytes)
-    table = tail[-table_bytes:]
+    table = memoryview(tail)[-table_bytes:]
     if _HEADER.unpack_from(table) != (_SKIPPABLE_MAGIC, table_bytes - _HEADER.size):
         return None
-    frames = [_HEADER.unpack_from(table, _HEADER.size + i * entry_bytes) for i in range(count)]
-    if sum(compressed for compressed, _ in frames) + table_bytes != file.size:
+    import numpy as np  # noqa: PLC0415 (plain text is read without)
+
+    entries = np.frombuffer(table[_HEADER.size : -_FOOTER.size], "<u4")
+    frames = entries.reshape(count, entry_bytes // 4)[:, :2]
+    if int(frames[:, 0].sum(dtype=np.int64)) + table_bytes != file.size:
         return None
     return frames
 
 
-def are_small(frames: Iterable[tuple[int, int]]) -> bool:
+def are_small(frames: NDArray[np.uint32]) -> bool:
     """Whether each frame's text may be held in memory; else they are read as a stream."""
-    return all(uncompressed <= _LARGEST_WHOLE_FRAME for _, uncompressed in frames)
+    return int(frames[:, 1].max(initial=0)) <= _LARGEST_WHOLE_FRAME
 
 
 def decode_frames(
-    file: OpenFile, frames: list[tuple[int, int]], block_bytes: int
+    file: OpenFile,
+    frames: NDArray[np.uint32],
+    block_bytes: int,
+    on_frame: Callable[[int, int, int], object] | None = None,
 ) -> Iterator[bytes]:
     """Yield the text of each frame that a table lists."""
-    decompressor = zstandard.ZstdDecompressor()
-    start = 0
-    for group in _groups(frames, block_bytes):
-        length = sum(compressed for compressed, _ in group)
-        block = memoryview(file.read_at(start, length))
-        at = 0
-        for compressed, uncompressed in group:
-            frame = block[at : at + compressed]
-            try:
-                stated = zstandard.frame_content_size(frame)
-                if stated not in (-1, uncompressed):
-                    _fail_corrupt(file.path, start + at, "its size is not what the table says")
-                text = decompressor.decompress(frame, max_output_size=max(1, uncompressed))
-            except zstandard.ZstdError as failure:
-                _fail_corrupt(file.path, start + at, str(failure))
-            if len(text) != uncompressed:
-                _fail_corrupt(file.path, start + at, "its size is not what the table says")
+    decompressor = _decompressor()
+    ends = frames[:, 0].cumsum(dtype="i8")
+    first = at = 0
+    while first < len(frames):
+        # As many frames as are worth one read.
+        behind = max(first + 1, int(ends.searchsorted(at + block_bytes, "right")))
+        start, block = at, memoryview(file.read_at(at, int(ends[behind - 1]) - at))
+        for compressed, text_bytes in frames[first:behind].tolist():
+            frame = block[at - start : at - start + compressed]
+            text = _decode_frame(decompressor, frame, text_bytes, file.path, at, "seek table")
+            if on_frame is not None and text_bytes:
+                on_frame(at, compressed, text_bytes)
             yield text
             at += compressed
-        start += length
-
-
-def tell_frames(
-    frames: Iterable[tuple[int, int]], on_frame: Callable[[int, int, int], object]
-) -> None:
-    """Tell offset, bytes and bytes of text of each frame that a table lists."""
-    start = 0
-    for compressed, uncompressed in frames:
-        on_frame(start, compressed, uncompressed)
-        start += compressed
+        first = behind
 
 
 def decode_stream(  # noqa: C901 (one state machine, with nothing to share between two halves)
@@ -197,7 +197,7 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
     The text of a frame is held back until its checksum is seen, as far as a frame is no larger
     than what may be held; so a damaged one gives an error and no wrong records.
     """
-    decompressor = zstandard.ZstdDecompressor()
+    decompressor = _decompressor()
     frame = None
     held: list[bytes] = []
     step = _DENSE_SLICE_BYTES
@@ -216,7 +216,7 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
             try:
                 text = frame.decompress(part)
             except zstandard.ZstdError as failure:
-                _fail_corrupt(path, at + start, str(failure))
+                _fail(path, at + start, failure)
             start += len(part)
             step = _SLICE_BYTES if len(text) < _HELD_BYTES else _DENSE_SLICE_BYTES
             if text:
@@ -237,6 +237,12 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
             "Get the file again; nothing of the unfinished record was used."
         )
         raise TruncatedFileError(message, path=path)
+    if not frames:
+        message = (
+            f"{path} is cut off: it has 0 bytes, and zstd writes a frame even for no text. "
+            "Get the file again."
+        )
+        raise TruncatedFileError(message, path=path)
     if frames > 1 and not tables:
         _log.warning(
             "%s: %d zstd frames and no table of them at its end. Files of other tools are so; one "
@@ -246,29 +252,53 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
         )
 
 
-def _groups(frames: list[tuple[int, int]], block_bytes: int) -> Iterator[list[tuple[int, int]]]:
-    """Yield runs of frames that are worth one read each."""
-    group: list[tuple[int, int]] = []
-    total = 0
-    for sizes in frames:
-        if group and total + sizes[0] > block_bytes:
-            yield group
-            group, total = [], 0
-        group.append(sizes)
-        total += sizes[0]
-    if group:
-        yield group
-
-
 def decode_frame(data: bytes | memoryview, text_bytes: int, path: str, offset: int) -> bytes:
-    """Return the text of one whole frame; the caller knows its size from a table."""
+    """Return the text of one whole frame; the caller knows its size from an index."""
+    return _decode_frame(_decompressor(), data, text_bytes, path, offset, "index")
+
+
+def _decode_frame(  # noqa: PLR0913, PLR0917 (where the frame is, and what is said of it)
+    decompressor: zstandard.ZstdDecompressor,
+    data: bytes | memoryview,
+    text_bytes: int,
+    path: str,
+    offset: int,
+    told_by: str,
+) -> bytes:
+    """Return the text of some bytes that are said to be one frame with so much text."""
+    parts, size, at = list[bytes](), 0, 0
+    frame = decompressor.decompressobj()
     try:
-        text = zstandard.ZstdDecompressor().decompress(data, max_output_size=max(1, text_bytes))
+        stated = zstandard.frame_content_size(data)
+        # Without a size of its own its text might be endless, and is looked at on the way.
+        step = _SLICE_BYTES if stated < 0 else len(data)
+        may_fit = stated in (-1, text_bytes)
+        while may_fit and at < len(data) and not frame.eof:
+            parts.append(frame.decompress(data[at : at + step]))
+            size += len(parts[-1])
+            at += step
+            may_fit = size <= text_bytes
     except zstandard.ZstdError as failure:
+        _fail(path, offset, failure)
+    if size != text_bytes or not frame.eof or frame.unused_data or at < len(data):
+        why = f"it is not one frame with {text_bytes:,} bytes of text, as the {told_by} says"
+        _fail_corrupt(path, offset, why)
+    return b"".join(parts)
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    return zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
+
+
+def _fail(path: str, offset: int, failure: zstandard.ZstdError) -> NoReturn:
+    if "not enough memory" not in str(failure):
         _fail_corrupt(path, offset, str(failure))
-    if len(text) != text_bytes:
-        _fail_corrupt(path, offset, "its size is not what the index says")
-    return text
+    message = (
+        f"{path}: there is not enough memory for the zstd frame near byte {offset:,} (one of zstd "
+        "--long=31 takes up to 2 GiB). Allow this process more, or write the file anew with a "
+        f"smaller window: zstd -dc --long=31 {path} | zstd > FILE"
+    )
+    raise StorageError(message, path=path, errno=errno.ENOMEM)
 
 
 def _fail_corrupt(path: str, offset: int, why: str) -> NoReturn:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, compress
+from operator import not_
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -71,7 +72,7 @@ class DocumentMaker:
         is_alone = piece.text.find(b"\n") in {-1, len(piece.text) - 1}
         lines = [piece.text] if is_alone else io.BytesIO(piece.text).readlines()
         here = _Lines(piece, lines)
-        numbers = [number for number, line in enumerate(lines) if not line.isspace()]
+        numbers = list(compress(range(len(lines)), map(not_, map(bytes.isspace, lines))))
         for some in _batches(numbers, lines):
             self._add(some, here)
 
