@@ -221,6 +221,14 @@ def child_that_goes_on_reading(path: str, options: Options) -> dict[str, Any]:
     return {"child": child, "parent": len(taken) + rest}
 
 
+def child_that_goes_on_decoding(path: str) -> dict[str, Any]:
+    """Fork in the middle of a stream of Arrow batches that threads decode."""
+    batches = iter(JsonlFile(path).iter_arrow_batches_sync(10))
+    rows = next(batches).num_rows
+    child = in_fork(lambda: sum(batch.num_rows for batch in batches))
+    return {"child": child, "parent": rows + sum(batch.num_rows for batch in batches)}
+
+
 def child_that_drops_a_stream(path: str, options: Options, forks: int) -> list[int]:
     """Fork in the middle of a stream, at any moment of the thread's; the child just ends."""
     statuses = []

@@ -13,6 +13,7 @@ from tests.rounds import rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.faults.grounds import Ground
 
@@ -154,6 +155,18 @@ def test_a_child_cannot_go_on_with_its_parents_stream_and_the_parent_can(written
     assert told["child"]["status"] == 0
     assert "forked" in told["child"]["refused"]
     assert told["parent"] == RECORDS
+
+
+def test_a_child_cannot_go_on_decoding_its_parents_stream_and_the_parent_can(
+    tmp_path: Path,
+) -> None:
+    lines = 400
+    with JsonlFile(tmp_path / "a.jsonl").writer_sync() as writer:
+        writer.write_many({"text": "x" * 50_000} for _ in range(lines))
+    told = run(fork_programs.child_that_goes_on_decoding, str(tmp_path / "a.jsonl"))
+    assert told["child"]["status"] == 0
+    assert "Begin to read in the forked process" in told["child"]["refused"]
+    assert told["parent"] == lines
 
 
 def test_a_child_may_drop_its_parents_stream_at_any_moment(written: Ground) -> None:

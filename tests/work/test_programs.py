@@ -158,6 +158,13 @@ def test_units_run_in_a_fork_and_in_a_daemon(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{x}.done" for x in "abcde"]
 
 
+def test_however_a_fork_leaves_the_work_of_its_parent_the_workers_go_on(tmp_path: Path) -> None:
+    codes = run(work_programs.in_children_that_leave, str(tmp_path))
+    assert codes == {"exit": 7, "raise": 8, "go on": 9}
+    # None of the units was begun twice, which a worker that ended would cost.
+    assert [len((tmp_path / f"{x}.done").read_text().split()) for x in "ab"] == [1, 1]
+
+
 @pytest.mark.parametrize(
     ("program", "closed"),
     [

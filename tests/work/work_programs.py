@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from penstock.errors import WorkerError
+from penstock.errors import UnsafeForkError, WorkerError
 from penstock.work import run_units
 from tests.loading.processes import descendants
 from tests.work.units import Deadly, Failing, OddError, Waiting, Writing
@@ -107,6 +107,35 @@ def in_children(folder: str) -> list[int | None]:
     daemon.start()
     daemon.join()
     return [*codes, daemon.exitcode]
+
+
+def in_children_that_leave(folder: str) -> dict[str, int]:
+    """Fork children that leave the work of their parent in all ways; return how they ended."""
+    codes: dict[str, int] = {}
+    caller = os.getpid()
+
+    def fork(_: int) -> None:
+        if os.getpid() != caller or codes:
+            return
+        for way in ("exit", "raise", "go on"):
+            child = os.fork()
+            if child:
+                codes[way] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            elif way == "exit":
+                sys.exit(7)
+            elif way == "raise":
+                raise OddError
+            else:
+                return
+        (Path(folder) / "go").touch()
+
+    try:
+        run_units([Waiting(folder, name) for name in "ab"], workers=2, advance=fork)
+    except OddError:
+        os._exit(8)
+    except UnsafeForkError:
+        os._exit(9)
+    return codes
 
 
 def with_what_there_is(folder: str) -> None:

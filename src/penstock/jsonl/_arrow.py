@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -16,6 +17,7 @@ from penstock.jsonl._counts import positive
 from penstock.jsonl._decode import BadLine
 from penstock.jsonl._records import AsyncStream, Stream
 from penstock.jsonl._threads import in_thread
+from penstock.storage import refuse_inherited
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -90,6 +92,7 @@ def _decoded(
 
     Attempts at the next pieces run ahead on other cores; they are settled in order.
     """
+    process = os.getpid()
     threads = min(_MOST_THREADS, usable_cpus())
     pool = ThreadPoolExecutor(threads, "penstock-arrow")
     attempts: deque[tuple[Piece, Future[pa.RecordBatch | None]]] = deque()
@@ -103,7 +106,9 @@ def _decoded(
             attempts.append((piece, pool.submit(decoder.attempt, piece.text)))
             if len(attempts) > threads:
                 yield from _settled(decoder, *attempts.popleft())
+                _refuse_inherited(process)
         while attempts:
+            _refuse_inherited(process)
             yield from _settled(decoder, *attempts.popleft())
         if failure is not None:
             raise failure
@@ -112,6 +117,12 @@ def _decoded(
         close = getattr(pieces, "close", None)
         if close is not None:
             close()
+
+
+def _refuse_inherited(process: int) -> None:
+    refuse_inherited(
+        process, "a file was decoded ahead", "Begin to read in the forked process itself."
+    )
 
 
 def _and_failure(pieces: Iterator[Piece]) -> Iterator[Piece | Exception]:

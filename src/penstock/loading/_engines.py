@@ -6,6 +6,7 @@ are in `_processes.py`.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from penstock.loading._fetch import Fetched, Gathered
 from penstock.loading._recipes import made_bytes
-from penstock.storage import Meter, metered
+from penstock.storage import Meter, metered, refuse_inherited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -159,13 +160,35 @@ class InCaller:
         self._found.clear()
 
 
-class InThreads:
+class HasHelpers:
+    """An engine whose threads or workers belong to the process that started them.
+
+    A forked child inherits the engine without them: it makes nothing and ends nothing.
+    """
+
+    def __init__(self) -> None:
+        self._process = os.getpid()
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._process != os.getpid()
+
+    def _refuse_fork(self) -> None:
+        refuse_inherited(
+            self._process,
+            "a loader went over an epoch",
+            "Call iter() on the loader in the forked process, or build a loader there.",
+        )
+
+
+class InThreads(HasHelpers):
     """Makes batches in threads, `ahead` of them for each.
 
     What only one thread may do, a user's own callable, is done by the caller, in order.
     """
 
     def __init__(self, fetch: Fetch, threads: int, ahead: int) -> None:
+        super().__init__()
         self._fetch = fetch
         self.depth = max(1, threads * ahead)
         self.together = 1
@@ -194,11 +217,13 @@ class InThreads:
                     answer.put(failure)
 
     def submit(self, task: Task) -> None:
+        self._refuse_fork()
         answer: _Answer = SimpleQueue()
         self._answers.append((task, answer))
         self._inbox.put((task, answer))
 
     def take(self, timeout: float) -> tuple[Task, Fetched]:
+        self._refuse_fork()
         task, answer = self._answers[0]
         try:
             found = answer.get(timeout=timeout)
@@ -219,6 +244,8 @@ class InThreads:
         return self._meter.counts()
 
     def close(self) -> None:
+        if self._is_inherited:
+            return
         self._is_closed = True
         for _ in self._threads:
             self._inbox.put(None)

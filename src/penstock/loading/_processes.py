@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.process
 import os
 import pickle
 import signal
@@ -14,11 +15,12 @@ from collections import Counter, deque
 from contextlib import contextmanager, nullcontext, suppress
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 import numpy as np
 
 from penstock.errors import OptionError, UnsafeForkError, WorkerError
-from penstock.loading._engines import Stalled
+from penstock.loading._engines import HasHelpers, Stalled
 from penstock.loading._fetch import named_batch
 from penstock.loading._order_choice import lies_remote
 from penstock.loading._transfer import receive, send
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
+    from multiprocessing.process import BaseProcess
 
     from penstock.datasets import Source
     from penstock.loading._fetch import Fetch, Fetched
@@ -41,9 +44,22 @@ METHODS = ("fork", "forkserver", "spawn")
 JOIN_SECONDS = 5.0
 """How long a worker has to end by itself, or to answer a question."""
 _starting = threading.Lock()
+_started: WeakSet[BaseProcess] = WeakSet()
 
 
-class InProcesses:
+def _after_fork_in_child() -> None:
+    global _starting  # noqa: PLW0603 (a thread of the parent may hold it)
+    _starting = threading.Lock()
+    # Else a child that exits ends them: Python takes every daemon that it knows for its own. There
+    # is no public way to make it forget one.
+    children = multiprocessing.process._children  # type: ignore[attr-defined]  # noqa: SLF001
+    children.difference_update(_started)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class InProcesses(HasHelpers):
     """Makes batches in worker processes; task n is worker n modulo their number's.
 
     Each worker has a pipe of its own and nothing else: no queue, no shared memory, no thread here.
@@ -51,6 +67,7 @@ class InProcesses:
     """
 
     def __init__(self, fetch: Fetch, processes: int, ahead: int, method: StartMethod) -> None:
+        super().__init__()
         self.depth = processes * ahead
         self.together = 1
         self._fetch = fetch
@@ -77,6 +94,7 @@ class InProcesses:
         return [worker.pid for worker in self._workers]
 
     def submit(self, task: Task) -> None:
+        self._refuse_fork()
         worker = self._workers[self._submitted % len(self._workers)]
         self._submitted += 1
         self._tasks.append(task)
@@ -85,6 +103,7 @@ class InProcesses:
             send(worker.connection, task)
 
     def take(self, timeout: float) -> tuple[Task, Fetched]:
+        self._refuse_fork()
         worker = self._workers[self._taken % len(self._workers)]
         try:
             done = worker.answer(timeout)
@@ -105,6 +124,8 @@ class InProcesses:
         return total
 
     def close(self) -> None:
+        if self._is_inherited:
+            return
         for worker in self._workers:
             worker.hang_up()
         deadline = time.monotonic() + JOIN_SECONDS
@@ -135,6 +156,15 @@ class _Worker:
         with _starting, nullcontext() if needs_main else _without_main():
             try:
                 self._process.start()
+                _started.add(self._process)
+            except (
+                ChildProcessError
+            ):  # Python asks whether the server runs, and is no parent of it.
+                self.connection.close()
+                raise UnsafeForkError(
+                    "the server that multiprocessing forks workers from belongs to the parent of "
+                    "this process, which was forked. Give multiprocessing_context='spawn'."
+                ) from None
             except BaseException:
                 self.connection.close()
                 raise

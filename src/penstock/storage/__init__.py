@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.storage._files import open_for_writing as open_for_writing
     from penstock.storage._files import read_blocks as read_blocks
     from penstock.storage._fork import fork_is_safe as fork_is_safe
+    from penstock.storage._fork import refuse_inherited as refuse_inherited
     from penstock.storage._glob import is_pattern as is_pattern
     from penstock.storage._glob import match as match
     from penstock.storage._local import LocalStore as LocalStore
@@ -98,6 +99,7 @@ __all__, __getattr__, __dir__ = facade(
         "rank": "_environment",
         "read_blocks": "_files",
         "reading": "_meter",
+        "refuse_inherited": "_fork",
         "refuse_special_file": "_local",
         "remove_draft": "_drafts",
         "world_size": "_environment",

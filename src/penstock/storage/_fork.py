@@ -1,4 +1,4 @@
-"""Refuse what would hang: object-store clients do not survive a fork.
+"""Refuse what would hang: object-store clients, threads and workers do not survive a fork.
 
 The client's runtime is one per process. Used in a parent and then in its forked child, the child
 hangs for ever and the parent may crash, so the child refuses before it touches the client.
@@ -29,6 +29,16 @@ def guarded_clients() -> dict[object, Any]:
         raise UnsafeForkError(message)
     _used = True
     return _clients
+
+
+def refuse_inherited(process: int, doing: str, remedy: str) -> None:
+    """Raise where this process is not `process`, which was `doing` something when it was forked."""
+    if process != os.getpid():
+        message = (
+            f"this process was forked while {doing}; the threads or processes that do so belong to "
+            f"process {process}, its parent. {remedy}"
+        )
+        raise UnsafeForkError(message)
 
 
 def fork_is_safe() -> bool:

@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from penstock.errors import UnsafeForkError
+from penstock.storage._fork import refuse_inherited
 from penstock.storage._meter import carried
 
 if TYPE_CHECKING:
@@ -44,12 +44,9 @@ class ReadAhead(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        if self._process != os.getpid():
-            message = (
-                "this process was forked while a file was being read ahead; the thread that reads "
-                "stayed in its parent. Begin to read in the forked process itself."
-            )
-            raise UnsafeForkError(message)
+        refuse_inherited(
+            self._process, "a file was read ahead", "Begin to read in the forked process itself."
+        )
         return self._waiting.take()
 
     def take_over(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections import deque
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from penstock._cpus import usable_cpus
 from penstock.errors import OptionError, PenstockError, WorkerError
 from penstock.order import whole_number
+from penstock.storage import refuse_inherited
 from penstock.work._failures import WorkerTraceback, error_of
 from penstock.work._process import WorkerProcess, end_all, interrupts_held
 from penstock.work._worker import Advance, Done
@@ -117,6 +119,7 @@ class _Crew:
     """Workers, the unit that each of them has, and those that are left."""
 
     def __init__(self, waiting: deque[_Job]) -> None:
+        self._process = os.getpid()
         self._waiting = waiting
         self._starting: list[WorkerProcess] = []
         self._idle: list[WorkerProcess] = []
@@ -140,6 +143,9 @@ class _Crew:
 
     def _go_on(self, seconds: float = 0.0) -> None:
         """Hear what workers say, for so long, and give units to those who have none."""
+        refuse_inherited(
+            self._process, "units of work ran", "Begin the work in the forked process itself."
+        )
         while self._waiting and self._idle:
             self._give(self._idle.pop(), self._waiting.popleft())
         heard = wait([worker.connection for worker in self._all], seconds)

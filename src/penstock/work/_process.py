@@ -44,7 +44,8 @@ class WorkerProcess:
     """One process and the connection to it.
 
     It has the caller's `sys.path`, interpreter options, environment and working directory, but
-    nothing that the caller loaded or defined. It ends when the connection does.
+    nothing that the caller loaded or defined. It ends when the connection does. A fork of the
+    caller has a copy of this object, which ends nothing.
     """
 
     def __init__(self) -> None:
@@ -53,6 +54,7 @@ class WorkerProcess:
                 "no Python interpreter is known that worker processes could run: sys.executable is "
                 "empty. Set it, or give workers=0."
             )
+        self._caller = os.getpid()
         try:
             self.connection, theirs = _connected()
             try:
@@ -100,6 +102,8 @@ class WorkerProcess:
 
     def hang_up(self) -> None:
         """Tell it that nothing more will come; it ends at once, whatever it does."""
+        if self._caller != os.getpid():
+            return
         # To close our end would not do: a process that was forked since has a copy of it.
         with suppress(OSError), socket.socket(fileno=os.dup(self.connection.fileno())) as end:
             end.shutdown(socket.SHUT_RDWR)
@@ -107,6 +111,8 @@ class WorkerProcess:
 
     def end(self, deadline: float) -> None:
         """Wait until it ended; kill it if it does not."""
+        if self._caller != os.getpid():
+            return
         try:
             self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
