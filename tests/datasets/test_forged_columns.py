@@ -114,7 +114,28 @@ def test_nothing_is_written_or_dropped_through_a_link(data: Path) -> None:
     assert tree(mine) == before
 
 
-def test_the_lock_and_the_units_of_columns_are_not_written_through_links(data: Path) -> None:
+@pytest.mark.parametrize("what", ["folder", "schema"])
+def test_units_of_columns_are_not_written_through_links(what: str, data: Path) -> None:
+    class Interrupt:
+        def add(self, count: int) -> None:
+            raise KeyboardInterrupt
+
+    mine = data.parent / "mine"
+    with pytest.raises(KeyboardInterrupt):
+        penstock.open(data).materialize({"id": "int16"}, progress=Interrupt())
+    (left,) = column(data).parent.glob(".penstock-building-*")
+    path = left if what == "folder" else left / "schema.arrow"
+    if what == "folder":
+        left.rename(data.parent / "gone")
+    path.unlink(missing_ok=True)
+    path.symlink_to(mine if what == "folder" else mine / "precious.txt")
+    before = tree(mine)
+    penstock.open(data).materialize({"id": "int16"})
+    assert column(data, "id-int16").exists()
+    assert tree(mine) == before
+
+
+def test_the_lock_of_columns_is_not_made_through_a_link(data: Path) -> None:
     mine, root = data.parent / "mine" / "precious.txt", data / "index" / "columns"
     (root / ".lock").unlink()
     (root / ".lock").symlink_to(data.parent / "mine" / "made")
