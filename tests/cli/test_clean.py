@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import socket
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -176,15 +177,79 @@ def test_what_living_builders_hold_is_kept_however_old(built: Path) -> None:
     assert index.exists()
 
 
-def test_an_index_that_was_put_aside_is_removed_by_age_and_only_if_there_is_another(
-    logs: Path,
+def test_an_index_that_was_put_aside_comes_back(logs: Path) -> None:
+    succeed("index", logs)
+    old = (logs / "index").rename(logs / f".index.{'4' * 16}.penstock-index-old")
+    assert f"penstock clean {logs}" in document("info", logs)["index"]["problem"]
+    assert document("check", logs, code=1)["kinds"] == {"unusable index": 1}
+    assert f"would bring back {logs / 'index'}" in succeed("clean", logs, "--dry-run")
+    assert old.exists()
+    told = document("clean", logs, "--older-than", "0s")
+    assert (told["restored"], told["removed"]) == ([str(logs / "index")], [])
+    assert document("info", logs)["index"]["fresh"]
+
+
+def test_an_index_that_a_living_builder_has_put_aside_stays(logs: Path) -> None:
+    succeed("index", logs)
+    old = (logs / "index").rename(logs / f".index.{'4' * 16}.penstock-index-old")
+    builder = logs / f".index.{'5' * 16}.penstock-index-tmp"
+    builder.mkdir()
+    with locked(builder):
+        assert document("clean", logs)["restored"] == []
+    assert old.exists()
+
+
+def test_a_builder_that_ends_meanwhile_is_no_failure(
+    built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its folders vanish: before they are listed, before they are looked at, while they go."""
+    real, scandir = shutil.rmtree, os.scandir
+    left = built / f".index.{'3' * 16}.penstock-index-tmp"
+    for number in range(3):
+        (built / f"folder-{number}").mkdir()
+
+    def ends(path: object, *arguments: Any, **options: Any) -> None:
+        real(path, *arguments, **options)  # type: ignore[arg-type]
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    def vanishing(path: Any = ".") -> Any:
+        if str(path) == str(built / "folder-1"):
+            real(path)
+        if str(path) == str(built / "folder-2"):
+            real(left, ignore_errors=True)
+        return scandir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", ends)
+        patched.setattr(os, "scandir", vanishing)
+        told = document("clean", built)
+    assert told["errors"] == []
+    assert told["kept"] == []
+    assert not left.exists()
+
+
+def test_a_leftover_is_measured_without_following_its_links(logs: Path) -> None:
+    left = logs / f".index.{'3' * 16}.penstock-index-tmp"
+    left.mkdir()
+    (left / "all").symlink_to("/")
+    (left / "loop").symlink_to(".")
+    assert document("clean", logs, "--dry-run")["bytes"] < 1000
+    assert document("clean", logs)["errors"] == []
+    assert not left.exists()
+
+
+def test_a_pipe_as_the_lock_of_columns_holds_nothing_up(built: Path) -> None:
+    lock = built / "index" / "columns" / ".lock"
+    lock.unlink()
+    os.mkfifo(lock)
+    assert document("clean", built, "--dry-run")["errors"] == []
+
+
+def test_an_index_that_was_replaced_is_removed_by_age(logs: Path) -> None:
     old = logs / f".index.{'4' * 16}.penstock-index-old"
     written(old / "file_location.txt")
     for path in (old, *old.iterdir()):
         os.utime(path, (1, 1))
-    assert document("clean", logs, "--older-than", "1h")["removed"] == []
-    succeed("index", logs, "--index", logs.parent / "index")
     (logs / "index").mkdir()
     assert document("clean", logs)["kept"][0]["writer"] == "unknown"
     assert document("clean", logs, "--older-than", "1h")["removed"][0]["path"] == str(old)

@@ -384,8 +384,8 @@ def test_clean_brings_back_what_a_killed_builder_had_put_aside(
     before = penstock.open(tokens)[0].tolist()
     left = tokens / f".index.{'0' * 16}.penstock-index-tmp"
     left.mkdir()
-    note(left, [PutAside(str(tokens / "index"), "aside")])
-    (tokens / "index").rename(left / "aside")
+    note(left, [PutAside(str(tokens / "index"), "old-index")])
+    (tokens / "index").rename(left / "old-index")
     done = invoke("info", tokens)
     assert done.exit_code == 3
     assert f"penstock clean {tokens}" in done.stderr

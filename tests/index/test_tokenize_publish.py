@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.errors import OptionError, StaleIndexError, StorageError
+import penstock
+from penstock.errors import (
+    CorruptIndexError,
+    IndexExistsError,
+    OptionError,
+    StaleIndexError,
+    StorageError,
+)
 from penstock.index import IndexStore, Place, create_default_jsonl_indexer, exists, take_back_dead
 from penstock.storage import StorageOptions
 from tests.index.test_tokenize import OwnStore
@@ -75,15 +82,29 @@ def test_only_folders_that_were_made_go_away_again(folder: Path) -> None:
     assert [*(folder / "mine" / "deeper").iterdir()] == []
 
 
-@pytest.mark.parametrize("opens", ["load", "exists", "index"])
-def test_whoever_opens_finds_what_a_killed_builder_had_put_aside(opens: str, folder: Path) -> None:
-    replaced_halfway(folder)
-    if opens == "exists":
-        place = Place(f"{folder}/index", str(folder), StorageOptions(), beside=True)
-        assert exists(place)
-    elif opens == "index":
-        with pytest.raises(ValueError, match="index"):
-            create_default_jsonl_indexer(folder)()
+def test_who_opens_what_a_killed_builder_had_put_aside_learns_the_command(folder: Path) -> None:
+    aside = replaced_halfway(folder)
+    before = sorted(folder.rglob("*"))
+    told = rf"put it aside, as {aside}\. Bring it back: penstock clean {folder}"
+    for look in (IndexStore(folder).load, lambda: penstock.open(folder)):
+        with pytest.raises(CorruptIndexError, match=told):
+            look()
+    assert not exists(Place(f"{folder}/index", str(folder), StorageOptions(), beside=True))
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("builder", ["index", "tokenize", "clean"])
+def test_builders_and_clean_bring_back_what_a_killed_one_had_put_aside(
+    builder: str, folder: Path
+) -> None:
+    aside = replaced_halfway(folder)
+    if builder == "clean":
+        assert take_back_dead(aside.parent, StorageOptions())
+        shutil.rmtree(aside.parent)
+    else:
+        make = create_default_jsonl_indexer(folder)
+        with pytest.raises((IndexExistsError, FileExistsError), match="index"):
+            make() if builder == "index" else tokenise(folder, sample_size=7)
     assert tokens_in(folder) == by_hand(FILES, 5)
     tokenise(folder, sample_size=6, overwrite=True)
     assert tokens_in(folder) == by_hand(FILES, 6)
@@ -127,6 +148,7 @@ def test_what_cannot_be_put_back_is_kept_and_told(
     assert "old-index" in caplog.text
     assert {path.name: path.read_bytes() for path in aside.iterdir()} == kept
     shutil.rmtree(folder / "index")
+    assert take_back_dead(aside.parent, StorageOptions())
     assert tokens_in(folder) == by_hand(FILES, 5)
 
 

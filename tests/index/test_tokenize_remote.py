@@ -9,8 +9,9 @@ import pytest
 import zstandard
 
 from penstock.errors import IndexExistsError, OptionError, StorageError
-from penstock.index import list_files, load_beside, read_bad_lines
-from penstock.index._tokens._journal import Uploaded, note, take_back
+from penstock.index import digest, list_files, load_beside, read_bad_lines, take_back_dead
+from penstock.index._names import hidden_name
+from penstock.index._tokens._journal import Reach, Uploaded, note, take_back
 from penstock.storage import StorageOptions, locate
 from tests.index.tokenize_samples import Tokens, by_hand, indexer, left_of, letters, line, tokens_in
 from tests.servers.faults import Fault, s3_error
@@ -160,5 +161,21 @@ def test_only_an_object_of_ours_is_taken_back(
     journal(s3_server, bucket, tmp_path, '"of-another"' if whose == "another's" else None)
     if "index" in whose:
         s3_server.put(bucket, "out/index/meta.json", b"{}")
-    assert take_back(tmp_path, StorageOptions(s3_server.storage_options)) == []
+    base, options = f"s3://{bucket}/out", StorageOptions(s3_server.storage_options)
+    assert take_back(tmp_path, Reach(f"{base}/index", (base,), options)) == []
     assert ("out/a.bin" in s3_server.list_keys(bucket)) == (whose != "ours")
+
+
+@pytest.mark.parametrize("where", ["cache", "dataset", "cache of another index"])
+def test_clean_takes_objects_back_only_for_the_index_that_the_folder_is_named_after(
+    where: str, s3_server: S3Server, bucket: str, own_cache: Path, tmp_path: Path
+) -> None:
+    s3_server.put(bucket, "out/a.bin", b"tokens")
+    url = f"s3://{bucket}/{'other' if 'another' in where else 'out'}/index"
+    around = tmp_path if where == "dataset" else own_cache / "indexes"
+    left = around / hidden_name(digest(url), "tmp")
+    left.mkdir(parents=True)
+    journal(s3_server, bucket, left, None)
+    is_undone = take_back_dead(left, StorageOptions(s3_server.storage_options))
+    assert is_undone == (where == "cache")
+    assert ("out/a.bin" in s3_server.list_keys(bucket)) == (where != "cache")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, Self
 
 _SCHEMA, _TOKENS = "sample_schema.json", "tokens"
+_ROW_BYTES = 24
 
 
 def load_index(origin: Origin) -> SampleIndex:
@@ -67,9 +68,10 @@ def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
     tokens = folder.names_token_files() if meta is None else meta.kind == _TOKENS
     again = rebuilding(origin.base, tokens=tokens)
     with folder.open(ROWS) as file:
+        count, rest = divmod(os.fstat(file.fileno()).st_size, _ROW_BYTES)
+        if meta is not None and not rest:
+            _check_whole(folder.path, meta, names, count, again)
         rows = map_rows(file, folder.name(ROWS), again)
-    if meta is not None:
-        _check_whole(folder.path, meta, names, len(rows), again)
     files = [_below(origin.base, name, folder.path, again) for name in names]
     index = SampleIndex(files, rows, meta=meta, origin=origin)
     if folder.has(FRAMES):
@@ -135,9 +137,10 @@ class _Folder:
             return False
         return True
 
-    def open(self, base_name: str) -> BinaryIO:
-        with self._telling(base_name):
-            return open_regular(base_name, dir_fd=self._descriptor)
+    @contextmanager
+    def open(self, base_name: str) -> Iterator[BinaryIO]:
+        with self._telling(base_name), open_regular(base_name, dir_fd=self._descriptor) as file:
+            yield file
 
     def read(self, base_name: str) -> bytes:
         with self._telling(base_name):
@@ -174,8 +177,14 @@ class _Folder:
         if told is None and any(map(self.has, DOCUMENT_FILES)):
             return True
         if told is None and self.has(FILES):
-            return self.names_token_files()
+            return b".bin\n" in self._readable(FILES) + b"\n"
         return told
+
+    def _readable(self, base_name: str) -> bytes:
+        """Return what a file holds; nothing where it cannot be read."""
+        with suppress(OSError):
+            return read_metadata(base_name, dir_fd=self._descriptor)
+        return b""
 
     def was_replaced(self) -> bool:
         """Whether another folder has this name by now, or none has."""
@@ -191,7 +200,7 @@ class _Folder:
                 "penstock tokenize SRC DST"
             )
         else:
-            tokens = self._is_of_tokens(self.read(META) if self.has(META) else b"")
+            tokens = self._is_of_tokens(self._readable(META))
             message = (
                 f"the index in {self.path} is damaged: {base_name} is missing. Build it again: "
                 f"{rebuilding(self._base, tokens=tokens)}"

@@ -69,7 +69,7 @@ def map_unit(path: str, type_: type[T]) -> MappedUnit[T]:
         start = end - int.from_bytes(mapped[end:], "little")
         with memoryview(mapped) as view, view[max(0, start) : max(0, end)] as rest:
             return MappedUnit(mapped, start, msgspec.msgpack.decode(rest, type=type_))
-    except (ValueError, RecursionError) as why:
+    except (OSError, ValueError, RecursionError) as why:
         raise damaged_unit(path, why) from None
 
 

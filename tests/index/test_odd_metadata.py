@@ -1,0 +1,133 @@
+"""Something else than a small regular file where a file of ours is expected: an error at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import penstock
+from penstock.errors import PenstockError
+from penstock.index import create_default_jsonl_indexer, read_bad_lines, read_profile
+from penstock.index._tokens._unit_file import TokenFile, parts_in
+from penstock.index._unit_file import UnitFile
+from tests.forged import ODD, put_odd
+from tests.index.tokenize_program import Program
+from tests.index.tokenize_samples import by_hand, tokenise, tokens_in, write_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+TEXTS = {"a.jsonl": ["to be", "or not"] * 5, "b.jsonl": ["that is"] * 3}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_texts(tmp_path, TEXTS)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("name", ["meta.json", "file_location.txt", "sample_locations.bin"])
+def test_an_index_with_something_odd_in_it_does_not_open(
+    name: str, kind: str, folder: Path
+) -> None:
+    create_default_jsonl_indexer(folder)()
+    put_odd(folder / "index" / name, kind)
+    with pytest.raises(PenstockError, match=name if kind != "loop" else None):
+        penstock.open(folder)
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("name", ["meta.json", "document_offsets.bin", "document_ends.bin"])
+def test_tokens_with_something_odd_in_their_index_do_not_open(
+    name: str, kind: str, folder: Path
+) -> None:
+    tokenise(folder, sample_size=5)
+    put_odd(folder / "index" / name, kind)
+    with pytest.raises(PenstockError):
+        penstock.open(folder)
+
+
+def test_a_meta_that_is_a_link_to_nothing_is_missing(folder: Path) -> None:
+    create_default_jsonl_indexer(folder)()
+    meta = folder / "index" / "meta.json"
+    meta.unlink()
+    meta.symlink_to("gone")
+    with pytest.raises(PenstockError):
+        penstock.open(folder)
+
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "bad_lines.ndjson": lambda index: [*read_bad_lines(index)],
+    "profile.json": read_profile,
+    "profile.state": lambda index: create_default_jsonl_indexer(
+        index.parent, update=True, num_workers=0
+    )(),
+}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "sparse"])
+@pytest.mark.parametrize("name", READERS)
+def test_what_validation_and_profile_wrote_is_read_as_files(
+    name: str, kind: str, folder: Path
+) -> None:
+    create_default_jsonl_indexer(folder, validate=True, profile=True, num_workers=0)()
+    (folder / "c.jsonl").write_text('{"text": "new"}\n')
+    put_odd(folder / "index" / name, kind)
+    with pytest.raises(PenstockError, match=name):
+        READERS[name](folder / "index")
+
+
+def test_a_bad_line_of_many_megabytes_is_damage(folder: Path) -> None:
+    create_default_jsonl_indexer(folder, validate=True, num_workers=0)()
+    path = folder / "index" / "bad_lines.ndjson"
+    path.write_text('{"file": "' + "a" * (2 << 20))
+    with pytest.raises(PenstockError, match="is damaged"):
+        [*read_bad_lines(folder / "index")]
+
+
+def test_a_profile_that_is_nested_without_end_is_damage(folder: Path) -> None:
+    create_default_jsonl_indexer(folder, profile=True, num_workers=0)()
+    (folder / "index" / "profile.json").write_text("[" * 100_000)
+    with pytest.raises(PenstockError, match="is damaged"):
+        read_profile(folder / "index")
+
+
+@pytest.mark.parametrize("kind", [*ODD, "empty", "cut", "length", "rows"])
+def test_a_unit_that_is_none_is_told_of(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "000000.unit"
+    part = {"documents": 1 << 60, "tokens": 1, "aside": [], "newlines": 0}
+    rest = msgspec.msgpack.encode([part])
+    whole = b"tokens" + rest + len(rest).to_bytes(8, "little")
+    damaged = {"empty": b"", "cut": whole[:3], "length": b"\xff" * 16, "rows": whole}
+    if kind in ODD:
+        put_odd(path, kind)
+    else:
+        path.write_bytes(damaged[kind])
+    with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
+        TokenFile(str(path), np.dtype(np.uint16))
+    with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
+        UnitFile(str(path))
+    if kind != "rows":
+        with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
+            parts_in(str(path))
+
+
+def test_links_in_a_folder_that_a_builder_finds_again_are_not_written_through(
+    folder: Path,
+) -> None:
+    assert Program(folder, "link:1", sample_size=5).ended() != 0
+    (unit,) = folder.glob(".index.*.penstock-index-tmp/*.unit")
+    left = unit.parent
+    mine = folder / "mine"
+    mine.write_text("precious")
+    for name in ("stream.bin", "bad_lines.ndjson", "journal.ndjson", "999999.unit"):
+        (left / name).unlink(missing_ok=True)
+        (left / name).symlink_to(mine)
+    tokenise(folder, sample_size=5, unit_bytes=5000, overwrite=True)
+    assert mine.read_text() == "precious"
+    assert tokens_in(folder) == by_hand(TEXTS, 5)
