@@ -180,7 +180,11 @@ class _Borders:
         narrow = narrow_name(name, _INT32)
         self._path = place.file(narrow if place.has(narrow) else name)
         self.offsets = mapped(self._path, _INT32 if place.has(narrow) else "<i8", length + 1)
-        self.last = int(self.offsets[-1])
+        first, self.last = self.offsets[[0, -1]].tolist()
+        if first:
+            raise CorruptIndexError(
+                f"{self._path} is damaged: it begins with {first:,}, not 0.", path=str(self._path)
+            )
         # Of unsigned numbers a negative one is a large one, and one comparison sees both.
         unsigned = self.offsets.view(f"<u{self.offsets.itemsize}")
         self._begins, self._ends = unsigned[:-1], unsigned[1:]
