@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.datasets._column_write import (
     CODES,
+    MOST_WORDS,
     NARROW,
     OFFSETS,
     VALID,
@@ -40,6 +42,8 @@ is_ = pa.types
 _INT32 = np.dtype("<i4")
 _MOST_ITEMS = np.iinfo(np.int32).max
 _WIDTHS = (1, 2, 4, 8)
+_WHERE = "where"
+_UNCHECKED = pc.TakeOptions(boundscheck=False)
 
 
 class Values(Protocol):
@@ -59,9 +63,9 @@ def map_column(place: Place, type_: pa.DataType, length: int, lists: Sequence[Pa
         own = place.of_lists
         if place.level is not None and lists:
             own = own.at(lists[place.level])
-        offsets = _offsets(own, OFFSETS, length)
-        items = map_column(place.of_items, type_.value_type, int(offsets[-1]), lists)
-        return _Lists(type_, offsets, _Valid(own, length), items)
+        borders = _Borders(own, OFFSETS, length)
+        items = map_column(place.of_items, type_.value_type, borders.last, lists)
+        return _Lists(type_, borders, _Valid(own, length), items)
     valid = _Valid(place, length)
     if is_.is_null(type_):
         return _Nothing()
@@ -102,13 +106,6 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
     except CorruptFileError as why:
         raise CorruptIndexError(str(why), path=str(path)) from None
     return np.frombuffer(memory, dtype)
-
-
-def _offsets(place: Place, name: str, length: int) -> NDArray[Any]:
-    narrow = narrow_name(name, _INT32)
-    if place.has(narrow):
-        return mapped(place.file(narrow), _INT32, length + 1)
-    return mapped(place.file(name), "<i8", length + 1)
 
 
 def _integers(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
@@ -174,17 +171,68 @@ class _Fixed:
         return pa.Array.from_buffers(self._type, len(ids), [self._valid.bitmap(ids), memory])
 
 
+def _largest(numbers: NDArray[Any]) -> int:
+    """Return the largest of some numbers, in a third of the time of `max` where they are few."""
+    return int(numbers[numbers.argmax()])
+
+
+class _Borders:
+    """Where each value begins, and where the last one ends: checked for those that are taken."""
+
+    def __init__(self, place: Place, name: str, length: int) -> None:
+        narrow = narrow_name(name, _INT32)
+        self._path = place.file(narrow if place.has(narrow) else name)
+        self.offsets = mapped(self._path, _INT32 if place.has(narrow) else "<i8", length + 1)
+        first, self.last = self.offsets[[0, -1]].tolist()
+        if first:
+            raise CorruptIndexError(
+                f"{self._path} is damaged: it begins with {first:,}, not 0.", path=str(self._path)
+            )
+        # Of unsigned numbers a negative one is a large one, and one comparison sees both.
+        unsigned = self.offsets.view(f"<u{self.offsets.itemsize}")
+        self._begins, self._ends = unsigned[:-1], unsigned[1:]
+
+    def take(self, ids: Ids) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return where values begin, and their lengths, of the type of the offsets.
+
+        None lies outside of what there is, and all together are no more: else this raises.
+        """
+        begins, ends = self._begins.take(ids), self._ends.take(ids)
+        lengths = ends - begins
+        if len(ids):
+            is_turned = begins > ends
+            if is_turned[is_turned.argmax()] or _largest(ends) > self.last:
+                raise _damaged(self._path, _WHERE, ids, is_turned | (ends > self.last))
+            longest = _largest(lengths)
+            if longest * len(ids) > self.last:
+                # Few values, or one value often; else another value lies in this one.
+                once = np.unique(ids, return_index=True)[1]
+                if int(lengths[once].sum(dtype=np.int64)) > self.last:
+                    raise _damaged(self._path, _WHERE, ids, lengths == longest)
+        signed = self.offsets.dtype
+        return begins.view(signed), lengths.view(signed)
+
+    def checked(self, ids: Ids) -> Ids:
+        """Return numbers of values that can be taken."""
+        self.take(ids)
+        return ids
+
+
+def _damaged(path: Path, what: str, ids: Ids, wrong: NDArray[np.bool_]) -> CorruptIndexError:
+    return CorruptIndexError(
+        f"{path} is damaged: it does not say {what} value {ids[wrong.argmax()]:,} is. Remove the "
+        "column, and it is made again: penstock materialize PATH --drop",
+        path=str(path),
+    )
+
+
 class _Lists:
-    def __init__(
-        self, type_: pa.DataType, offsets: NDArray[Any], valid: _Valid, items: Values
-    ) -> None:
-        self._type, self._offsets, self._valid, self._items = type_, offsets, valid, items
+    def __init__(self, type_: pa.DataType, borders: _Borders, valid: _Valid, items: Values) -> None:
+        self._type, self._borders, self._valid, self._items = type_, borders, valid, items
         self._dtype = np.int64 if is_.is_large_list(type_) else np.int32
 
     def take(self, ids: Ids) -> pa.Array:
-        starts = self._offsets.take(ids)
-        lengths = self._offsets.take(ids + 1)
-        lengths -= starts
+        starts, lengths = self._borders.take(ids)
         total = int(lengths.sum(dtype=np.int64))
         if total > _MOST_ITEMS and self._dtype is np.int32:
             raise OptionError(f"lists of {total:,} items do not fit one batch: ask for fewer.")
@@ -227,27 +275,47 @@ class _Objects:
 
 def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
     if not place.has(CODES):
-        return _Texts(type_, _many_texts(place, VALUES, OFFSETS, length), valid, lambda ids: ids)
+        borders, texts = _many_texts(place, VALUES, OFFSETS, length)
+        return _Texts(type_, texts, valid, borders.checked)
     count = _words(place)
-    codes = mapped(place.file(CODES), code_type(count), length)
-    return _Texts(type_, _many_texts(place, WORDS, WORD_OFFSETS, count), valid, codes.take)
+    borders, texts = _many_texts(place, WORDS, WORD_OFFSETS, count)
+    borders.checked(np.arange(count))
+    return _Texts(type_, texts, valid, _Codes(place.file(CODES), count, length).take)
 
 
 def _words(place: Place) -> int:
     """Return how many words a dictionary has."""
     for name, width in ((narrow_name(WORD_OFFSETS, _INT32), 4), (WORD_OFFSETS, 8)):
         if place.has(name):
-            return place.file(name).stat().st_size // width - 1
+            count = place.file(name).stat().st_size // width - 1
+            if not 0 <= count <= MOST_WORDS:
+                path = place.file(name)
+                raise CorruptIndexError(f"{path} is damaged: of {count:,} words.", path=str(path))
+            return count
     path = place.file(WORD_OFFSETS)
     raise CorruptIndexError(f"{path} is missing.", path=str(path))
 
 
-def _many_texts(place: Place, values: str, offsets: str, length: int) -> pa.Array:
-    borders = _offsets(place, offsets, length)
-    data = mapped(place.file(values), np.uint8, int(borders[-1]))
-    buffers = [None, pa.py_buffer(borders), pa.py_buffer(data)]
-    type_ = pa.binary() if borders.dtype == _INT32 else pa.large_binary()
-    return pa.Array.from_buffers(type_, length, buffers)
+def _many_texts(place: Place, values: str, offsets: str, length: int) -> tuple[_Borders, pa.Array]:
+    borders = _Borders(place, offsets, length)
+    data = mapped(place.file(values), np.uint8, borders.last)
+    buffers = [None, pa.py_buffer(borders.offsets), pa.py_buffer(data)]
+    type_ = pa.binary() if borders.offsets.dtype == _INT32 else pa.large_binary()
+    return borders, pa.Array.from_buffers(type_, length, buffers)
+
+
+class _Codes:
+    """The numbers of words that values are, each checked when it is taken."""
+
+    def __init__(self, path: Path, words: int, length: int) -> None:
+        self._path, self._words = path, words
+        self._codes = mapped(path, code_type(words), length)
+
+    def take(self, ids: Ids) -> NDArray[Any]:
+        codes = self._codes.take(ids)
+        if len(codes) and _largest(codes) >= self._words:
+            raise _damaged(self._path, "which word", ids, codes >= self._words)
+        return codes
 
 
 class _Texts:
@@ -258,11 +326,16 @@ class _Texts:
         valid: _Valid,
         places: Callable[[Ids], NDArray[Any]],
     ) -> None:
+        """Take texts at places that are checked: Arrow would read whatever lies there."""
         self._type, self._texts, self._valid, self._places = type_, texts, valid, places
         self._is_large = is_.is_large_string(type_) or is_.is_large_binary(type_)
 
     def take(self, ids: Ids) -> pa.Array:
-        taken = self._texts.take(pa.array(self._places(ids)))
+        places = pa.array(self._places(ids))
+        try:
+            taken = pc.call_function("take", [self._texts, places], _UNCHECKED)
+        except pa.ArrowException as why:
+            raise OptionError(f"texts do not fit one batch: {why}. Ask for fewer.") from None
         _, offsets, data = taken.buffers()
         if is_.is_large_binary(taken.type) != self._is_large:
             own, wanted = (np.int32, np.int64) if self._is_large else (np.int64, np.int32)

@@ -276,7 +276,7 @@ def known_bad(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> NDAr
     if isinstance(source, Materialized):
         return source._planned(id(schema), schema, schema).known_bad(ids)
     if isinstance(source, Chosen):
-        return known_bad(source.source, source.ids[ids], schema)
+        return known_bad(source.source, source._chosen(ids), schema)
     if isinstance(source, Concatenated) and len(ids):
         shares, back = source._shares(ids)
         parts = [known_bad(source.sources[number], own, schema) for number, own in shares]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _DTYPE_CODES = {
     8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32",
     34: "float32", 64: "uint64", 65: "int64", 66: "float64",
 }  # fmt: skip
+_MOST_NUMBERS = 2**31 - 1
 _SHAPE_TYPES = ("<u1", "<u2", "<u4", "<u8")
 
 
@@ -31,7 +33,7 @@ class Arrays(Encoding):
         self._dtype = None if dtype is None else dtype.newbyteorder("<")
         self._shape = shape
         if dtype is not None and shape is not None:
-            self.size = int(np.prod(shape)) * dtype.itemsize
+            self.size = math.prod(shape) * dtype.itemsize
         self.is_typed = self.size is not None
 
     def values(self, cells: Cells) -> list[Any]:
@@ -106,7 +108,7 @@ def arrays_of(name: str, column: str) -> Arrays:
         if dtype and dtype not in _DTYPE_CODES.values():
             raise ValueError(dtype)  # noqa: TRY301 (as the others that may be wrong with it)
         axes = tuple(int(axis) for axis in shape.split(",")) if shape else None
-        if axes is not None and min(axes) < 1:
+        if axes is not None and (min(axes) < 1 or math.prod(axes) > _MOST_NUMBERS):
             raise ValueError(shape)  # noqa: TRY301
     except ValueError:
         raise OptionError(

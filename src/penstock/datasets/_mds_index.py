@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _SHARD = re.compile(r"\.mds(\.(br|bz2|gz|snappy|zstd))?$")
 INDEX = "index.json"
 _VERSION = 2
-_Count = Annotated[int, msgspec.Meta(ge=0)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_LARGEST_SHARD = 2**32 - 1
+"""Bytes: the places of samples in a shard are uint32."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -117,7 +119,7 @@ def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) 
         found = msgspec.json.decode(_text(store, name), type=_Index)
         for first in found.shards[:1]:
             msgspec.json.decode(first, type=_Sign)
-    except (StorageError, msgspec.DecodeError, UnicodeDecodeError):
+    except (StorageError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return True
 
@@ -148,6 +150,13 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
             continue
         raw = one.raw_data
         shard = _found(store, folder, one, there)
+        if raw.bytes > _LARGEST_SHARD or 4 * (one.samples + 2) > raw.bytes:
+            path = _joined(shown, INDEX)
+            raise CorruptFileError(
+                f"{path} is damaged: {raw.basename} has {raw.bytes:,} bytes, it says, and "
+                f"{one.samples:,} samples. Copy the folder again, or write it anew.",
+                path=path,
+            )
         shards.append(shard)
         marks.append([raw.basename, raw.bytes, one.samples, raw.hashes or _content(shard.file)])
     return MdsIndex(shown, columns, shards, marks)
@@ -189,7 +198,7 @@ def _decoded(text: bytes, shown: str) -> list[_Shard]:
                     "themselves: penstock.open('FOLDER/*.jsonl')."
                 )
             shards.append(msgspec.json.decode(raw, type=_Shard))
-    except (msgspec.DecodeError, UnicodeDecodeError) as why:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
         raise CorruptFileError(
             f"{shown} is damaged, or no index of MDS shards: {why}. Copy the folder again, or "
             "write it anew.",

@@ -44,6 +44,7 @@ _MOST_REQUESTS = 16
 _MOST_SHARDS_AT_ONCE = 4
 """That are brought as a whole at the same time, each in memory until it is written."""
 _NUMBER_BYTES = 4
+_PIECE = 1 << 20
 _COMPRESSIONS = ("br", "bz2", "gz", "snappy", "zstd")
 
 _files: Kept[Text] = Kept(_KEPT_FILES)
@@ -248,9 +249,25 @@ def _decompressed(compression: str, data: bytes, size: int) -> bytes:
         return bz2.BZ2Decompressor().decompress(data, size + 1)
     import pyarrow as pa  # noqa: PLC0415 (only when used)
 
-    codec = {"br": "brotli", "snappy": "snappy"}[compression]
-    text: bytes = pa.decompress(data, size, codec, asbytes=True)
+    if compression == "br":
+        # Piece by piece: memory is taken for what there is, not for what index.json says.
+        with pa.input_stream(pa.BufferReader(data), compression="brotli") as stream:
+            pieces = iter(lambda: stream.read(min(_PIECE, size + 1)), b"")
+            return b"".join(itertools.islice(pieces, size // _PIECE + 2))
+    if _snappy_bytes(data) != size:
+        raise ValueError("its head tells of another size")
+    text: bytes = pa.decompress(data, size, "snappy", asbytes=True)
     return text
+
+
+def _snappy_bytes(data: bytes) -> int:
+    """Return the size of the text that snappy data begins with: 7 bits a byte, the lowest first."""
+    size = 0
+    for place, byte in enumerate(data[:5]):
+        size |= (byte & 0x7F) << (7 * place)
+        if not byte & 0x80:
+            break
+    return size
 
 
 def _damaged(one: Shard, why: str) -> CorruptFileError:

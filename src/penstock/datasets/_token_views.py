@@ -57,19 +57,19 @@ class ChosenTokens(TokenSource, Chosen):
         return _NO_STREAM
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        return self.source._flat(self.ids[ids])
+        return self.source._flat(self._chosen(ids))
 
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
-        return self.source._fresh(self.ids[ids])
+        return self.source._fresh(self._chosen(ids))
 
     def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        self.source._fill(self.ids[ids], out)
+        self.source._fill(self._chosen(ids), out)
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.source._lengths(self.ids[ids])
+        return self.source._lengths(self._chosen(ids))
 
     def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
-        return self.source._document_ends(self.ids[ids])
+        return self.source._document_ends(self._chosen(ids))
 
 
 class TakenTokens(ChosenTokens, Taken):

@@ -16,7 +16,8 @@ import numpy as np
 from penstock.datasets._borders import block_borders
 from penstock.datasets._joining import joined, joined_inferred, joined_schema
 from penstock.datasets._source import Location, Source
-from penstock.errors import OptionError
+from penstock.errors import CorruptIndexError, OptionError
+from penstock.storage import cache_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,6 +55,21 @@ class Chosen(Source):
     @abstractmethod
     def ids(self) -> np.ndarray:
         """The numbers in `source`, int64[len(self)]."""
+
+    def _chosen(self, ids: np.ndarray) -> np.ndarray:
+        """Return the numbers in `source` of some records of the view: int64.
+
+        They may come from a file, of which nobody reads more than what is asked for.
+        """
+        found: np.ndarray = self.ids[ids]
+        if len(found):
+            unsigned = found.view(np.uint64)  # A number below 0 is a large one here.
+            if int(unsigned[unsigned.argmax()]) >= len(self.source):
+                raise CorruptIndexError(
+                    f"the numbers of this view are damaged: its source has {len(self.source):,} "
+                    f"records. Remove {cache_directory() / 'views'}, and they are found again."
+                )
+        return found
 
     @abstractmethod
     def _fingerprint_over(self, fingerprint: str) -> str:
@@ -118,25 +134,25 @@ class Chosen(Source):
     def location(self, which: int | np.ndarray) -> Location:
         """Return where a record lies, or each of an array of them."""
         if isinstance(which, int) or not np.ndim(which):
-            return self.source.location(int(self.ids[self._number(which)]))
-        return self.source.location(self.ids[self._numbers(which)])
+            return self.source.location(int(self._chosen(np.array([self._number(which)]))[0]))
+        return self.source.location(self._chosen(self._numbers(which)))
 
     def raw(self, which: int) -> bytes:
         """Return a record's own bytes, where it has some."""
-        return self.source.raw(int(self.ids[self._number(which)]))
+        return self.source.raw(int(self._chosen(np.array([self._number(which)]))[0]))
 
     def _records(self, ids: np.ndarray) -> list[Any]:
-        return self.source._records(self.ids[ids])
+        return self.source._records(self._chosen(ids))
 
     def _columns(self, ids: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
-        return self.source._columns(self.ids[ids], schema)
+        return self.source._columns(self._chosen(ids), schema)
 
     def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
-        return self.source._inferred(self.ids[ids])
+        return self.source._inferred(self._chosen(ids))
 
     def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
         # The source knows its types best; a view must not make it find them out again.
-        return self.source._projected(self.ids[ids], fields)
+        return self.source._projected(self._chosen(ids), fields)
 
 
 class Taken(Chosen):

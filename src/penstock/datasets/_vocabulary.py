@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import mmap
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknow
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import Chosen, Concatenated, fingerprint_of
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
-from penstock.storage import cache_directory, open_regular
+from penstock.storage import cache_directory, read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +40,7 @@ _PIECES = 16
 _MOST_LEFT_OUT = 10_000
 """Each costs a read of its own; so many are no bad records any more, but another type."""
 _MAX_INT64 = 2**63 - 1
+_KINDS = (pa.string(), pa.binary(), pa.bool_(), pa.int64(), pa.uint64())
 is_ = pa.types
 
 
@@ -207,14 +207,15 @@ def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 def _kept(path: Path) -> pa.Array | None:
     try:
-        with open_regular(path) as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        values = pa.ipc.open_file(pa.py_buffer(mapped)).get_batch(0).column(_COLUMN)
+        values = pa.ipc.open_file(read_metadata(path)).get_batch(0).column(_COLUMN)
         values.validate(full=True)
     except FileNotFoundError:
         return None
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+    except (OSError, LookupError, ValueError, MemoryError, pa.ArrowException) as error:
         _log.warning("%s cannot be used and is made again: %s", path, error)
+        return None
+    if values.type not in _KINDS or values.null_count:
+        _log.warning("%s holds no vocabulary and is made again", path)
         return None
     return values
 

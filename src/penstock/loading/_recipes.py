@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.batch import Encoder, FieldEncoder, Tokens
 from penstock.datasets import typed_schema
-from penstock.errors import OptionError
+from penstock.errors import CorruptIndexError, OptionError
 from penstock.loading._user_batches import user_batch
 
 if TYPE_CHECKING:
@@ -203,13 +203,29 @@ class FieldRecipe(_Columnar):
         return f"tensors of {len(self.encoder.fields)} fields: {self.encoder}"
 
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
-        return self.encoder.arrays(read, where)
+        try:
+            return self.encoder.arrays(read, where)
+        except pa.ArrowException:
+            _refuse_damaged(read)
+            raise
 
     def hand_over(self, made: dict[str, Any], ids: Ids, valid: Valid) -> Batch:
         return self.encoder.batch(made, ids, valid)
 
     def part(self, made: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
         return cast("FieldEncoder", self.encoder).part(made, start, stop)
+
+
+def _refuse_damaged(read: pa.RecordBatch) -> None:
+    """Raise where texts of a damaged column are not UTF-8; to look at all of them takes time."""
+    for name, column in zip(read.schema.names, read.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as why:
+            raise CorruptIndexError(
+                f"the column of field {name!r} is damaged: {why}. Remove it, and it is made again: "
+                "penstock materialize PATH --drop"
+            ) from None
 
 
 class EncoderRecipe(_Columnar):
