@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import glob
 import os
 import re
 import shutil
@@ -73,14 +72,13 @@ def _leftover(path: str) -> Leftover:
 def _entry(path: str) -> Entry:
     """Return the bytes of a folder, and when something in it last changed."""
     size, modified = 0, 0.0
-    every = f"{glob.escape(path)}/**"
-    # That of pathlib fails where a folder is removed while it looks.
-    below = glob.glob(every, recursive=True, include_hidden=True)  # noqa: PTH207 (see above)
-    for place in map(Path, {path, *below}):
-        with suppress(OSError):
-            status = place.stat()
-            size += 0 if place.is_dir() else status.st_size
-            modified = max(modified, status.st_mtime)
+    # Neither fails where a folder is removed meanwhile, nor follows links, which may lead back.
+    for folder, _, files in os.walk(path):
+        for name in ("", *files):
+            with suppress(OSError):
+                status = Path(folder, name).lstat()
+                size += status.st_size if name else 0
+                modified = max(modified, status.st_mtime)
     return Entry(path, size, modified)
 
 
