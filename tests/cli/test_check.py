@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ import penstock
 from penstock.cli._check_parts import line_parts
 from penstock.cli._check_run import Report, check_parts
 from penstock.cli._paths import entry_of, find
+from penstock.jsonl._zstd import seek_table
 from penstock.storage import StorageOptions
 from tests.cli.commands import document, invoke, succeed, written
 from tests.rounds import rounds
@@ -154,6 +156,46 @@ def test_a_damaged_file_is_a_finding_and_the_others_are_checked(
     told = document("check", logs, code=1)
     assert told["kinds"] == {"damaged file": 1}
     assert told["records"] >= 10
+
+
+@pytest.mark.parametrize("ending", ["zst", "gz"])
+def test_a_compressed_file_of_no_bytes_is_a_finding(ending: str, logs: Path) -> None:
+    (logs / f"part-00003.jsonl.{ending}").touch()
+    told = document("check", logs, code=1)
+    assert (told["kinds"], told["records"]) == ({"damaged file": 1}, 10)
+    assert told["shown"][0]["path"] == str(logs / f"part-00003.jsonl.{ending}")
+    assert "is cut off" in told["shown"][0]["reason"]
+
+
+def test_a_seek_table_that_hides_a_frame_is_a_finding(logs: Path) -> None:
+    lines = [b'{"id": 1}\n{"id": 2}\n', b'{"id": 3}\n{"id": 4}\n']
+    frames = [zstandard.compress(some) for some in lines]
+    table = seek_table([(sum(map(len, frames)), len(lines[0]))])
+    (logs / "part-00003.jsonl.zst").write_bytes(b"".join(frames) + table)
+    told = document("check", logs, code=1)
+    assert told["kinds"] == {"damaged file": 1}
+    assert "seek table" in told["shown"][0]["reason"]
+
+
+@pytest.mark.parametrize("what", ["", "/*"], ids=["folder", "pattern"])
+def test_a_link_that_leads_nowhere_is_a_finding_and_the_others_are_checked(
+    what: str, logs: Path
+) -> None:
+    link = logs / "part-00003.jsonl.zst"
+    link.symlink_to("nowhere")
+    told = document("check", f"{logs}{what}", code=1)
+    assert (told["kinds"], told["records"]) == ({"missing file": 1}, 10)
+    assert told["shown"][0]["path"] == str(link)
+    assert "it is a link to nowhere, and nothing is there" in told["shown"][0]["reason"]
+    for command in (["info", logs], ["convert", logs, logs.parent / "copy.jsonl"]):
+        assert f"{link}: it is a link to nowhere" in invoke(*command).stderr
+    assert not (logs.parent / "copy.jsonl").exists()
+
+
+def test_a_link_back_to_its_own_folder_doubles_nothing(logs: Path) -> None:
+    (logs / "loop").symlink_to(".")
+    (logs / "again").symlink_to(".")
+    assert document("check", f"{logs}/**/*.jsonl.zst")["records"] == 10
 
 
 def test_a_dead_writers_leftover_is_a_finding(logs: Path, dead_draft: Path) -> None:

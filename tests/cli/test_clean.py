@@ -254,3 +254,13 @@ def test_an_index_that_was_replaced_is_removed_by_age(logs: Path) -> None:
     assert document("clean", logs)["kept"][0]["writer"] == "unknown"
     assert document("clean", logs, "--older-than", "1h")["removed"][0]["path"] == str(old)
     assert not old.exists()
+
+
+def test_links_in_a_builders_folder_that_lead_back_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("{}\n")
+    left = tmp_path / f".index.{'0' * 16}.penstock-index-tmp"
+    left.mkdir()
+    for name in "abc":  # Each way through them would be another one, 3^40 in all.
+        (left / name).symlink_to(".")
+    (leftover,) = document("info", tmp_path)["leftovers"]
+    assert leftover["path"] == str(left)

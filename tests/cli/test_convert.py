@@ -254,3 +254,14 @@ def test_a_link_is_followed_to_the_file_it_names(logs: Path, tmp_path: Path) -> 
     succeed("convert", logs, tmp_path / "b.jsonl", "--overwrite")
     assert (tmp_path / "b.jsonl").is_symlink()
     assert len(real.read_bytes().splitlines()) == 10
+
+
+@pytest.mark.parametrize("ending", ["zst", "gz"])
+def test_a_compressed_file_of_no_bytes_is_not_converted_to_nothing(
+    ending: str, tmp_path: Path
+) -> None:
+    (tmp_path / f"a.jsonl.{ending}").touch()
+    done = invoke("convert", tmp_path / f"a.jsonl.{ending}", tmp_path / "out.jsonl")
+    assert done.exit_code == 3
+    assert f"a.jsonl.{ending} is cut off" in done.stderr
+    assert not (tmp_path / "out.jsonl").exists()

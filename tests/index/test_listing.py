@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import penstock
-from penstock.errors import ObjectNotFoundError, OptionError
-from penstock.index import JSONL, list_files
+from penstock.errors import ObjectNotFoundError, OptionError, TruncatedFileError
+from penstock.index import JSONL, create_default_jsonl_indexer, list_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,3 +58,42 @@ def test_lists_of_paths_keep_their_order_and_name_each_file_once(tmp_path: Path)
     write(tmp_path, "notes.txt")
     with pytest.raises(OptionError, match="another format"):
         penstock.open([tmp_path / "a.jsonl", tmp_path / "notes.txt"])
+
+
+def test_a_link_back_to_its_own_folder_doubles_no_record(tmp_path: Path) -> None:
+    write(tmp_path, "a.jsonl", "b/c.jsonl")
+    (tmp_path / "loop").symlink_to(".")
+    (tmp_path / "b" / "again").symlink_to("..")
+    assert names(tmp_path, "**/*.jsonl") == ["a.jsonl", "b/c.jsonl"]
+    assert len(penstock.open(f"{tmp_path}/**/*.jsonl")) == len(penstock.open(tmp_path)) == 2
+
+
+def test_links_to_files_and_folders_elsewhere_are_read(tmp_path: Path) -> None:
+    write(tmp_path, "blobs/0123", "more/b.jsonl")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "a.jsonl").symlink_to("../blobs/0123")
+    (tmp_path / "d" / "more").symlink_to("../more")
+    assert len(penstock.open(f"{tmp_path}/d/**/*.jsonl")) == 2
+    assert len(penstock.open(tmp_path / "d")) == 1
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "b.jsonl.zst", "b.csv", "b.parquet"])
+@pytest.mark.parametrize("what", ["", "/*"], ids=["folder", "pattern"])
+def test_a_link_that_leads_nowhere_is_no_empty_file(tmp_path: Path, name: str, what: str) -> None:
+    if "jsonl" in name:
+        write(tmp_path, "a.jsonl")
+    (tmp_path / name).symlink_to("nowhere")
+    (tmp_path / "notes.txt").symlink_to("nowhere")  # No data.
+    with pytest.raises(ObjectNotFoundError, match=f"{name}: it is a link to nowhere"):
+        penstock.open(f"{tmp_path}{what}")
+
+
+@pytest.mark.parametrize("ending", [".zst", ".gz"])
+@pytest.mark.parametrize("options", [{}, {"validate": True}], ids=["plain", "checked"])
+def test_a_compressed_file_of_no_bytes_is_not_indexed(
+    tmp_path: Path, ending: str, options: dict[str, bool]
+) -> None:
+    write(tmp_path, "a.jsonl")
+    (tmp_path / f"b.jsonl{ending}").touch()
+    with pytest.raises(TruncatedFileError, match=f"b.jsonl{ending} is cut off"):
+        create_default_jsonl_indexer(tmp_path, progress=False, **options)()  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 
 import pytest
@@ -150,3 +151,18 @@ def test_a_line_nested_too_deeply_is_a_bad_line_and_no_crash() -> None:
 
 def test_nothing_comes_of_blank_lines_only() -> None:
     assert list(decode_piece(Piece("file", 1, b"\n \n\t\r\n\n"))) == []
+
+
+@pytest.mark.parametrize("blank", [b"\n", b" \r\n", b"\t\n"])
+def test_bad_lines_keep_their_numbers_among_any_number_of_blank_ones(blank: bytes) -> None:
+    expected: list[object] = []
+    text = b""
+    for many in (0, 1, 70, 1023, 1024, 1025, 3000):
+        text += blank * many
+        line = text.count(b"\n") + 1
+        text += b"bad\n" + blank + b"%d\n[NaN]\nbad\n" % many
+        expected += [(line, b"bad"), many, [math.nan], (line + 4, b"bad")]
+    seen: list[object] = []
+    for run in decode_piece(Piece("file", 1, text + blank * 5000)):
+        seen += run.items if isinstance(run, Records) else [(run.number, run.line)]
+    assert repr(seen) == repr(expected)

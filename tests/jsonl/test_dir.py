@@ -251,3 +251,13 @@ def test_a_shard_that_vanishes_is_a_file_not_found_error_at_its_place(tmp_path: 
     with pytest.raises(FileNotFoundError, match="part-00002"):
         seen.extend(stream)
     assert seen == [1, 2, 3]
+
+
+@both_doors
+def test_a_link_that_leads_nowhere_is_an_error_at_its_place(door: str, tmp_path: Path) -> None:
+    write(JsonlFile(tmp_path / "part-00000.jsonl"), [{"id": 1}])
+    (tmp_path / "part-00001.jsonl").symlink_to("nowhere")
+    outcome = read(JsonlDir(tmp_path), door)
+    assert outcome.items == [{"id": 1}]
+    assert isinstance(outcome.error, FileNotFoundError)
+    assert f"{tmp_path}/part-00001.jsonl: it is a link to nowhere" in str(outcome.error)

@@ -47,3 +47,33 @@ def test_a_name_that_is_there_is_no_pattern(folder: Path) -> None:
     assert not is_pattern(str(folder / "x[1].jsonl"))
     assert is_pattern(str(folder / "x[2].jsonl"))
     assert not is_pattern(str(folder / "a.jsonl"))
+
+
+def test_a_link_back_to_where_it_came_from_is_not_followed(tmp_path: Path) -> None:
+    for name in ("d/a.jsonl", "d/e/b.jsonl", "out/c.jsonl", "out/f/d.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("{}\n")
+    for link, target in {
+        "d/loop": ".", "d/again": ".", "d/e/up": "..", "d/out": "../out", "out/back": "../d",
+        "d/self": "self",
+    }.items():  # fmt: skip
+        (tmp_path / link).symlink_to(target)
+    names = {
+        pattern: sorted(
+            e.name.removeprefix(f"{tmp_path}/") for e in match(f"{tmp_path}/{pattern}")[1]
+        )
+        for pattern in ("d/**/*.jsonl", "d/**", "**/**/*.jsonl", "d/*/*.jsonl")
+    }
+    below = ["d/a.jsonl", "d/e/b.jsonl", "d/out/c.jsonl", "d/out/f/d.jsonl"]
+    assert names["d/**/*.jsonl"] == below
+    assert names["d/**"] == sorted([*below, "d/self"])
+    assert names["**/**/*.jsonl"] == sorted(
+        [*below, "out/c.jsonl", "out/f/d.jsonl", "out/back/a.jsonl", "out/back/e/b.jsonl"]
+    )
+    assert names["d/*/*.jsonl"] == ["d/e/b.jsonl", "d/out/c.jsonl"]
+
+
+def test_a_link_that_leads_nowhere_matches(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").symlink_to(tmp_path / "nowhere")
+    _, (entry,) = match(f"{tmp_path}/*.jsonl")
+    assert (entry.name, entry.size) == (str(tmp_path / "a.jsonl"), 0)

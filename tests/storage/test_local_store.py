@@ -58,9 +58,21 @@ def test_links_to_files_are_listed_and_links_to_directories_not_entered(tmp_path
     (inside / "link").symlink_to(tmp_path / "outside" / "file")
     (inside / "folder").symlink_to(tmp_path / "outside")
     (inside / "round").symlink_to(inside)
-    (inside / "broken").symlink_to(tmp_path / "nowhere")
     found = list(LocalStore().list(str(inside), recursive=True))
     assert [(entry.name, entry.size) for entry in found] == [(str(inside / "link"), 5)]
+
+
+@pytest.mark.parametrize("target", ["nowhere", "link"], ids=["nowhere", "itself"])
+def test_a_link_that_leads_nowhere_is_listed_and_reading_it_says_where_it_leads(
+    tmp_path: Path, target: str
+) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    (found,) = LocalStore().list(str(tmp_path))
+    assert (found.name, found.size) == (str(link), 0)
+    for read in (LocalStore().open, LocalStore().entry):
+        with pytest.raises(ObjectNotFoundError, match=f"{link}: it is a link to {target}, and"):
+            read(str(link))
 
 
 def test_a_directory_is_no_file(tmp_path: Path) -> None:

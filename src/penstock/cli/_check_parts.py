@@ -21,7 +21,7 @@ from penstock.cli._reading import (
     texts_of,
 )
 from penstock.cli._sampling import SampledLines
-from penstock.errors import CorruptFileError
+from penstock.errors import CorruptFileError, ObjectNotFoundError
 from penstock.index import JSON_NAMES, LinePieces, Piece
 from penstock.jsonl import compression_of, reason_text
 from penstock.storage import LocalStore, is_remote
@@ -150,6 +150,8 @@ class LinePart:
         except CorruptFileError as failure:
             reason = str(failure).removeprefix(f"{getattr(failure, 'path', '')} ")
             yield Finding("damaged file", self.path, None, reason)
+        except ObjectNotFoundError as failure:
+            yield Finding("missing file", self.path, None, str(failure))
         except OSError as failure:
             seen.errors.append((self.path, str(failure)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -28,7 +29,10 @@ class LocalStore:
         return name
 
     def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
-        """Yield the files in a directory, hidden ones too."""
+        """Yield the files in a directory, hidden ones too.
+
+        A link that leads nowhere is among them, without bytes: to read it is an error.
+        """
         with translated(directory, "list"):
             waiting = [directory]
             while waiting:
@@ -44,14 +48,11 @@ class LocalStore:
                     continue  # Removed since its parent was read.
                 with found:
                     for item in found:
-                        if item.is_dir():
-                            if recursive and not item.is_symlink():
-                                waiting.append(item.path)
-                            continue
-                        try:
-                            yield _entry(item.path, item.stat())
-                        except FileNotFoundError:
-                            continue  # Renamed or removed since the directory was read.
+                        entry = listed(item.path)
+                        if entry is not None:
+                            yield entry
+                        elif recursive and not item.is_symlink() and item.is_dir():
+                            waiting.append(item.path)
 
     def entry(self, name: str) -> Entry:
         """Return size and time of one file."""
@@ -129,6 +130,22 @@ def refuse_special_file(store: Store, name: str) -> None:
         kind = "a directory" if os.path.isdir(name) else "not a regular file"
         message = f"cannot write {name}: it is {kind}. Give the path of a file."
         raise StorageError(message, path=name)
+
+
+def listed(path: str) -> Entry | None:
+    """Return a file as a listing tells it; None for a directory, and for what is gone by now."""
+    try:
+        status = os.stat(path)
+    except OSError as failure:
+        if failure.errno not in (errno.ENOENT, errno.ELOOP):
+            raise
+        try:
+            status = os.lstat(path)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(status.st_mode):
+            return Entry(path, 0, status.st_mtime)
+    return None if stat.S_ISDIR(status.st_mode) else _entry(path, status)
 
 
 def _entry(path: str, status: os.stat_result) -> Entry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -43,5 +44,11 @@ def translated(path: str, verb: str) -> Iterator[None]:
     except OSError as failure:
         number = failure.errno or 0
         kind, why = _REMEDIES.get(number, (StorageError, failure.strerror or str(failure)))
+        if number in {errno.ENOENT, errno.ELOOP} and os.path.islink(path):
+            kind = ObjectNotFoundError
+            why = (
+                f"it is a link to {os.readlink(path)}, and nothing is there. Bring that back, or "
+                "remove the link"
+            )
         message = f"cannot {verb} {path}: {why}."
         raise kind(message, path=path, errno=failure.errno) from failure
