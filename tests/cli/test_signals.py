@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.jsonl import JsonlDir
-from tests.cli.commands import SECONDS, command, hidden, invoke, options, visible, written
+from tests.cli.commands import SECONDS, command, hidden, invoke, options, run, visible, written
+from tests.faults.interrupting import interrupting
 from tests.rounds import rounds
 from tests.servers.faults import Fault, stall
 
@@ -37,6 +39,24 @@ def started(*arguments: object) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+@pytest.mark.parametrize("words", [("index", "--profile"), ("materialize", "id")])
+def test_an_interrupt_while_workers_begin_is_one_line(words: tuple[str, str], logs: Path) -> None:
+    before = visible(logs)
+    moment = logs.parent / "interrupted"
+    done = run(
+        words[0],
+        logs,
+        *words[1:],
+        "--workers",
+        2,
+        start_new_session=True,
+        env={**os.environ, **interrupting("penstock.work._worker", moment)},
+    )
+    assert moment.exists()
+    assert (done.returncode, done.stderr) == (130, "penstock: interrupted\n")
+    assert [name for name in visible(logs) if name != "index"] == before
 
 
 def wait_for_shards(process: subprocess.Popen[str], directory: Path, count: int) -> None:

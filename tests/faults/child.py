@@ -90,6 +90,11 @@ class Child:
             overdue.cancel()
         return json.loads(output.splitlines()[-1])
 
+    def errors(self) -> str:
+        """Return what it and all processes that it started printed to standard error until now."""
+        self._errors.seek(0)
+        return self._errors.read()
+
     def _abort(self) -> None:
         # Where it hangs is the answer that is looked for: `faulthandler` prints it.
         with contextlib.suppress(ProcessLookupError):
@@ -97,8 +102,7 @@ class Child:
 
     def _unexpected_end(self) -> ChildError:
         status = self._process.wait(TIMEOUT)
-        self._errors.seek(0)
-        said = self._errors.read()
+        said = self.errors()
         if status == -signal.SIGABRT:
             return ChildError(f"{self._name} still ran after {TIMEOUT} s:\n{said}")
         return ChildError(f"{self._name} ended with status {status}:\n{said}")

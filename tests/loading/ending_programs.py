@@ -16,6 +16,7 @@ import numpy as np
 
 import penstock
 from penstock.errors import StallError
+from tests.faults.interrupting import IMPORT, interrupt, interrupting
 from tests.loading.processes import Process, process, still_there
 
 WORKERS = 2
@@ -156,3 +157,19 @@ def wait_for_storage(url: str, options: dict[str, str], workers: Any, folder: st
     except StallError as stalled:
         return [str(stalled), stalled.rank, len(multiprocessing.active_children())]  # type: ignore[attr-defined]
     return []
+
+
+def is_interrupted(path: str, method: str) -> str:
+    """Return what becomes of a program that is interrupted while its first worker begins."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if method == "fork":
+        os.register_at_fork(after_in_child=lambda: interrupt(f"{path}.interrupted"))
+    else:
+        moment = "spawn_main" if method == "spawn" else IMPORT
+        os.environ |= interrupting(moment, Path(f"{path}.interrupted"))
+    try:
+        for _ in _loader(path, method):
+            pass
+    except KeyboardInterrupt:
+        return "interrupted"
+    return "ended"

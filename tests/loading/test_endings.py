@@ -56,6 +56,13 @@ def test_no_worker_outlives_a_program_that_is_ended(number: signal.Signals, path
     assert left_in_shared_memory(before) == set()
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interrupt_while_workers_begin_is_the_programs_alone(method: str, path: str) -> None:
+    with Child(ending_programs.is_interrupted, path, method) as program:
+        assert program.result() == "interrupted"
+        assert program.errors() == ""
+
+
 WAYS = ("breaks_off", "drops_a_cycle", "drops", "raises", "leaves_the_first_of_two")
 
 

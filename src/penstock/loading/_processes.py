@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.process
+import operator
 import os
 import pickle
 import signal
@@ -13,6 +14,7 @@ import threading
 import time
 from collections import Counter, deque
 from contextlib import contextmanager, nullcontext, suppress
+from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
@@ -26,7 +28,7 @@ from penstock.loading._order_choice import lies_remote
 from penstock.loading._transfer import receive, send
 from penstock.loading._worker import Ask, Done, Told, run
 from penstock.storage import fork_is_safe
-from penstock.work import Failure, error_of
+from penstock.work import Failure, error_of, interrupts_held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,7 +85,10 @@ class InProcesses(HasHelpers):
         try:
             for number in range(processes):
                 foreign = [worker.connection for worker in self._workers]
-                self._workers.append(_Worker(number, payload, foreign, method))
+                if method != "fork":
+                    resource_tracker.ensure_running()  # Which would let interrupts in again.
+                with interrupts_held():
+                    self._workers.append(_Worker(number, payload, foreign, method))
         except BaseException:
             self.close()
             raise
@@ -134,6 +139,26 @@ class InProcesses(HasHelpers):
         self._workers = []
 
 
+class _Ignoring:
+    """Unpickled, it makes a process ignore Ctrl-C."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return signal.signal, (signal.SIGINT, signal.SIG_IGN)
+
+
+class _Name(str):
+    """The name of a process, which ignores Ctrl-C as soon as it reads its name.
+
+    That is the first thing that a process of a fork server reads, before it imports the user's
+    script and Penstock. Others are started with the signal blocked.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return operator.getitem, ((_Ignoring(), str(self)), 1)
+
+
 class _Worker:
     """One process and the pipe to it."""
 
@@ -149,7 +174,7 @@ class _Worker:
         self._process = context.Process(
             target=run,
             args=(theirs, payload, foreign),
-            name=f"penstock-worker-{number}",
+            name=_Name(f"penstock-worker-{number}"),
             daemon=True,
         )
         needs_main = method == "fork" or b"__main__" in payload  # type: ignore[operator]
@@ -157,16 +182,14 @@ class _Worker:
             try:
                 self._process.start()
                 _started.add(self._process)
-            except (
-                ChildProcessError
-            ):  # Python asks whether the server runs, and is no parent of it.
+            except BaseException as why:
                 self.connection.close()
-                raise UnsafeForkError(
-                    "the server that multiprocessing forks workers from belongs to the parent of "
-                    "this process, which was forked. Give multiprocessing_context='spawn'."
-                ) from None
-            except BaseException:
-                self.connection.close()
+                if isinstance(why, ChildProcessError):
+                    # Python asks after the server's end, as only its parent may.
+                    raise UnsafeForkError(
+                        "the server that multiprocessing forks workers from belongs to the parent "
+                        "of this process, which was forked. Give multiprocessing_context='spawn'."
+                    ) from None
                 raise
             finally:
                 theirs.close()

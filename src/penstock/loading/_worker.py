@@ -59,8 +59,10 @@ def run(connection: Connection, fetch: Fetch | bytes, foreign: Sequence[Connecti
     """
     for other in foreign:
         other.close()
-    # Ctrl-C reaches every process of a terminal; the parent decides what it means.
+    # Ctrl-C reaches every process of a terminal; the parent decides what it means. It started us
+    # with the signal blocked, so that none came before this line.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _Server(connection).serve(fetch)
 

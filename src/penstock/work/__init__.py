@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from penstock.work._failures import error_of as error_of
     from penstock.work._failures import failure_of as failure_of
     from penstock.work._local import run_units as run_units
+    from penstock.work._process import interrupts_held as interrupts_held
     from penstock.work._progress import Progress as Progress
     from penstock.work._progress import View as View
     from penstock.work._progress import viewed as viewed
@@ -26,6 +27,7 @@ __all__, __getattr__, __dir__ = facade(
         "error_of": "_failures",
         "failure_of": "_failures",
         "grouped": "_shares",
+        "interrupts_held": "_process",
         "run_units": "_local",
         "shares": "_shares",
         "viewed": "_progress",
