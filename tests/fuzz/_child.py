@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from tests.fuzz._format import Door, Format, Values
 
-SECONDS = 20
+SECONDS = 30
 """After which one mutation counts as hanging."""
 GROWTH = 1 << 30
 """Bytes of address space that reading a sample of some kilobytes may take."""
-_WARMING = 15
-"""Rounds in which every door is passed before limits are set."""
+_NO_FILE = 0.03
+"""How often a metadata file becomes something that is no file."""
 _NOW = 1_700_000_000
 _TEXTS = (".jsonl", ".csv", ".txt", ".ndjson", ".tsv", ".json")
 _DOCUMENTS = (".json", ".ndjson")
@@ -48,7 +48,7 @@ class Sample:
     """A folder that comes back to what it was, and what lies around it."""
 
     def __init__(self, form: Format, base: Path) -> None:
-        self.base, self.folder = base, base / "data"
+        self.base, self.folder, self._form = base, base / "data", form
         for name in ("data", "outside/folder", "cache"):
             (base / name).mkdir(parents=True)
         os.environ["PENSTOCK_CACHE"] = str(base / "cache")
@@ -72,6 +72,8 @@ class Sample:
         """Damage one file; return which, and how."""
         name = chance.choice(self.targets)
         path = self.folder / name
+        if self._form.is_metadata(name) and chance.random() < _NO_FILE:
+            return name, _replaced(path, chance)
         data, (_, _, modified) = self._files[f"data/{name}"]
         is_json = name.endswith(_DOCUMENTS)
         changed, told = mutated(data, chance, is_json=is_json, is_text=name.endswith(_TEXTS))
@@ -92,6 +94,8 @@ class Sample:
             there.add(name)
             status = path.lstat()
             if stat.S_ISDIR(status.st_mode):
+                if name in self._files:
+                    there.remove(name)
                 if name not in self._folders:
                     shutil.rmtree(path)
                     changed.append(name)
@@ -118,6 +122,19 @@ class Sample:
         os.utime(new, ns=(known.status[2], known.status[2]))
         new.replace(path)
         self._files[name] = known._replace(status=_status(path.lstat()))
+
+
+def _replaced(path: Path, chance: Random) -> str:
+    """Put something else in the place of a file; return what."""
+    path.unlink()
+    what = chance.choice(("nothing", "a folder", "a pipe", "/dev/zero", "a link to nothing"))
+    if what == "a folder":
+        path.mkdir()
+    elif what == "a pipe":
+        os.mkfifo(path)
+    elif what != "nothing":
+        path.symlink_to(what)
+    return f"{what} in its place"
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -151,16 +168,16 @@ class Fuzzer:
         self._now = base.with_name("now")
         self._ignored = _Unraisable()
         self._sound: dict[str, dict[str, Values]] = {}
-        parts = {_part(name): name for name in self._sample.targets}
-        for number in range(_WARMING * len(parts)):
-            self._warm(Random(number), [*parts.values()][number % len(parts)])
+        parts = {form.part(name): name for name in self._sample.targets}
+        for name in parts.values():
+            self._warm(name)
         self._limit()
 
-    def _warm(self, chance: Random, damaged: str) -> None:
+    def _warm(self, damaged: str) -> None:
         """Read the sample as it is, so that what doors load is loaded; all must be well."""
-        sound = self._sound.setdefault(_part(damaged), {})
+        sound = self._sound.setdefault(self._form.part(damaged), {})
         seen = {}
-        for door in self._form.doors(self._sample.folder, chance, damaged):
+        for door in self._form.doors(self._sample.folder, damaged):
             seen[door.name] = found = door.read()
             if repr(sound.setdefault(door.name, found)) != repr(found):
                 raise AssertionError(f"{door.name} differs from time to time: {found!r:.500}")
@@ -196,7 +213,8 @@ class Fuzzer:
     def _judged(self, damaged: str, chance: Random) -> tuple[Outcome, str]:
         form, folder = self._form, self._sample.folder
         seen: dict[str, Values] = {}
-        doors = form.doors(folder, chance, damaged)
+        doors = form.doors(folder, damaged)
+        doors = doors[: form.always] + chance.sample(doors[form.always :], form.more)
         failures: dict[str, PenstockError] = {}
         for door in doors:
             try:
@@ -210,7 +228,7 @@ class Fuzzer:
             except Exception as failure:  # noqa: BLE001 (all that is none of ours)
                 return Outcome.FOREIGN, f"{door.name}: {_place(failure)}"
         told = next((f"{type(e).__name__}: {e}" for e in failures.values()), "")
-        if wrong := form.difference(seen, self._sound[_part(damaged)], damaged):
+        if wrong := form.difference(seen, self._sound[self._form.part(damaged)], damaged):
             return Outcome.DIFFERENT, wrong
         unopened = failures.get("open")
         if seen.get(CHECK) == 0 and unopened and not isinstance(unopened, StaleIndexError):
@@ -226,7 +244,11 @@ class Fuzzer:
             try:
                 expected = self._expected(door, damaged)
             except NotImplementedError:
-                return (Outcome.OURS, told) if told else (Outcome.SAME, "")
+                if told:
+                    return Outcome.OURS, told
+                sound = self._sound[self._form.part(damaged)]
+                is_same = all(repr(sound[name]) == repr(found) for name, found in seen.items())
+                return (Outcome.SAME if is_same else Outcome.OWN), ""
             except (Refused, MemoryError):
                 both = True
                 if door.name in seen and not (door.name == CHECK and seen[CHECK]):
@@ -241,11 +263,6 @@ class Fuzzer:
 
     def _expected(self, door: Door, damaged: str) -> Values:
         return door.shown(self._form.reference(self._sample.folder, damaged))
-
-
-def _part(name: str) -> str:
-    """Return the part of a sample that is read by itself: the first folder, or file."""
-    return name.partition("/")[0]
 
 
 def _chain(failure: BaseException | None) -> Iterator[BaseException]:

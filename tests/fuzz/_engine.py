@@ -14,14 +14,14 @@ from tests.fuzz._known import KNOWN_DEATHS
 from tests.fuzz._outcomes import Finding, Outcome, Tally
 
 ROOT = Path(__file__).parents[2]
-EACH = 4000
-"""Mutations that one child does at most."""
+_EACH, _FEWEST = 4000, 500
+"""Mutations that one child does: at most, and at least where there are as many."""
 _MEMORY = Path("/dev/shm")
 
 
 def fuzz(form: str, seed: int, numbers: range, processes: int = 2) -> Tally:
     """Do the mutations of these numbers; return what came of them."""
-    each = max(1, min(EACH, -(-len(numbers) // processes)))
+    each = min(_EACH, max(_FEWEST, -(-len(numbers) // processes)))
     chunks = [numbers[at : at + each] for at in range(0, len(numbers), each)]
     tally = Tally(form)
     with ThreadPoolExecutor(processes) as pool:

@@ -12,7 +12,6 @@ from penstock.cli._app import app
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
-    from random import Random
 
 Values = Any
 """Plain Python values; two of them are the same where their `repr` is, so NaN is NaN."""
@@ -44,14 +43,26 @@ class Format(ABC):
     name: ClassVar[str]
     rounds: ClassVar[tuple[int, int]]
     """Mutations in `make test` and in `make test-long`."""
+    always: ClassVar[int] = 1
+    """Doors, the first ones, that every mutation passes."""
+    more: ClassVar[int] = 1
+    """Doors of the others that it passes, by chance."""
 
     @abstractmethod
     def make(self, folder: Path) -> None:
         """Write a small valid sample."""
 
     @abstractmethod
-    def doors(self, folder: Path, chance: Random, damaged: str) -> list[Door]:
-        """Return ways to read everything; expensive ones now and then, by chance."""
+    def doors(self, folder: Path, damaged: str) -> list[Door]:
+        """Return the ways to read that part of the sample in which a file was damaged."""
+
+    def part(self, damaged: str) -> str:
+        """Return by what the values of doors differ: the first folder, or file."""
+        return damaged.partition("/")[0]
+
+    def is_metadata(self, name: str) -> bool:
+        """Whether a file may become a pipe, a link or a folder, too."""
+        return name.endswith((".json", ".ndjson")) or "index/" in name
 
     def targets(self, files: list[str]) -> list[str]:
         """Return the files to damage, those that matter more than once."""

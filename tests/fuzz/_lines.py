@@ -15,7 +15,6 @@ from tests.fuzz._format import Door, Format, Refused, check
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from random import Random
 
     from penstock.datasets import Source
     from tests.fuzz._format import Values
@@ -72,9 +71,10 @@ class Lines(Format):
     def text(self, data: bytes) -> bytes:
         """Return the text of a file; `Refused` where another reader cannot read it."""
 
-    def doors(self, folder: Path, chance: Random, damaged: str) -> list[Door]:
+    def doors(self, folder: Path, damaged: str) -> list[Door]:
         paths = sorted(folder.glob(f"*{self.ending}"))
-        rest = [
+        return [
+            Door("stream", lambda: _streamed(paths)),
             Door("open", lambda: penstock.open(folder)[:], all_good),
             Door("one by one", lambda: _one_by_one(penstock.open(folder))),
             Door("typed", lambda: typed(penstock.open(folder), TYPES), _shown_typed),
@@ -83,7 +83,6 @@ class Lines(Format):
             Door("where", lambda: _where(folder), _shown_where),
             check(folder),
         ]
-        return [Door("stream", lambda: _streamed(paths)), chance.choice(rest)]
 
     def _loaded(self, folder: Path) -> Values:
         return loaded(penstock.open(folder), TYPES, shuffle=self.can_shuffle)

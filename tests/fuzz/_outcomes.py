@@ -13,6 +13,7 @@ class Outcome(Enum):
     """What came of a mutation; each has a letter by which a child notes it."""
 
     SAME = "s"
+    OWN = "o"
     OURS = "e"
     BOTH = "b"
     DIFFERENT = "d"
@@ -28,9 +29,10 @@ class Outcome(Enum):
         return self not in _FINE
 
 
-_FINE = {Outcome.SAME, Outcome.OURS, Outcome.BOTH, Outcome.KNOWN}
+_FINE = {Outcome.SAME, Outcome.OWN, Outcome.OURS, Outcome.BOTH, Outcome.KNOWN}
 _HEADS = {
     Outcome.SAME: "same values",
+    Outcome.OWN: "others of its own",
     Outcome.OURS: "our error",
     Outcome.BOTH: "refused by both",
     Outcome.DIFFERENT: "silent difference",

@@ -12,7 +12,6 @@ from tests.fuzz._format import Door, Format, check, command
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from random import Random
 
     from penstock.datasets import TokenSource
     from tests.fuzz._format import Values
@@ -21,13 +20,15 @@ if TYPE_CHECKING:
 class TokenRows(Format):
     """Folders, or pairs of files, each a part of the sample by itself."""
 
+    always, more = 0, 4
+
     def place(self, folder: Path, damaged: str) -> Path:
         """Return what is opened."""
         return folder / damaged.partition("/")[0]
 
-    def doors(self, folder: Path, chance: Random, damaged: str) -> list[Door]:
+    def doors(self, folder: Path, damaged: str) -> list[Door]:
         path = self.place(folder, damaged)
-        rest = [
+        return [
             Door("open", lambda: _rows(penstock.open(path))),
             Door("one by one", lambda: _one_by_one(penstock.open(path))),
             Door("arrow", lambda: _arrow(penstock.open(path))),
@@ -37,7 +38,6 @@ class TokenRows(Format):
             Door("info", lambda: command("info", path)),
             check(path),
         ]
-        return chance.sample(rest, 4)
 
     def difference(
         self, seen: Mapping[str, Values], sound: Mapping[str, Values], damaged: str
@@ -52,6 +52,11 @@ class TokenRows(Format):
 
 def _everything(source: TokenSource) -> np.ndarray:
     return np.arange(len(source), dtype=np.int64)
+
+
+def _some(source: TokenSource) -> np.ndarray:
+    """Return the numbers of the first and last rows: windows may be as many as metadata says."""
+    return np.unique([*range(len(source))[:50], *range(len(source))[-50:]]).astype(np.int64)
 
 
 def _rows(source: TokenSource) -> Values:
@@ -79,10 +84,7 @@ def _windows(source: TokenSource) -> Values:
     if not source.is_stream:
         return None
     windows = source.windows(7, 3, ahead=1)
-    if len(windows) > 10_000:
-        raise AssertionError(f"{len(windows)} windows of a few tokens")
-    ids = np.arange(len(windows), dtype=np.int64)
-    return [row.tolist() for row in windows.read(ids)]
+    return [row.tolist() for row in windows.read(_some(windows))]
 
 
 def _batch(source: TokenSource) -> Values:
@@ -91,5 +93,5 @@ def _batch(source: TokenSource) -> Values:
     known = source.document_ends(np.zeros(0, np.int64)) is not None
     encode = penstock.Tokens(size, shift=False, boundaries=known)
     rows = encode.over(source)
-    arrays: dict[str, Any] = encode.arrays_of(encode.rows(rows, _everything(rows)))
+    arrays: dict[str, Any] = encode.arrays_of(encode.rows(rows, _some(rows)))
     return {name: np.asarray(value).tolist() for name, value in arrays.items()}

@@ -14,7 +14,6 @@ from tests.fuzz._lines import loaded
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from random import Random
 
     from penstock.datasets import Source
     from tests.fuzz._format import Values
@@ -31,6 +30,7 @@ class Mds(Format):
 
     name = "mds"
     rounds = (250, 25_000)
+    always, more = 0, 3
 
     def make(self, folder: Path) -> None:
         rows = [_row(n) for n in range(6)]
@@ -42,10 +42,10 @@ class Mds(Format):
     def targets(self, files: list[str]) -> list[str]:
         return [*files, *(name for name in files * 2 if name.startswith("plain"))]
 
-    def doors(self, folder: Path, chance: Random, damaged: str) -> list[Door]:
+    def doors(self, folder: Path, damaged: str) -> list[Door]:
         path = folder / damaged.partition("/")[0]
         types = {"id": "int64", "name": "string"}
-        rest = [
+        return [
             Door("open", lambda: _plain(penstock.open(path)[:])),
             Door("one by one", lambda: _one_by_one(penstock.open(path))),
             Door("arrow", lambda: _arrow(penstock.open(path))),
@@ -54,7 +54,6 @@ class Mds(Format):
             Door("info", lambda: command("info", path)),
             check(path),
         ]
-        return chance.sample(rest, 3)
 
     def difference(
         self, seen: Mapping[str, Values], sound: Mapping[str, Values], damaged: str

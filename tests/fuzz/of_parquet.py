@@ -17,7 +17,6 @@ from tests.fuzz._format import Door, Format, Refused, check
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from random import Random
 
     from penstock.datasets import Source
     from tests.fuzz._format import Values
@@ -59,15 +58,15 @@ class Parquet(Format):
             path = folder / name / "a.parquet"
             pq.write_table(some, path, write_page_checksum=True, store_schema=name == "one", **how)
 
-    def doors(self, folder: Path, chance: Random, damaged: str) -> list[Door]:
+    def doors(self, folder: Path, damaged: str) -> list[Door]:
         path = (folder / damaged).parent
-        rest = [
+        return [
+            Door("open", lambda: penstock.open(path)[:], _all),
             Door("one by one", lambda: [*map(penstock.open(path).__getitem__, _order(path))], _all),
             Door("loader", lambda: _loaded(penstock.open(path)), _ids),
             Door("where", lambda: _where(penstock.open(path)), _shown_where),
             check(path),
         ]
-        return [Door("open", lambda: penstock.open(path)[:], _all), chance.choice(rest)]
 
     def reference(self, folder: Path, damaged: str) -> Values:
         """Return what reads some columns, or all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from tests.fuzz._format import Door, Format
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from random import Random
 
     from tests.fuzz._format import Values
 
@@ -26,6 +26,7 @@ class State(Format):
 
     name = "state"
     rounds = (250, 20_000)
+    always = 0
 
     def make(self, folder: Path) -> None:
         for kind in _KINDS:
@@ -33,13 +34,16 @@ class State(Format):
             next(iter(loader))
             (folder / f"{kind}.json").write_text(json.dumps(loader.state_dict()))
 
-    def doors(self, folder: Path, chance: Random, damaged: str) -> list[Door]:
-        try:
-            state = json.loads((folder / damaged).read_bytes())
-        except (ValueError, RecursionError):
-            return []  # Whoever keeps states reads them by tools of their own.
-        kind, changed = chance.choice(_KINDS), chance.choice(("raise", "continue"))
-        return [Door("resume", lambda: _resumed(state, kind, changed))]
+    def is_metadata(self, name: str) -> bool:
+        return False
+
+    def doors(self, folder: Path, damaged: str) -> list[Door]:
+        path = folder / damaged
+        return [
+            Door(f"{kind}, {changed}", partial(_resumed, path, kind, changed))
+            for kind in _KINDS
+            for changed in ("raise", "continue")
+        ]
 
 
 def _loader(kind: Any, **options: Any) -> penstock.DataLoader:
@@ -49,7 +53,11 @@ def _loader(kind: Any, **options: Any) -> penstock.DataLoader:
     )  # fmt: skip
 
 
-def _resumed(state: Any, kind: Any, changed: Any) -> Values:
+def _resumed(path: Path, kind: Any, changed: Any) -> Values:
+    try:
+        state = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None  # Whoever keeps states reads them by tools of their own.
     loader = _loader(kind, on_changed=changed)
     loader.load_state_dict(state)
     found = []
