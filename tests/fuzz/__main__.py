@@ -39,7 +39,7 @@ def main() -> int:
         print(causes(tallies[-1].findings), flush=True)
         print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
     print(table(tallies))
-    return any(found.outcome.is_failure for tally in tallies for found in tally.findings)
+    return any(tally.failures for tally in tallies)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def _read(path: Path) -> str:
 
 
 def _last_words(log: str) -> str:
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    calls = [line.rpartition("/")[2] for line in lines if line.startswith("File ")]
-    rest = [line for line in lines if not line.startswith(("File ", "Extension modules"))]
-    return " | ".join([*rest[-4:], *calls[:4]])[:600]
+    head, _, last = log.rpartition("hread 0x")  # The main thread is told of last.
+    calls = [line.rpartition("/")[2] for line in last.splitlines() if "File " in line]
+    told = [line for line in head.splitlines() if line.startswith(("Fatal", "Timeout"))]
+    return " | ".join([*told[-1:], *calls[:6]])[:600]

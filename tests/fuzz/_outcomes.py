@@ -77,6 +77,11 @@ class Tally:
     counts: Counter[Outcome] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
 
+    @property
+    def failures(self) -> list[Finding]:
+        """What a test fails for; a mutation that was done alone is told of in any case."""
+        return [found for found in self.findings if found.outcome.is_failure]
+
     def add(self, other: Tally) -> None:
         """Take in what came of others of the same format."""
         self.counts += other.counts

@@ -11,7 +11,7 @@ import pyarrow as pa
 import penstock
 from penstock.datasets import columns_of
 from tests.fuzz._format import Door, Format, command
-from tests.fuzz._lines import loaded
+from tests.fuzz._lines import loaded, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,10 +91,9 @@ def _gathered(folder: Path, schema: pa.Schema, first: int = 0) -> Values:
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as wrong:
-        if "Invalid UTF8" not in str(wrong):
+        if "Invalid UTF8" not in str(wrong):  # Other bytes are another text: values of its own.
             raise
-        return [{}] * batch.num_rows  # Other bytes are another text: values of its own.
-    return batch.to_pylist()
+    return plain(batch)
 
 
 def _record(n: int) -> dict[str, Any]:
