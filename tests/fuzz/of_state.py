@@ -1,0 +1,72 @@
+"""States of a run: any JSON document may be handed to `load_state_dict`."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import penstock
+from tests.fuzz._format import Door, Format
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.fuzz._format import Values
+
+_RECORDS = [{"n": n} for n in range(30)]
+_KINDS: tuple[Any, ...] = (False, True, "block")
+
+
+class State(Format):
+    """Loads a state in each kind of order, and goes on with it into the next epoch."""
+
+    name = "state"
+    rounds = (250, 20_000)
+    always = 0
+
+    def make(self, folder: Path) -> None:
+        for kind in _KINDS:
+            loader = _loader(kind, skip=[3, (10, 14)])
+            next(iter(loader))
+            (folder / f"{kind}.json").write_text(json.dumps(loader.state_dict()))
+
+    def is_metadata(self, name: str) -> bool:
+        return False
+
+    def doors(self, folder: Path, damaged: str) -> list[Door]:
+        path = folder / damaged
+        return [
+            Door(f"{kind}, {changed}", partial(_resumed, path, kind, changed))
+            for kind in _KINDS
+            for changed in ("raise", "continue")
+        ]
+
+
+def _loader(kind: Any, **options: Any) -> penstock.DataLoader:
+    return penstock.DataLoader(
+        _RECORDS, {"n": "int64"}, batch_size=4, shuffle=kind, epochs=2, num_workers=0,
+        output="arrow", **options,
+    )  # fmt: skip
+
+
+def _resumed(path: Path, kind: Any, changed: Any) -> Values:
+    try:
+        state = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None  # Whoever keeps states reads them by tools of their own.
+    loader = _loader(kind, on_changed=changed)
+    loader.load_state_dict(state)
+    found = []
+    for batch in islice(loader, 40):
+        ids = np.frombuffer(batch.schema.metadata[b"penstock.ids"], np.int64).tolist()
+        rows = batch.column(0).to_pylist()
+        found += [number for number, n in zip(ids, rows, strict=True) if n is None or number == n]
+        if len(found) > 2 * len(_RECORDS):
+            raise AssertionError("more records than two epochs have")
+    if json.loads(json.dumps(loader.state_dict())) != loader.state_dict():
+        raise AssertionError("the state is no JSON")
+    return len(loader) >= 0
