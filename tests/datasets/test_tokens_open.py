@@ -30,6 +30,7 @@ from penstock.index import (
     create_tokenize_and_index_jsonl_text_func,
     get_text_from_jsonl,
 )
+from tests.cli.commands import invoke
 from tests.datasets.mds_files import write_mds
 from tests.datasets.token_folders import (
     Folder,
@@ -406,7 +407,7 @@ create_tokenize_and_index_jsonl_text_func(
 
 @pytest.mark.parametrize("is_apart", [False, True])
 @pytest.mark.parametrize("fault", ["killed", "late"])
-def test_tokens_that_are_being_replaced_are_waited_for_or_come_back(
+def test_tokens_that_are_being_replaced_are_waited_for_or_come_back_by_a_command(
     tmp_path: Path, fault: str, *, is_apart: bool
 ) -> None:
     source = tmp_path / "text"
@@ -425,6 +426,10 @@ def test_tokens_that_are_being_replaced_are_waited_for_or_come_back(
         else:
             assert program.wait(60) == -signal.SIGKILL
         assert not (output / "index").exists()
+        if fault == "killed":
+            with pytest.raises(CorruptIndexError, match=f"penstock clean {output}"):
+                penstock.open(output)
+            assert invoke("clean", output).exit_code == 0
         tokens = penstock.open(output)
         assert isinstance(tokens, TokensDataset)
         assert tokens.sample_size == (4 if fault == "late" else 3)
