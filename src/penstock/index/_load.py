@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from penstock.index._names import (
     rebuilding,
 )
 from penstock.index._sample_index import Origin, SampleIndex, map_documents, map_rows
-from penstock.storage import LocalStore, join, locate
+from penstock.storage import LocalStore, join, locate, path_below
 
 if TYPE_CHECKING:
     from typing import BinaryIO, Self
@@ -208,14 +207,14 @@ def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: st
 
 def _below(base: str, name: str, folder: str, again: str) -> str:
     """Return a file's path; one that leaves the base is refused, whoever wrote the index."""
-    clean = posixpath.normpath(name)
-    if not name or name.startswith("/") or "://" in name or clean == ".." or clean[:3] == "../":
+    path = path_below(base, name)
+    if path is None:
         raise CorruptIndexError(
             f"the index in {folder} names {name!r}, which does not lie below {base}; it is not "
             f"opened. Build it again: {again}",
             path=folder,
         )
-    return join(base, name)
+    return path
 
 
 def _check_last_rows(index: SampleIndex) -> None:
