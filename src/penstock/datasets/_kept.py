@@ -89,21 +89,13 @@ def kept_ids(
 
 def _mapped(path: Path, length: int) -> np.ndarray | None:
     try:
-        ids: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        ids: np.ndarray = np.lib.format.open_memmap(path, mode="r")
     except FileNotFoundError:
         return None
     except (OSError, ValueError, EOFError, OverflowError, SyntaxError) as error:
         _log.warning("%s cannot be used and is made again: %s", path, error)
         return None
-    is_array = isinstance(
-        ids, np.ndarray
-    )  # What begins like a zip file is loaded as something else.
-    if (
-        not is_array
-        or ids.dtype != np.int64
-        or ids.ndim != 1
-        or (len(ids) and not 0 <= ids[0] <= ids[-1] < length)
-    ):
+    if ids.dtype != np.int64 or ids.ndim != 1 or (len(ids) and not 0 <= ids[0] <= ids[-1] < length):
         _log.warning("%s does not hold record numbers below %d and is made again", path, length)
         return None
     return ids
