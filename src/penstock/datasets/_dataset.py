@@ -234,7 +234,7 @@ class Dataset(Source):
         rows = self._rows[first : last + 1]
         ends = (rows[:, 1] + rows[:, 2]).astype(np.int64)
         start = int(rows[0, 1])
-        if rows[0, 0] != rows[-1, 0] or (ends[:-1] != rows[1:, 1]).any():
+        if (rows[:, 0] != rows[0, 0]).any() or (ends[:-1] != rows[1:, 1]).any():
             return None
         if start > int(ends[0]) or ends[-1] == start or (np.diff(ends) < 0).any():
             return None  # Of no bytes, or damaged: told of one by one.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+
+from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -71,16 +75,26 @@ def _check_runs(
     index: SampleIndex, found: list[tuple[int, int, int, int]], sample_bytes: int | None
 ) -> None:
     """Raise where a run does not lie in a file, or does not have the bytes of its samples."""
+    sizes = [_size_of(index, file) for file in range(len(index.file_locations))]
     last_first = len(index)
     for first, file, begin, stop in reversed(found):
         whole = stop - begin if sample_bytes is None else (last_first - first) * sample_bytes
-        is_there = 0 <= file < len(index.file_locations) and 0 <= begin <= stop <= _LARGEST
+        is_there = 0 <= file < len(sizes) and 0 <= begin <= stop <= sizes[file]
         if not is_there or stop - begin != whole:
             raise index.damaged(
                 f"samples {first:,} to {last_first - 1:,} lie from byte {begin:,} to {stop:,} of "
                 f"file {file:,}"
             )
         last_first = first
+
+
+def _size_of(index: SampleIndex, file: int) -> int:
+    path = index.file_locations[file]
+    if is_remote(path):
+        return _LARGEST if index.meta is None else index.meta.files[file].size
+    with suppress(OSError):
+        return os.stat(path).st_size
+    return _LARGEST  # It is gone, as whoever reads it is told.
 
 
 def _scanned(rows: NDArray[np.uint64], low: int, high: int) -> Iterator[tuple[int, int, int, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import posixpath
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,15 @@ from penstock.index._names import (
     rebuilding,
 )
 from penstock.index._sample_index import Origin, SampleIndex, map_documents, map_rows
-from penstock.storage import LocalStore, join, locate, open_regular, read_metadata, translated
+from penstock.storage import (
+    LocalStore,
+    join,
+    locate,
+    open_regular,
+    path_below,
+    read_metadata,
+    translated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -227,14 +234,14 @@ def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: st
 
 def _below(base: str, name: str, folder: str, again: str) -> str:
     """Return a file's path; one that leaves the base is refused, whoever wrote the index."""
-    clean = posixpath.normpath(name)
-    if not name or name.startswith("/") or "://" in name or clean == ".." or clean[:3] == "../":
+    path = path_below(base, name)
+    if path is None:
         raise CorruptIndexError(
             f"the index in {folder} names {name!r}, which does not lie below {base}; it is not "
             f"opened. Build it again: {again}",
             path=folder,
         )
-    return join(base, name)
+    return path
 
 
 def _check_last_rows(index: SampleIndex) -> None:
