@@ -281,3 +281,28 @@ def test_values_are_those_that_pythons_csv_wrote(table: list[list[str]], dialect
     schema = pa.schema([(name, pa.string()) for name in names])
     found = CsvParser(names, dialect).columns(rows, schema)
     assert [list(row.values()) for row in found.to_pylist()] == table
+
+
+def test_a_byte_order_mark_inside_a_file_reads_alone_as_in_a_batch(tmp_path: Path) -> None:
+    rows = opened(tmp_path, "\ufeffa,b\n1,2\n\ufeff3,4\n\ufeff\ufeff5,6\n")
+    expected = [{"a": "1", "b": 2}, {"a": "\ufeff3", "b": 4}, {"a": "\ufeff\ufeff5", "b": 6}]
+    assert rows[:] == expected
+    assert [rows[number] for number in range(3)] == expected
+
+
+def test_a_ragged_row_that_is_no_utf_8_is_told_of_like_any_other(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_bytes(b"a,b\n1,2\ncaf\xe9,3,4\n5,6\n")
+    rows = CsvRows(tmp_path / "a.csv")
+    assert rows[[0, 2]] == [{"a": 1, "b": 2}, {"a": 5, "b": 6}]
+    with pytest.raises(MalformedLineError, match=r"record 1 .*Expected 2 columns, got 3"):
+        rows[1]
+    assert "ignored" not in capfd.readouterr().err
+
+
+def test_wide_rows_hold_every_column_in_any_order(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(3000)]
+    rows = opened(tmp_path, f"{','.join(names)}\n{','.join(map(str, range(3000)))}\n")
+    assert rows[0] == {name: number for number, name in enumerate(names)}
+    assert rows.read([0], names[::-1]).column(0).to_pylist() == [2999]

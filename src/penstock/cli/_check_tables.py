@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from penstock.cli._check_parts import Finding, Sample, Seen
 from penstock.cli._paths import as_typed
@@ -26,14 +25,15 @@ from penstock.index import (
     Part,
     UnifiedSchema,
     read_footer,
+    read_group,
     scan_rows,
 )
-from penstock.storage import MeteredFile, SeekableFile
+from penstock.storage import MeteredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.index import Aside, Listing
+    from penstock.index import Aside, Footer, Listing
     from penstock.storage import OpenFile
 
 _BEGINNING = 64
@@ -123,30 +123,25 @@ class GroupsPart:
         """Yield row groups that cannot be read."""
         store, entry = self.found
         try:
+            footer = read_footer(self.found)
             with closing(MeteredFile(store.open(entry.name, entry), lambda _: None)) as file:
-                opened = pq.ParquetFile(SeekableFile(file), page_checksum_verification=True)
                 for group in self.groups:
-                    yield from self._group(opened, group, seen)
+                    yield from self._group(file, footer, group, seen)
                     advance(self.size // len(self.groups))
         except CorruptFileError as failure:
             yield Finding("damaged file", self.path, None, str(failure))
-        except pa.ArrowException as failure:
-            yield Finding("damaged file", self.path, None, f"its footer cannot be read: {failure}")
         except OSError as failure:
             seen.errors.append((self.path, str(failure)))
 
-    def _group(self, opened: pq.ParquetFile, group: int, seen: Seen) -> Iterator[Finding]:
-        told = opened.metadata.row_group(group)
+    def _group(self, file: OpenFile, footer: Footer, group: int, seen: Seen) -> Iterator[Finding]:
         try:
-            table = opened.read_row_group(group, use_threads=False)
-            table.validate(full=True)
-        except (pa.ArrowException, OSError) as failure:
+            batch = read_group(file, footer.metadata, group, footer.schema, at_once=True)
+            batch.validate(full=True)
+        except (pa.ArrowException, OSError, ValueError) as failure:
             yield self._unreadable(group, str(failure))
             return
-        seen.records += table.num_rows
-        seen.text_bytes += table.nbytes
-        if table.num_rows != told.num_rows:
-            yield self._unreadable(group, f"{table.num_rows:,} rows, not {told.num_rows:,}")
+        seen.records += batch.num_rows
+        seen.text_bytes += batch.nbytes
 
     def _unreadable(self, group: int, reason: str) -> Finding:
         told = f"number {group} of its row groups: {reason}"
@@ -173,10 +168,7 @@ def parquet_parts(
         except OSError as failure:
             yield name, str(failure)
             continue
-        sizes = [
-            footer.metadata.row_group(group).total_byte_size
-            for group in range(footer.metadata.num_row_groups)
-        ]
+        sizes = footer.group_bytes.tolist()
         groups: list[int] = list(range(len(sizes)))
         if sample is not None:
             own = Sample(sample.share, f"{sample.seed}/{number}")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.datasets._csv_values import CsvParser, Layout, Unfit
 from penstock.datasets._dataset import Dataset
-from penstock.decode import fit_batch
+from penstock.decode import as_records, fit_batch
 from penstock.errors import CorruptIndexError, SchemaMismatchError
 from penstock.index import (
     CSV,
@@ -121,10 +121,7 @@ class CsvRows(Dataset):
         return self._layout.parsers[0].columns([sample_bytes], self.schema).to_pylist()[0]
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
-        batch = self._columns(ids, self.schema)
-        names = batch.schema.names
-        columns = [column.to_pylist() for column in batch.columns]
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return as_records(self._columns(ids, self.schema), ids)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         layout = self._layout

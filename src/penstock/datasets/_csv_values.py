@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from penstock.errors import MalformedLineError, SchemaMismatchError
-from penstock.index import convert_options, read_options, with_line_end
+from penstock.index import convert_options, read_options, whole_rows, with_line_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,8 +56,9 @@ class CsvParser:
         options = self._prepared.get(schema)
         if options is None:
             # The same few schemas are asked for again and again; making options costs 30 us.
+            there = set(self.names)
             options = _options(
-                {field.name: _parsed(field.type, field.name in self.names) for field in schema}
+                {field.name: _parsed(field.type, field.name in there) for field in schema}
             )
             self._prepared = {schema: options, **dict(list(self._prepared.items())[:_KEPT])}
         try:
@@ -66,7 +67,7 @@ class CsvParser:
             raise self._culprit(rows, options, str(why)) from None
 
     def _read(self, rows: Sequence[bytes], options: csv.ConvertOptions) -> pa.RecordBatch:
-        text = b"".join(map(with_line_end, rows))
+        text = whole_rows(b"".join(map(with_line_end, rows)))
         with csv.open_csv(
             pa.BufferReader(text), read_options(text, self.names), self._parse_options, options
         ) as reader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections import Counter
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -51,9 +52,12 @@ def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
     >>> type_at(schema, "items[].price"), type_at(schema, "items[].cost")
     (ListType(list<item: float>), None)
     """
-    if schema.names.count(path) == 1:
-        return schema.field(path).type
-    return _inside(pa.struct(list(schema)), steps_of(path))
+    whole = schema.get_field_index(path)
+    if whole >= 0:
+        return schema.field(whole).type
+    name, *steps = steps_of(path)
+    first = schema.get_field_index(name)
+    return None if first < 0 else _inside(schema.field(first).type, tuple(steps))
 
 
 def _inside(type_: pa.DataType, steps: Steps) -> pa.DataType | None:
@@ -75,6 +79,15 @@ def like(lists: pa.DataType, item: pa.DataType | pa.Field) -> pa.DataType:
     if pa.types.is_fixed_size_list(lists):
         return pa.list_(item, lists.list_size)
     return pa.large_list(item) if pa.types.is_large_list(lists) else pa.list_(item)
+
+
+def doubled(names: Sequence[str]) -> list[str]:
+    """Return the names that are there more than once.
+
+    >>> doubled(["b", "a", "b"])
+    ['b']
+    """
+    return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
 def paths_in(schema: pa.Schema) -> list[str]:

@@ -53,7 +53,11 @@ def _values(distinct: pa.Array) -> list[object]:
     elif is_.is_temporal(type_) or is_.is_decimal(type_):
         # As text, because Python's moments know no nanoseconds.
         distinct = distinct.cast(pa.string())
-    values: list[object] = distinct.to_pylist()
+    try:
+        values: list[object] = distinct.to_pylist()
+    except UnicodeDecodeError:  # Parquet files may hold texts that are no UTF-8.
+        texts: list[bytes | None] = distinct.cast(pa.large_binary()).to_pylist()
+        values = [None if text is None else text.decode("utf-8", "replace") for text in texts]
     return values
 
 

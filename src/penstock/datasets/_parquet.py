@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.datasets._parquet_rows import ParquetTable
 from penstock.datasets._source import Location, Source
-from penstock.decode import fit_batch
+from penstock.decode import as_records, fit_batch
 from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import PARQUET, list_files
 from penstock.storage import StorageOptions, is_remote
@@ -140,12 +140,7 @@ class ParquetRows(Source):
         return Location(table.files[int(files[0])].path, int(rows[0]), 0)
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
-        batch = self._inferred(ids)
-        names = batch.schema.names
-        columns = [column.to_pylist() for column in batch.columns]
-        if not columns:
-            return [{} for _ in ids]
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return as_records(self._inferred(ids), ids)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         there = set(self.schema.names)
@@ -160,8 +155,9 @@ class ParquetRows(Source):
 
 
 def _check_names(names: Sequence[str] | None, there: Sequence[str]) -> None:
+    known = set(there)
     for name in names or ():
-        if name not in there:
+        if name not in known:
             near = difflib.get_close_matches(str(name), there, 3)
             hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else _some(there)
             raise OptionError(f"columns=: no file has a column {name!r}. {hint}")

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.datasets._parquet_blocks import GroupBlocks, WantedGroup
-from penstock.datasets._parquet_chunks import chunks_of, read_group
 from penstock.datasets._recent import Kept
 from penstock.decode import fit_batch
 from penstock.errors import (
@@ -22,7 +21,14 @@ from penstock.errors import (
     PenstockError,
     StaleIndexError,
 )
-from penstock.index import UnifiedSchema, digest, read_footer, read_footers
+from penstock.index import (
+    UnifiedSchema,
+    digest,
+    ranges_of,
+    read_footer,
+    read_footers,
+    read_group,
+)
 from penstock.order import estimate
 from penstock.storage import CachedStore, LocalStore, ObjectStore
 
@@ -62,7 +68,7 @@ class ParquetTable:
 
     def __init__(self, files: Sequence[Found], names: Collection[str] | None) -> None:
         self._token = next(_tokens)
-        unified = UnifiedSchema(names)
+        unified = UnifiedSchema(None if names is None else frozenset(names))
         self.files: list[Found] = []
         self._metadata: list[pq.FileMetaData | None] = []
         self._schemas: list[pa.Schema] = []
@@ -76,7 +82,7 @@ class ParquetTable:
             if not sum(rows):
                 continue
             groups += [
-                (len(self.files), at, count, footer.metadata.row_group(at).total_byte_size)
+                (len(self.files), at, count, footer.group_bytes[at])
                 for at, count in enumerate(rows)
                 if count
             ]
@@ -93,6 +99,7 @@ class ParquetTable:
         self._group_file = table[:, 0]
         self._group_number = table[:, 1]
         self.group_starts = np.concatenate([[0], np.cumsum(table[:, 2])]).astype(np.int64)
+        self._group_bytes = table[:, 3]
         self._open_bytes = estimate(table[:, 3], "block", cache_bytes=1 << 60).open_bytes
         self._wide: dict[tuple[str, ...], bool] = {}
         self.is_wide = self._open_bytes > _KEPT_BYTES
@@ -191,28 +198,26 @@ class ParquetTable:
         """Whether of these columns more are in use at a time than a process keeps."""
         known = self._wide.get(tuple(names))
         if known is None:
-            metadata = self._metadata[0]
-            share = 1.0
-            if metadata is not None and len(self._group_number):
-                number = int(self._group_number[0])
-                asked = sum(text for _, _, text in chunks_of(metadata, number, names))
-                share = asked / max(1, metadata.row_group(number).total_byte_size)
+            own = pa.schema([field for field in self._schemas[0] if field.name in set(names)])
+            share = self._described(0, own).text_bytes / max(1, int(self._group_bytes[0]))
             known = self._wide[tuple(names)] = share * self._open_bytes > _KEPT_BYTES
         return known
 
     def _described(self, group: int, schema: pa.Schema) -> WantedGroup:
         file, number = int(self._group_file[group]), int(self._group_number[group])
         found, metadata = self.files[file], self._metadata[file]
+        size = found.entry.size
         if metadata is None:  # Not at hand, and not worth a request.
-            return WantedGroup(
-                group, found, number, schema, (0, found.entry.size), found.entry.size
-            )
-        chunks = chunks_of(metadata, number, schema.names)
+            return WantedGroup(group, found, number, schema, (0, size), size)
+        ranges = ranges_of(found.path, size, metadata, number, schema.names)
         span = (
-            min((start for start, _, _ in chunks), default=0),
-            max((start + size for start, size, _ in chunks), default=0),
+            min((start for start, _ in ranges), default=0),
+            max((start + length for start, length in ranges), default=0),
         )
-        return WantedGroup(group, found, number, schema, span, sum(text for _, _, text in chunks))
+        # Compressed columns count as much as the whole file says that it shrank.
+        inflated = int(self._group_bytes[self._group_file == file].sum()) / max(1, size)
+        text_bytes = round(sum(length for _, length in ranges) * max(1.0, inflated))
+        return WantedGroup(group, found, number, schema, span, text_bytes)
 
     def _filled(self, group: int, schema: pa.Schema, batch: pa.RecordBatch) -> list[pa.Array]:
         """Return all columns of the schema: those that the file does not have are null."""
@@ -246,17 +251,15 @@ class ParquetTable:
         found, number = self.files[file], int(self._group_number[group])
         try:
             opened, metadata = self._open(file)
-            batch = read_group(opened, metadata, number, schema.names)
+            own = pa.schema([self._schemas[file].field(name) for name in schema.names])
+            is_remote = not isinstance(found.store, LocalStore)
+            batch = read_group(opened, metadata, number, own, at_once=is_remote)
         except (ObjectChangedError, ObjectNotFoundError) as why:
             raise _stale(found.path, str(why)) from None
         except PenstockError:
             raise
-        except (pa.ArrowException, OSError) as why:
-            raise CorruptFileError(
-                f"{found.path}: row group {number} cannot be read: {why}. The file is damaged: "
-                "copy or write it again.",
-                path=found.path,
-            ) from None
+        except (pa.ArrowException, OSError, ValueError) as why:
+            raise _corrupt(found.path, number, str(why)) from None
         ids = np.arange(self.group_starts[group], self.group_starts[group + 1])
         return fit_batch(batch, schema, ids)
 
@@ -288,6 +291,18 @@ def _cached(found: Found) -> Found:
 def _stale(path: str, why: str) -> StaleIndexError:
     return StaleIndexError(
         f"{path} is not what it was when this source was opened: {why}. Open the source again.",
+        path=path,
+    )
+
+
+def _corrupt(path: str, group: int, why: str) -> CorruptFileError:
+    remedy = (
+        "The column is encrypted: decrypt the file first, or leave the column out by columns=."
+        if "decrypt" in why.lower()
+        else "The file is damaged: copy or write it again."
+    )
+    return CorruptFileError(
+        f"{path}: row group {group} cannot be read: {why.partition(chr(10))[0]}. {remedy}",
         path=path,
     )
 

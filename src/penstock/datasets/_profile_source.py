@@ -21,6 +21,7 @@ from penstock.datasets._dataset import Dataset
 from penstock.datasets._jsonl import JsonlDataset
 from penstock.datasets._kept import keep_file
 from penstock.datasets._materialized import Materialized, origins_of
+from penstock.decode import as_values
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import UNREADABLE, Profile, digest, profile_text, read_profile
 from penstock.storage import LocalStore, cache_directory, is_remote, read_metadata
@@ -179,7 +180,7 @@ def _columns(source: Source, ids: NDArray[np.int64]) -> Iterator[tuple[str, list
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         type_ = _as_python_has(column.type)
         values = column if type_ == column.type else column.cast(type_, safe=False)
-        yield name, values.to_pylist()
+        yield name, as_values(values, name, ids)
 
 
 def _as_python_has(type_: pa.DataType) -> pa.DataType:

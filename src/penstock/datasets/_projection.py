@@ -14,6 +14,7 @@ from penstock.datasets._field_paths import (
     LIST,
     Steps,
     closest,
+    doubled,
     is_listlike,
     paths_in,
     steps_of,
@@ -82,9 +83,8 @@ def typed_fields(source: Source, fields: Fields, more: Callable[[], pa.Schema]) 
     schema = typed_schema(fields)
     if schema is None:
         schema = _named(source, [_name(name) for name in fields], more)
-    doubled = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if doubled:
-        raise OptionError(f"fields name {', '.join(map(repr, doubled))} more than once")
+    if twice := doubled(schema.names):
+        raise OptionError(f"fields name {', '.join(map(repr, twice))} more than once")
     return schema
 
 
@@ -106,8 +106,7 @@ def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Rec
     paths = [name for name in schema.names if len(steps_of(name)) > 1]
     if not paths:
         return source._columns(ids, schema)  # noqa: SLF001
-    known = source.schema.names
-    names = frozenset(name for name in paths if name in known)
+    names = frozenset(paths) & frozenset(source.schema.names)
     if getattr(source, "schema_is_complete", False):
         return _read(source, ids, schema, _plan(schema, names, complete=True))
     # Of a type that no path leads to, a name that is there is nothing but a name.

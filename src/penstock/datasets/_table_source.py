@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock.datasets._field_paths import doubled
 from penstock.datasets._source import Source
-from penstock.decode import fit_batch
+from penstock.decode import as_records, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -82,11 +83,10 @@ class TableSource(Source):
         return np.concatenate([[0], np.cumsum([size for size in sizes if size])]).astype(np.int64)
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
-        records: list[Any] = self._inferred(ids).to_pylist()
-        return records
+        return as_records(self._inferred(ids), ids)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        there = self.schema.names
+        there = set(self.schema.names)
         return fit_batch(self._batch(ids, [n for n in schema.names if n in there]), schema, ids)
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
@@ -117,9 +117,9 @@ def _as_table(what: Any) -> pa.Table:
             f"Give anything with __arrow_c_stream__"
         )
     names = table.schema.names
-    if doubled := sorted({name for name in names if names.count(name) > 1}):
+    if twice := doubled(names):
         raise OptionError(
-            f"the table has {', '.join(map(repr, doubled))} more than once: a record has one value "
+            f"the table has {', '.join(map(repr, twice))} more than once: a record has one value "
             f"for a name. Rename the columns"
         )
     if b"pandas" in (table.schema.metadata or {}):

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.decode._as_records import as_records as as_records
+    from penstock.decode._as_records import as_values as as_values
     from penstock.decode._blank import blank_lines as blank_lines
     from penstock.decode._fit import fit_batch as fit_batch
     from penstock.decode._inferring import InferringDecoder as InferringDecoder
@@ -26,6 +28,8 @@ __all__, __getattr__, __dir__ = facade(
         "OnBad": "_records",
         "TypedDecoder": "_typed",
         "WholeSchema": "_whole",
+        "as_records": "_as_records",
+        "as_values": "_as_records",
         "blank_lines": "_blank",
         "decode_as_json": "_lines",
         "decode_fast": "_lines",

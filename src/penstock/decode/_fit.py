@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decode._as_records import as_shown
 from penstock.decode._assemble import (
     list_array,
     list_lengths,
@@ -129,7 +130,7 @@ def _fit_lists(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         if wrong.any():
             row = int(wrong.argmax())
             why = f"it does not have {type_.list_size} items"
-            raise _RowMisfit(Misfit(path, array[row].as_py(), str(type_), why), row)
+            raise _RowMisfit(Misfit(path, as_shown(array[row]), str(type_), why), row)
         # Such a list keeps room for its items also where it is null.
         filled = np.full(len(array) * type_.list_size, -1)
         filled[np.repeat(~nulls, type_.list_size)] = np.arange(len(items))
@@ -189,7 +190,7 @@ def _fit_maps(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
 
 def _first_value(array: pa.Array, type_: pa.DataType, path: str) -> _RowMisfit:
     row = int((~null_rows(array)).argmax())
-    return _RowMisfit(Misfit(path, array[row].as_py(), str(type_)), row)
+    return _RowMisfit(Misfit(path, as_shown(array[row]), str(type_)), row)
 
 
 def _fit_leaf(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
@@ -210,7 +211,7 @@ def _culprit(array: pa.Array, type_: pa.DataType, path: str, why: Exception) -> 
         except (Misfit, *REFUSALS) as earlier:
             array, why = array[:half], earlier
     reason = why.why if isinstance(why, Misfit) else str(why)
-    return _RowMisfit(Misfit(path, array[0].as_py(), str(type_), reason), start)
+    return _RowMisfit(Misfit(path, as_shown(array[0]), str(type_), reason), start)
 
 
 def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:

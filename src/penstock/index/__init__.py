@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.index._csv_types import convert_options as convert_options
     from penstock.index._csv_types import read_options as read_options
     from penstock.index._csv_types import type_of as type_of
+    from penstock.index._csv_types import whole_rows as whole_rows
     from penstock.index._csv_types import wider_type as wider_type
     from penstock.index._csv_types import with_line_end as with_line_end
     from penstock.index._fingerprint import digest as digest
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
     from penstock.index._open_index import local_folder as local_folder
     from penstock.index._open_index import make_index as make_index
     from penstock.index._open_index import open_or_build as open_or_build
+    from penstock.index._parquet_groups import ranges_of as ranges_of
+    from penstock.index._parquet_groups import read_group as read_group
+    from penstock.index._parquet_scan import Footer as Footer
     from penstock.index._parquet_scan import UnifiedSchema as UnifiedSchema
     from penstock.index._parquet_scan import read_footer as read_footer
     from penstock.index._parquet_scan import read_footers as read_footers
@@ -131,6 +135,7 @@ __all__, __getattr__, __dir__ = facade(
         "Encoded": "_tokens._tokenizer",
         "FileMeta": "_meta",
         "FileScan": "_scan",
+        "Footer": "_parquet_scan",
         "Found": "_listing",
         "Hashed": "_stale",
         "JSONL": "_listing",
@@ -179,8 +184,10 @@ __all__, __getattr__, __dir__ = facade(
         "profile_records": "_profile",
         "put_aside": "_aside",
         "profile_text": "_profile_files",
+        "ranges_of": "_parquet_groups",
         "read_footer": "_parquet_scan",
         "read_footers": "_parquet_scan",
+        "read_group": "_parquet_groups",
         "read_meta": "_load",
         "read_options": "_csv_types",
         "rebuilding": "_names",
@@ -191,6 +198,7 @@ __all__, __getattr__, __dir__ = facade(
         "tokenizer_of": "_tokens._tokenizer",
         "take_back_dead": "_tokens._journal",
         "type_of": "_csv_types",
+        "whole_rows": "_csv_types",
         "wider_type": "_csv_types",
         "with_line_end": "_csv_types",
     },

@@ -26,6 +26,7 @@ _TYPES = {
     TEXT: pa.string(),
 }
 _ATTEMPTS = _TYPES | {BIG: pa.float64()}
+_MARK = "\ufeff".encode()
 _KINDS = {pa.null(): NULL, pa.bool_(): BOOL, pa.int64(): INT, pa.float64(): FLOAT}
 
 
@@ -95,7 +96,7 @@ def first_row(text: bytes, dialect: Dialect) -> list[str]:
     >>> first_row(b'a,"b, c"', Dialect())
     ['a', 'b, c']
     """
-    text = with_line_end(text)
+    text = whole_rows(text)
     # Arrow names columns itself where it is given no names, and takes their number from the row.
     options = csv.ReadOptions(autogenerate_column_names=True, use_threads=False)
     options.block_size = len(text) + 1
@@ -104,6 +105,18 @@ def first_row(text: bytes, dialect: Dialect) -> list[str]:
     values = csv.ConvertOptions(column_types=types, strings_can_be_null=False)
     row = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options(), values)
     return [column[0].as_py() for column in row.columns]
+
+
+def whole_rows(text: bytes) -> bytes:
+    r"""Return rows that Arrow reads as they are wherever they stand in a file.
+
+    The last one has a line end. Arrow drops a byte order mark at the beginning, and only one.
+
+    >>> whole_rows("\ufeffa,b".encode()).decode()
+    '\ufeff\ufeffa,b\n'
+    """
+    text = with_line_end(text)
+    return _MARK + text if text.startswith(_MARK) else text
 
 
 def with_line_end(text: bytes) -> bytes:
@@ -140,7 +153,12 @@ class TypesSeen:
 
     def add(self, text: bytes) -> dict[int, int]:
         """Take whole rows; return which of them (from 0) have another number of fields: which."""
-        text = with_line_end(text)
+        text = whole_rows(text)
+        try:
+            text.isascii() or text.decode()
+        except UnicodeDecodeError:
+            # Arrow fails to hand over a ragged row that is no UTF-8. The types stay what they are.
+            text = text.decode("utf-8", "replace").encode()
         ragged: dict[int, int] = {}
         # Text stays text. One column is read in any case: that counts the fields of every row.
         open_ = [n for n, kind in zip(self.names, self.kinds, strict=True) if kind != TEXT]

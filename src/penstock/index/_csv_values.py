@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from penstock.index._csv_types import convert_options, read_options, with_line_end
+from penstock.index._csv_types import convert_options, read_options, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def typed_columns(text: bytes, names: Sequence[str], dialect: Dialect) -> dict[s
     >>> typed_columns(b'1,x\n"",2.5\n,true\n', ["a", "b"], Dialect())
     {'a': [1, '', None], 'b': ['x', 2.5, True]}
     """
-    text = with_line_end(text)
+    text = whole_rows(text)
     types = dict.fromkeys(names, pa.string())
     table = csv.read_csv(
         pa.py_buffer(text),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,10 @@ _MAGIC = b"PAR1"
 _ENCRYPTED = b"PARE"
 _END_BYTES = 8
 _TAIL_BYTES = 64 << 10
+_MOST_ROWS = 1 << 40
+_MOST_GROUP_BYTES = 1 << 40
 _THREADS = 16
+_SHOWN = 10
 
 
 class Footer(NamedTuple):
@@ -36,6 +39,8 @@ class Footer(NamedTuple):
     """Of plain types, everything nullable, without metadata."""
     group_rows: NDArray[np.int64]
     """Rows of each row group."""
+    group_bytes: NDArray[np.int64]
+    """Bytes of each row group before compression, as its writer says."""
     mark: str
     """A hash of the end of the file."""
 
@@ -64,24 +69,47 @@ def read_footer(found: Found) -> Footer:
         file.close()
     try:
         # Arrow needs no more than the end to read the footer.
-        metadata = pq.read_metadata(pa.BufferReader(tail))
-        schema = metadata.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError) as why:
+        opened = open_parquet(pa.BufferReader(tail))
+        metadata, schema = opened.metadata, opened.schema_arrow
+        names = schema.names
+    except (pa.ArrowException, OSError, UnicodeError) as why:
         raise _corrupt(found.path, f"its footer cannot be read ({why})") from None
-    if len(set(schema.names)) < len(schema.names):
-        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
         raise SchemaMismatchError(
             f"{found.path}: two columns are called {twice!r}, and a record holds each name once. "
             "Write it again with other names.",
             path=found.path,
             field=twice,
         )
-    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    rows = [group.num_rows for group in groups]
+    if min(rows, default=0) < 0 or sum(rows) > _MOST_ROWS:
+        raise _corrupt(found.path, f"its footer claims row groups of {rows[:_SHOWN]} rows")
+    sizes = np.array([group.total_byte_size for group in groups], np.int64)
     return Footer(
         metadata,
         pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema]),
         np.array(rows, np.int64),
+        sizes.clip(0, _MOST_GROUP_BYTES),
         hashlib.blake2b(tail, digest_size=8).hexdigest(),
+    )
+
+
+def open_parquet(
+    source: pa.NativeFile | IO[bytes], metadata: pq.FileMetaData | None = None
+) -> pq.ParquetFile:
+    """Open a file as its rows are read: in this thread, checksums compared, INT96 as microseconds.
+
+    A pool of threads would be one more thing to lose in a fork. As nanoseconds, INT96 would wrap
+    outside of 1677 to 2262, and 9999-12-31 is what many tables have for "never".
+    """
+    return pq.ParquetFile(
+        source,
+        metadata=metadata,
+        pre_buffer=False,
+        page_checksum_verification=True,
+        coerce_int96_timestamp_unit="us",
     )
 
 

@@ -104,13 +104,19 @@ class SeekableFile(io.RawIOBase):
         self._position = base + offset
         return self._position
 
+    def read(self, size: int | None = -1) -> bytes:
+        # `io.RawIOBase` would copy what is read twice.
+        rest = max(0, self._file.size - self._position)
+        length = rest if size is None or size < 0 else min(size, rest)
+        data = self._file.read_at(self._position, length) if length else b""
+        self._position += length
+        return data
+
     def readinto(self, buffer: WriteableBuffer) -> int:
         with memoryview(buffer).cast("B") as view:
-            length = max(0, min(len(view), self._file.size - self._position))
-            if length:
-                view[:length] = self._file.read_at(self._position, length)
-        self._position += length
-        return length
+            data = self.read(len(view))
+            view[: len(data)] = data
+        return len(data)
 
     def close(self) -> None:
         if not self.closed:

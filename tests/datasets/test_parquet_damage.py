@@ -1,0 +1,188 @@
+"""Parquet files that are damaged, encrypted, forged or odd: right values, or an error of ours."""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as pe
+import pytest
+
+from penstock.datasets import ParquetRows
+from penstock.errors import CorruptFileError, SchemaMismatchError
+from tests.datasets import parquet_programs
+from tests.datasets.parquet_forging import forged
+from tests.faults.child import run
+from tests.rounds import rounds
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.servers.s3_server import S3Server
+
+MANY = 512 << 20
+
+
+class Kms(pe.KmsClient):  # type: ignore[misc] (pyarrow has no types)
+    """Keeps keys in the file that they are for."""
+
+    def __init__(self, _config: pe.KmsConnectionConfig) -> None:
+        super().__init__()
+
+    def wrap_key(self, key: bytes, _master: str) -> str:
+        return key.hex()
+
+    def unwrap_key(self, wrapped: str, _master: str) -> bytes:
+        return bytes.fromhex(wrapped)
+
+
+def encrypted(table: pa.Table, columns: list[str]) -> bytes:
+    config = pe.EncryptionConfiguration(
+        footer_key="footer", column_keys={"column": columns}, plaintext_footer=True
+    )
+    properties = pe.CryptoFactory(Kms).file_encryption_properties(pe.KmsConnectionConfig(), config)
+    written = io.BytesIO()
+    with pq.ParquetWriter(written, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    return written.getvalue()
+
+
+TABLE = pa.table({"id": [1, 2, 3], "secret": ["x", "y", "z"]})
+
+
+def test_plain_columns_beside_an_encrypted_one_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(encrypted(TABLE, ["secret"]))
+    records, told = run(parquet_programs.plain_column, str(path))
+    assert records == [{"id": 1}, {"id": 2}, {"id": 3}]
+    assert f"{path}: row group 0 cannot be read" in told
+    assert "leave the column out by columns=" in told
+
+
+@pytest.mark.s3
+def test_plain_columns_of_an_encrypted_object_are_read(s3_server: S3Server, bucket: str) -> None:
+    s3_server.put(bucket, "a.parquet", encrypted(TABLE, ["secret"]))
+    url, options = f"s3://{bucket}/a.parquet", s3_server.storage_options
+    rows = ParquetRows(url, columns=["id"], storage_options=options)
+    assert rows[:] == rows.by_blocks()[:] == [{"id": 1}, {"id": 2}, {"id": 3}]
+
+
+def test_no_damaged_footer_ends_the_process_or_raises_an_error_of_arrow(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "id": list(range(50)),
+            "text": [f"t{n % 7}" for n in range(50)],
+            "lists": [[1, 2], None] * 25,
+            "struct": [{"x": 1.5, "y": "q"}] * 50,
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=20, compression="zstd")
+    count = rounds(400, 20_000)
+    outcomes = run(parquet_programs.read_damaged, str(tmp_path / "a.parquet"), [0, count])
+    assert outcomes.keys() == {"read", "told"}
+    assert sum(outcomes.values()) == count
+    assert outcomes["told"] > count // 2
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"rows": MANY},
+        {"rows": MANY, "values": 1000},
+        {"rows": 1, "values": MANY, "of_lists": True},
+        {"rows": 1, "values": 10, "in_page": MANY, "of_lists": True},
+    ],
+)
+def test_a_tiny_file_that_claims_much_takes_no_memory(
+    tmp_path: Path, claims: dict[str, Any]
+) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(forged(**claims))
+    assert path.stat().st_size < 463
+    told, peak = run(parquet_programs.peak_of_reading, str(path))
+    assert told.startswith(f"CorruptFileError: {path}: ")
+    assert "536,870,912" in told
+    assert peak < 1000
+
+
+def test_what_compresses_well_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(forged(rows=1_000_000))
+    assert ParquetRows(tmp_path / "a.parquet")[999_999] == {"a": None}
+    (tmp_path / "b.parquet").write_bytes(forged(rows=1, values=100_000, of_lists=True))
+    assert len(ParquetRows(tmp_path / "b.parquet")[0]["a"]) == 100_000
+
+
+def test_fewer_rows_than_the_footer_says_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(forged(rows=1000, in_page=10))
+    with pytest.raises(CorruptFileError, match=r"row group 0 .* holds 10 rows.* footer says 1,000"):
+        ParquetRows(path)[5]
+
+
+@pytest.mark.parametrize("rows", [-1, 1 << 62])
+def test_impossible_numbers_of_rows_are_refused_at_once(tmp_path: Path, rows: int) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(forged(rows=rows, values=10))
+    with pytest.raises(CorruptFileError, match=r"a\.parquet is no whole Parquet file: its footer"):
+        ParquetRows(path)
+
+
+def test_a_flipped_byte_is_found_where_pages_have_checksums(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"n": list(range(1000))})
+    pq.write_table(table, path, compression="NONE", use_dictionary=False, write_page_checksum=True)
+    data = bytearray(path.read_bytes())
+    data[data.index((777).to_bytes(8, "little"))] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptFileError, match=r"a\.parquet: row group 0 .*checksum"):
+        ParquetRows(path)[0]
+
+
+def test_old_timestamps_of_any_year_are_right(tmp_path: Path) -> None:
+    moments = [datetime(9999, 12, 31), datetime(1, 1, 1), datetime(2024, 1, 2, 3, 4, 5, 678901)]  # noqa: DTZ001
+    table = pa.table(
+        {
+            "at": pa.array([*moments, None], pa.timestamp("us")),
+            "all": pa.array([moments, [], None, [None]], pa.list_(pa.timestamp("us"))),
+        }
+    )
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, use_deprecated_int96_timestamps=True)
+    rows = ParquetRows(path)
+    assert rows[:] == table.to_pylist()
+    assert rows.schema.field("at").type == pa.timestamp("us")
+    assert rows.read([0], {"at": "timestamp[ms]"}).column(0).to_pylist() == moments[:1]
+
+
+def test_nanoseconds_without_pandas_are_an_error_of_ours(tmp_path: Path) -> None:
+    whole, odd = 1_704_067_200_123_456_000, 1_704_067_200_123_456_789
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"at": pa.array([whole, odd], pa.timestamp("ns"))}), path)
+    first, told, value = run(parquet_programs.without_pandas, str(path))
+    assert first == "2024-01-01 00:00:00.123456"
+    assert told.startswith("SchemaMismatchError: record 1: field 'at' holds")
+    assert value == odd
+
+
+def test_text_that_is_no_utf_8_is_an_error_that_names_the_record(tmp_path: Path) -> None:
+    texts = pa.array([b"fine", b"caf\xe9"]).view(pa.string())
+    pq.write_table(pa.table({"id": [1, 2], "text": texts}), tmp_path / "a.parquet")
+    rows = ParquetRows(tmp_path / "a.parquet")
+    assert rows[0] == {"id": 1, "text": "fine"}
+    with pytest.raises(SchemaMismatchError, match="record 1: field 'text'"):
+        rows[[0, 1]]
+    with pytest.raises(SchemaMismatchError, match="record 1: field 'text'"):
+        rows.read([1], {"text": "timestamp[s]"})
+    assert len(rows.split(by="text", a=0.5, b=0.5)[0]) <= 2
+
+
+def test_a_wide_row_group_has_every_column_in_any_order(tmp_path: Path) -> None:
+    names = [f"c{number}" for number in range(3000)]
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({name: [at, -at] for at, name in enumerate(names)}), path)
+    rows = ParquetRows(path)
+    assert rows[1] == {name: -at for at, name in enumerate(names)}
+    assert rows.read([0], names[::-1]).column(0).to_pylist() == [2999]
