@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.datasets._materialized import known_bad as known_bad
     from penstock.datasets._materialized import knows_bad as knows_bad
     from penstock.datasets._materialized import origins_of as origins_of
+    from penstock.datasets._materialized import without_columns as without_columns
     from penstock.datasets._mds import MdsRows as MdsRows
     from penstock.datasets._mds import is_mds as is_mds
     from penstock.datasets._mds_index import is_shard as is_shard
@@ -131,5 +132,6 @@ __all__, __getattr__, __dir__ = facade(
         "type_text": "_field_types",
         "typed_schema": "_projection",
         "vocabulary": "_vocabulary",
+        "without_columns": "_materialized",
     },
 )

@@ -12,6 +12,7 @@ import shutil
 import stat
 import time
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -180,8 +181,6 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
             (folder / BAD).write_bytes(np.sort(bad).astype("<i8").tobytes())
         written = sorted(_files(folder))
         sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in written}
-        for file in written:
-            sync(file)
         lists = [
             _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}")
             for level, path in enumerate(_list_paths(field.name, field.type))
@@ -204,8 +203,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
             list(files),
         )
         (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta)) + b"\n")
-        sync(folder / META)
-        sync(folder)
+        _sync_all(folder)
         _put(folder, root / name)
         made_anew(root / name)
     finally:
@@ -250,7 +248,7 @@ def _shared(root: Path, name: str, folder: Path) -> str:
     if sizes_in(root / name) == sizes_in(folder):
         shutil.rmtree(folder)
     else:
-        sync(folder)
+        _sync_all(folder)
         _put(folder, root / name)
     return name
 
@@ -260,6 +258,14 @@ def sizes_in(folder: Path) -> dict[str, int]:
     with suppress(FileNotFoundError, NotADirectoryError):
         return {path.name: path.stat().st_size for path in folder.iterdir()}
     return {}
+
+
+def _sync_all(folder: Path) -> None:
+    """Wait until a folder and its files are on disk: together, which takes as long as for one."""
+    paths = [folder, *folder.iterdir()]
+    with ThreadPoolExecutor(len(paths), "penstock-sync") as pool:
+        for _ in pool.map(sync, paths):
+            pass
 
 
 def _put(folder: Path, final: Path) -> None:

@@ -47,6 +47,8 @@ _STREAM_BYTES = 512 << 10
 """Text of a stretch that can only be decompressed forward: so little is kept, to go back to."""
 _BAD = b"penstock.bad"
 _OLD_STRETCH = 65_536
+_KEPT_ARRAYS = 1 << 16
+"""Of units, at most: less than 100 MB."""
 
 
 class SharedSource:
@@ -247,13 +249,19 @@ class UnitParts(Sequence[pa.Array]):
             return [self[at] for at in range(*which.indices(len(self)))]
         if which < len(self._olds) and self._old is not None:
             return self._old.take(np.arange(*self._olds[which], dtype=np.int64))
-        return self._files.batch(which - len(self._olds)).column(self._column)
+        return self._files.column(which - len(self._olds), self._column)
 
 
 class UnitFiles:
-    """The files of all units, mapped one at a time."""
+    """The files of all units, mapped one at a time; columns are taken from them in order.
+
+    To read a batch takes time for each of its columns, so some of them are kept for their turn.
+    """
 
     def __init__(self, paths: Sequence[str]) -> None:
+        self._kept: dict[int, list[pa.Array]] = {}
+        """Of batches that were read, the columns from `_first` on."""
+        self._first = 0
         self._last: tuple[str, pa.RecordBatchFileReader] | None = None
         self.batches: list[tuple[str, int]] = []
         """The file of each batch, and its number there."""
@@ -268,12 +276,20 @@ class UnitFiles:
                     for name, numbers in json.loads(about[_BAD]).items():
                         self.bad.setdefault(name, []).extend(numbers)
 
-    def batch(self, which: int) -> pa.RecordBatch:
-        """Return some records."""
+    def column(self, which: int, number: int) -> pa.Array:
+        """Return the values of one column in some records."""
         if which >= len(self.batches):
             raise IndexError(which)
-        path, at = self.batches[which]
-        return self._reader(path).get_batch(at)
+        together = max(1, _KEPT_ARRAYS // len(self.batches))
+        first = number - number % together
+        if first != self._first:
+            self._first, self._kept = first, {}
+        if which not in self._kept:
+            path, at = self.batches[which]
+            batch = self._reader(path).get_batch(at)
+            numbers = range(first, min(first + together, batch.num_columns))
+            self._kept[which] = [batch.column(one) for one in numbers]
+        return self._kept[which][number - first]
 
     def _reader(self, path: str) -> pa.RecordBatchFileReader:
         if self._last is None or self._last[0] != path:

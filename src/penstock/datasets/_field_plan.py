@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -11,15 +11,12 @@ from penstock.datasets._field_paths import LIST, Steps, is_listlike, like, steps
 from penstock.datasets._field_types import type_text
 from penstock.errors import OptionError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 
 @dataclass(frozen=True, slots=True)
 class _Struct:
-    """Objects of which only some fields are asked for."""
+    """Objects of which only some fields are asked for; more of them are added in place."""
 
-    fields: Mapping[str, _Node]
+    fields: dict[str, _Node]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +68,9 @@ class Plan:
         assert name is not LIST  # noqa: S101 (a path begins with a name)
         node = _node(tuple(inner), field.type, field)
         for layer, tree in enumerate(self._trees):
-            merged = _merged(tree[name], node) if name in tree else node
-            if merged is not None:
-                tree[name] = merged
+            known = tree.setdefault(name, node)
+            if known is node or _fits(known, node):
+                _merge(known, node)
                 return Way(layer, steps)
         self._trees.append({name: node})
         return Way(len(self._trees) - 1, steps)
@@ -93,21 +90,24 @@ def _node(steps: Steps, type_: pa.DataType, field: pa.Field) -> _Node:
     return _Lists(type_, _node(tuple(rest), type_.value_type, field))
 
 
-def _merged(one: _Node, other: _Node) -> _Node | None:
-    """Return what gives both, or None where their types contradict each other."""
+def _fits(one: _Node, other: _Node) -> bool:
+    """Whether there is a type that gives both."""
     if isinstance(one, _Struct) and isinstance(other, _Struct):
-        fields = dict(one.fields)
-        for name, node in other.fields.items():
-            merged = _merged(fields[name], node) if name in fields else node
-            if merged is None:
-                return None
-            fields[name] = merged
-        return _Struct(fields)
+        pairs = ((one.fields.get(name), node) for name, node in other.fields.items())
+        return all(known is None or _fits(known, node) for known, node in pairs)
     if isinstance(one, _Lists) and isinstance(other, _Lists):
-        item = _merged(one.item, other.item)
         same = like(one.kind, pa.null()) == like(other.kind, pa.null())
-        return None if item is None or not same else _Lists(one.kind, item)
-    return one if one == other else None
+        return same and _fits(one.item, other.item)
+    return bool(one == other)
+
+
+def _merge(one: _Node, other: _Node) -> None:
+    """Add what is asked for of one to the other, which fits."""
+    if isinstance(one, _Struct) and isinstance(other, _Struct):
+        for name, node in other.fields.items():
+            _merge(one.fields.setdefault(name, node), node)
+    elif isinstance(one, _Lists) and isinstance(other, _Lists):
+        _merge(one.item, other.item)
 
 
 def _type(node: _Node) -> pa.DataType:

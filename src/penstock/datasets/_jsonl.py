@@ -190,8 +190,8 @@ class JsonlDataset(Dataset):
         batch = decoder.settle(text, decoder.attempt(text), on_bad)
         if self._fields is None:
             return batch
-        names = [name for name in batch.schema.names if name in set(_names(self._fields))]
-        return batch.select(names)
+        chosen = set(_names(self._fields))
+        return batch.select([name for name in batch.schema.names if name in chosen])
 
     def _on_bad(self, ids: NDArray[np.int64]) -> OnBad:
         def fail(line_index: int, line: bytes, why: Exception) -> None:

@@ -53,35 +53,48 @@ class SourceColumns:
 
     def ensured(self, schema: pa.Schema, how: Building) -> list[ColumnSpec]:
         """Return columns of all fields; build those that are missing."""
-        if self.missing(schema):
+        if not self.missing(schema):
+            remove_finished(self.place.root, lambda units: not self.missing(units))
+            specs = self._all_found(schema)
+        else:
             with only_column_builder(self.place.root):
                 # Whoever was at it before may have built them, and files may have changed.
                 self._freshness = Freshness(self._origin)
                 fields = self.missing(schema)
-                fetch_columns(self._published(fields, 1), self.place)
-                fields = self.missing(pa.schema(fields))
+                if published := self._published(fields, 1):
+                    fetch_columns(published, self.place)
+                    fields = self.missing(pa.schema(fields))
                 if fields:
                     if how.tells_of_unknown:
                         self._tell_of_unknown(fields)
                     wanted = [Wanted(field, self._begun(field)) for field in fields]
                     build(self._origin, wanted, self.place.root, how, self._freshness)
-                    self._refuse_unusable(fields)
-        else:
-            remove_finished(self.place.root, lambda units: not self.missing(units))
-        specs = self._all_found(schema)
+                specs = self._all_found(schema)
+                if len(specs) < len(schema):
+                    raise self._unusable(schema)
         if self._publishes:
             self._publish(specs)
         return specs
 
     def existing(self, schema: pa.Schema) -> list[ColumnSpec] | None:
         """Return columns of all fields; None where one of them is missing."""
+        if self.place.beside is not None:
+            self._fetch(schema)
+        specs = []
+        for field in schema:
+            spec = self._found(field)
+            if spec is None:
+                return None
+            specs.append(spec)
+        return specs
+
+    def _fetch(self, schema: pa.Schema) -> None:
+        """Fetch what is published of those that are missing."""
         length = len(self._origin)
         if self._published(self.missing(schema), length):
             with only_column_builder(self.place.root):
                 # Whoever was at it before may have fetched them.
                 fetch_columns(self._published(self.missing(schema), length), self.place)
-        specs = self._all_found(schema)
-        return specs if len(specs) == len(schema) else None
 
     def missing(self, schema: pa.Schema) -> list[pa.Field]:
         """Return the fields of which there is no column, or none of all records."""
@@ -140,6 +153,8 @@ class SourceColumns:
 
     def _published(self, fields: Sequence[pa.Field], least: int) -> Published:
         """Return what is published of some fields: so many records, and more than there are."""
+        if self.place.beside is None:
+            return {}
         wanted = []
         for field in fields:
             begun = Wanted(field, self._begun(field)).start
@@ -148,15 +163,13 @@ class SourceColumns:
                 wanted.append((name, max(least, begun + 1)))
         return find_published(wanted, self.place, self._freshness)
 
-    def _refuse_unusable(self, fields: Sequence[pa.Field]) -> None:
-        missing = self.missing(pa.schema(fields))
-        if missing:
-            raise CorruptIndexError(
-                f"columns were written to {self.place.root} and cannot be read from there: "
-                f"{', '.join(field.name for field in missing)}. Give another folder: path=, or the "
-                "variable PENSTOCK_CACHE for the cache.",
-                path=str(self.place.root),
-            )
+    def _unusable(self, schema: pa.Schema) -> CorruptIndexError:
+        return CorruptIndexError(
+            f"columns were written to {self.place.root} and cannot be read from there: "
+            f"{', '.join(field.name for field in self.missing(schema))}. Give another folder: "
+            "path=, or the variable PENSTOCK_CACHE for the cache.",
+            path=str(self.place.root),
+        )
 
     def _tell_of_unknown(self, fields: Sequence[pa.Field]) -> None:
         for missing in missing_fields(self._origin, [field.name for field in fields]):

@@ -36,6 +36,8 @@ _FETCH_RATE = 50e6
 """Bytes a second of writing columns, and of reading remote files: on the slow side of common."""
 _WORKERS_SECONDS = 0.5
 """Until worker processes run."""
+_COLUMN_SECONDS = 0.005
+"""Of each column, to make its files and to wait until they are on disk."""
 is_ = pa.types
 
 
@@ -63,6 +65,7 @@ class Cost:
     bytes: int
     disk_bytes: int
     records: int
+    columns: int
 
     @property
     def seconds(self) -> float:
@@ -70,7 +73,8 @@ class Cost:
         seconds = self.core_seconds
         if seconds > 1:
             seconds = seconds / usable_cpus() + _WORKERS_SECONDS
-        return max(seconds, self.fetch_bytes / _FETCH_RATE) + self.bytes / _WRITE_RATE
+        writing = self.bytes / _WRITE_RATE + self.columns * _COLUMN_SECONDS
+        return max(seconds, self.fetch_bytes / _FETCH_RATE) + writing
 
 
 def estimated(source: Source, schema: pa.Schema, start: int = 0) -> Cost:
@@ -78,15 +82,14 @@ def estimated(source: Source, schema: pa.Schema, start: int = 0) -> Cost:
     length = len(source)
     records = length - start
     if not records or not len(schema):
-        return Cost(0.0, 0, 0, 0, records)
+        return Cost(0.0, 0, 0, 0, records, len(schema))
     seconds, size = _look(source, schema, start)
     fetched = 0
     if source.files and is_remote(source.files[0]):
         fetched = int(_stored_bytes(source) * records / length)
     column_bytes = int(size * length)
-    return Cost(
-        seconds * records, fetched, column_bytes, column_bytes + int(size * records), records
-    )
+    disk_bytes = column_bytes + int(size * records)
+    return Cost(seconds * records, fetched, column_bytes, disk_bytes, records, len(schema))
 
 
 def _look(source: Source, schema: pa.Schema, start: int) -> tuple[float, float]:

@@ -241,6 +241,16 @@ def has_columns(source: Source, schema: pa.Schema) -> bool:
     )
 
 
+def without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
+    """Return the fields of which some records of a source come without a column."""
+    found: set[tuple[str, pa.DataType]] | None = None
+    for origin in origins_of(source):
+        specs = origin.specs if isinstance(origin, Materialized) else ()
+        own = {(spec.path, spec.type) for spec in specs}
+        found = own if found is None else found & own
+    return pa.schema([field for field in schema if (field.name, field.type) not in (found or ())])
+
+
 def gone_columns(source: Source, schema: pa.Schema) -> list[str]:
     """Return the fields whose columns are gone, damaged or of other records.
 

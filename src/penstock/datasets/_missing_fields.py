@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _HEAD = 100
 """Records that are looked at first: they lie together, those of a schema here and there."""
+_HINTS = 20
+"""Fields for which similar names are looked for."""
 
 
 class Missing(NamedTuple):
@@ -44,15 +46,18 @@ def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
     """
     look = _Look()
     found = {path: look.has(source, path) for path in paths}
-    return [_told(source, path, is_there) for path, is_there in found.items() if not is_there]
+    missing = [path for path, is_there in found.items() if not is_there]
+    there = paths_in(source.schema) if missing else []
+    # To look for similar names takes time for each of them.
+    hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
+    return [_told(path, found[path], hints.get(path, ".")) for path in missing]
 
 
-def _told(source: Source, path: str, is_there: bool | None) -> Missing:  # noqa: FBT001 (of three)
-    hint = closest(path, paths_in(source.schema))
+def _told(path: str, is_there: bool | None, hint: str) -> Missing:  # noqa: FBT001 (of three)
     if is_there is None:
-        text = f"no record that was looked at has a field {path!r}: {hint}"
+        text = f"no record that was looked at has a field {path!r}{hint}"
     else:
-        text = f"there is no field {path!r} in these records: {hint}"
+        text = f"there is no field {path!r} in these records{hint}"
     return Missing(text, is_certain=is_there is False)
 
 
@@ -98,7 +103,10 @@ def _readable(source: Source, count: int) -> list[Any]:
 
 
 def _is_in(schema: pa.Schema, path: str) -> bool:
-    return path in schema.names or _may_lead(pa.struct(list(schema)), steps_of(path))
+    name, *steps = steps_of(path)
+    at = schema.get_field_index(name)
+    is_path = at >= 0 and _may_lead(schema.field(at).type, tuple(steps))
+    return is_path or schema.get_field_index(path) >= 0
 
 
 def _may_lead(type_: pa.DataType, steps: Steps) -> bool:

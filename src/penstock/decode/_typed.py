@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from penstock.decode._assemble import record_batch
@@ -38,9 +39,9 @@ class TypedDecoder:
     """
 
     def __init__(self, schema: pa.Schema) -> None:
-        doubled = {name for name in schema.names if schema.names.count(name) > 1}
-        if doubled:
-            names = ", ".join(map(repr, sorted(doubled)))
+        counts = Counter(schema.names)
+        if len(counts) < len(schema):
+            names = ", ".join(repr(name) for name in sorted(counts) if counts[name] > 1)
             raise OptionError(f"the schema names {names} more than once; a field has one column")
         self.schema = schema
         self._columns = [column_for(field.type, field.name) for field in schema]

@@ -53,7 +53,7 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 
 def _common_kind(name: str, parts: Sequence[pa.RecordBatch]) -> Kind:
-    arrays = [part.column(name) for part in parts if name in part.schema.names]
+    arrays = [part.column(name) for part in parts if part.schema.get_field_index(name) >= 0]
     first = next((array.type for array in arrays if not pa.types.is_null(array.type)), None)
     if first is None:
         return NULL

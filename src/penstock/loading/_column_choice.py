@@ -11,14 +11,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal
 
-import pyarrow as pa
-
 from penstock.datasets import (
     columns_of,
     estimate_columns,
     gone_columns,
     has_columns,
     missing_columns,
+    without_columns,
 )
 from penstock.errors import (
     BadRecordsError,
@@ -32,6 +31,8 @@ from penstock.loading._order_choice import first_gzip, first_stream, lies_remote
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from penstock.datasets import Source
 
 _log = logging.getLogger("penstock.loading")
@@ -39,6 +40,9 @@ Materialize = Literal["auto"] | bool
 _MOST_SECONDS = 60.0
 _MOST_DISK = 0.1
 """Share of the free disk that is used without being asked."""
+_MANY_COLUMNS, _FEW_RECORDS = 100, 1_000
+"""More columns than that, of fewer records: their files take longer than decoding does for many
+epochs. A column takes 2 to 10 ms, however little is in it, and decoding a value a microsecond."""
 _DECODED = "decoded anew for each batch"
 
 
@@ -107,7 +111,7 @@ def choose_columns(
         return Columns(source, f"{_DECODED}: the records are in memory")
     needs_them = shuffled and first_gzip(source) is not None
     # What the source has stays as it is, with its own way with values that do not fit.
-    schema = pa.schema([field for field in schema if not has_columns(source, pa.schema([field]))])
+    schema = without_columns(source, schema)
     try:
         there = _existing(source, schema, patience)
         if there is not None:
@@ -194,6 +198,10 @@ def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: 
 
     if lies_remote(source):
         return not_unasked("remote data is decoded unasked only as it is needed")
+    if len(schema) > _MANY_COLUMNS and len(source) < _FEW_RECORDS:
+        return not_unasked(
+            f"{len(schema):,} columns of {len(source):,} records are more files than they are worth"
+        )
     cost = estimate_columns(source, schema)
     told = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
     if cost.seconds > _MOST_SECONDS:
@@ -207,7 +215,7 @@ def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: 
 def _not_unasked(
     source: Source, schema: pa.Schema, why: str, *, needs_them: bool, shuffled: bool
 ) -> Columns:
-    command = command_for(source, schema)
+    command = command_for(source, schema) if len(schema) <= _MANY_COLUMNS else "materialize=True"
     if needs_them:
         raise OptionError(
             f"{first_gzip(source)} is compressed with gzip, which can only be read from its "
