@@ -9,29 +9,20 @@ import pytest
 from tests.fuzz._engine import fuzz
 from tests.fuzz._formats import FORMATS, SEED
 from tests.fuzz._known import KNOWN_DEATHS
-from tests.fuzz._outcomes import causes, table
-from tests.rounds import LONG, rounds
+from tests.fuzz._outcomes import causes
+from tests.fuzz._report import OUTCOMES, told
+from tests.rounds import rounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.fuzz._outcomes import Tally
-
-
-@pytest.fixture(scope="module")
-def tallies(pytestconfig: pytest.Config) -> Iterator[list[Tally]]:
-    """What came of each format; a long run prints the table of it."""
-    some: list[Tally] = []
-    yield some
-    if LONG:
-        with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-            print(f"\n{table(some)}")
+    from collections.abc import Callable
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_damage_is_an_error_or_harmless(name: str, tallies: list[Tally]) -> None:
+def test_damage_is_an_error_or_harmless(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
     tally = fuzz(name, SEED, range(rounds(*FORMATS[name].rounds)))
-    tallies.append(tally)
+    record_property(OUTCOMES, told(tally))
     assert not tally.failures, causes(tally.failures)
 
 
