@@ -14,17 +14,16 @@ from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns, refuse_without_fields
 from penstock.loading._delivery import Delivery, Placed, moved
-from penstock.loading._encoder_choice import encoder_for
+from penstock.loading._encoder_choice import recipe_for
 from penstock.loading._explain import Decisions, StepRecords, step_records
 from penstock.loading._fetch import Fetch
 from penstock.loading._order_choice import chosen_order, lies_remote, refuse_shuffled_gzip
 from penstock.loading._ranks import Ranks, find_ranks
-from penstock.loading._resume import resumed
+from penstock.loading._resume import ENCODER, learnt_in, resumed
 from penstock.loading._run import Run
 from penstock.loading._skip_list import read_skips
 from penstock.loading._stats import Stats
 from penstock.loading._steps import Sharing, Steps, step_counts
-from penstock.loading._token_recipes import TOKEN_RECIPES, recipe_over, rows_text
 from penstock.loading._workers import choose_workers
 from penstock.order import Cursor, whole_number
 
@@ -108,7 +107,7 @@ class DataLoader:
         self._prefetch_to = prefetch_to
         self._stall_timeout = _seconds("stall_timeout", stall_timeout)
         self._ranks_told = (rank, world_size, mesh)
-        self.source, self._recipe = recipe_over(self.source, encode, output, self._encoder)
+        self.source, self._recipe = recipe_for(self.source, encode, output)
         refuse_without_fields(materialize, self._recipe.schema)
         self._materialize = materialize
         self._shuffle = chosen_order(self.source, shuffle, through_columns=self._may_gather)
@@ -129,9 +128,6 @@ class DataLoader:
         if rank is not None or mesh is not None:
             self._sharing()  # Else the ranks are known when a pass begins.
 
-    def _encoder(self, encode: Any) -> Any:  # noqa: ANN401 (what encodes, by whatever name)
-        return encoder_for(encode, self.source)
-
     # Where it stands.
 
     def state_dict(self) -> dict[str, object]:
@@ -140,13 +136,19 @@ class DataLoader:
         if cursor.kind == "block" and not cursor.position:
             # How many lanes there are is known with the order, which is made with the first batch.
             cursor = cursor.at(lanes=cursor.order(self._blocks).lanes)
-        return cursor.to_dict()
+        state = cursor.to_dict()
+        if self._recipe.learner is not None:
+            state[ENCODER] = self._recipe.learner.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the very next record after the last batch of a saved state."""
-        cursor = resumed(state, self.source, self._skip, self._on_changed)
+        rest, learnt = learnt_in(state, self._recipe.learner)
+        cursor = resumed(rest, self.source, self._skip, self._on_changed)
         if cursor.kind != "sequential" and not self._may_gather:
             refuse_shuffled_gzip(self.source)
+        if self._recipe.learner is not None:
+            self._recipe.learner.load_state_dict(learnt)
         self._run.go_to(cursor)
 
     def __copy__(self) -> Self:
@@ -154,6 +156,8 @@ class DataLoader:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         twin._run, twin._stats = copy(self._run), deepcopy(self._stats)
+        if self._recipe.learner is not None:
+            twin._recipe = deepcopy(self._recipe)
         return twin
 
     def set_epoch(self, epoch: int) -> None:
@@ -210,7 +214,9 @@ class DataLoader:
             with closing(self._workers().engine(delivery.fetch, is_mixed=is_mixed)) as engine:
                 lots = delivery.lots(engine, self._tasks(engine, *start))
                 if self._prefetch_to is not None:
-                    lots = moved(lots, self._prefetch_to)
+                    # An encoder that learns is asked for no batch before its turn.
+                    is_ahead = self._recipe.learner is None
+                    lots = moved(lots, self._prefetch_to, is_ahead=is_ahead)
                 run = self._run
                 for lot in lots:
                     tally.begin(lot)
@@ -254,17 +260,12 @@ class DataLoader:
         """Whether batches come out of columns, which may still be to build."""
         return self._columns.are_used or self._columns.to_build is not None
 
-    @property
-    def _reads_tokens(self) -> bool:
-        """Whether tokens are read as such, and not as a column like any other."""
-        return isinstance(self._recipe, TOKEN_RECIPES)
-
     def _workers(self) -> Workers:
         return choose_workers(
             *self._workers_told,
             self.source,
             from_columns=self._is_gathered,
-            from_tokens=self._reads_tokens,
+            from_tokens=self._recipe.reads_tokens,
             batch_size=self._sharing().batch_size,
         )
 
@@ -321,8 +322,9 @@ class DataLoader:
         if cursor.kind != kind:
             why = "as the state says"
         is_kept = not self._is_gathered and self._read_from(cursor.kind) is not self.source
+        about = self.source._about()  # noqa: SLF001 (for those who ask)
         return Decisions(
-            source=f"{cursor.length:,} records{rows_text(self.source)}, fingerprint "
+            source=f"{cursor.length:,} records{about and f' ({about})'}, fingerprint "
             f"{cursor.fingerprint}",
             order=f"{cursor.kind}, seed {cursor.seed}: {why}",
             batch=self._recipe.describe(),
