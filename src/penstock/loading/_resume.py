@@ -40,6 +40,19 @@ def resumed(
     return cursor.with_skips(skip, available=length)
 
 
+def refuse_other_plan(cursor: Cursor, own: Cursor) -> None:
+    """Raise where a state counts other batches than the loader's."""
+    if cursor.plan == own.plan:
+        return
+    then, now = (
+        "equal batches" if plan is None else f"batches by the plan {plan[0]!r}, version {plan[1]}"
+        for plan in (cursor.plan, own.plan)
+    )
+    raise OptionError(
+        f"the state counts {then}, and this loader has {now}: give the batch_size of then."
+    )
+
+
 def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any], Any]:
     """Return a state document without what an encoder learnt, and that.
 
