@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from penstock.batch._token_arrays import (
     inputs_and_labels,
     segments,
 )
+from penstock.batch._token_windows import TokenDocuments, TokenWindows
 from penstock.datasets import TokenSource, type_at
 from penstock.decode import fit_batch
 from penstock.errors import OptionError, SchemaMismatchError
@@ -337,46 +338,6 @@ class Tokens:
             dtype = self.token_dtype
             told.append(f"token_dtype={dtype.str if dtype.byteorder == '>' else dtype.name!r}")
         return f"Tokens({', '.join(told)})"
-
-
-class TokenDocuments:
-    """`Tokens` over a token source: rows are read as tokens; the batch says where documents are."""
-
-    has_even_rows = True
-    fields: ClassVar[dict[str, pa.DataType]] = {}
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-
-    def read(self, source: TokenSource, ids: NDArray[np.int64]) -> TokenRows:
-        """Return the rows of the source that `Tokens.bind` returned."""
-        return self._tokens.rows(source, ids)
-
-    def arrays(self, rows: TokenRows, where: BatchPosition) -> dict[str, Any]:
-        """Return plain arrays, owned and writable."""
-        del where
-        return self._tokens.arrays_of(rows)
-
-    def batch(
-        self,
-        arrays: Mapping[str, Any],
-        where: BatchPosition,
-        valid: NDArray[np.bool_] | None = None,
-    ) -> Batch:
-        """Return the batch of arrays."""
-        return self._tokens.batch(arrays, where, valid)
-
-    def describe(self) -> str:
-        """Return what a batch is."""
-        return self._tokens.describe()
-
-
-class TokenWindows(TokenDocuments):
-    """The same without documents: every array has a row for each record, so that it can be cut."""
-
-    def part(self, arrays: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
-        """Return some rows of what `arrays` made, without a copy."""
-        return {name: array[start:stop] for name, array in arrays.items()}
 
 
 def _integers(given: DTypeLike) -> np.dtype[Any]:
