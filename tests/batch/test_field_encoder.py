@@ -236,7 +236,7 @@ def test_rows_of_arrays_are_the_arrays_of_those_rows() -> None:
     for start in range(13):
         for stop in range(start, 13):
             ids = np.arange(start, stop)
-            part = encoder.batch(encoder.part(arrays, start, stop), ids)
+            part = encoder.batch(encoder.part(arrays, start, stop), position(ids))
             alone = encoder.encode(columns.slice(start, stop - start), position(ids))
             assert plain(part) == plain(alone)
 
@@ -267,7 +267,7 @@ sys.stdout.buffer.write(pickle.dumps(arrays, protocol=5))
         timeout=60,
     )
     arrays = pickle.loads(done.stdout)
-    assert plain(encoder.batch(arrays, where.ids)) == plain(encoder.encode(columns, where))
+    assert plain(encoder.batch(arrays, where)) == plain(encoder.encode(columns, where))
 
 
 def test_arrays_travel_out_of_band_and_become_tensors_without_a_copy() -> None:
@@ -279,7 +279,7 @@ def test_arrays_travel_out_of_band_and_become_tensors_without_a_copy() -> None:
     assert len(head) < 500
     assert len(buffers) == 3
     assert all(not buffer.raw().readonly for buffer in buffers)
-    batch = encoder.batch(arrays, np.arange(999))
+    batch = encoder.batch(arrays, position(np.arange(999)))
     arrays["x"][0] = 77
     assert batch["x"][0] == 77
 
@@ -288,7 +288,7 @@ def test_read_only_arrays_are_copied_and_not_written_through() -> None:
     encoder = FieldEncoder({"n": "int64"})
     array = np.arange(3)
     array.flags.writeable = False
-    batch = encoder.batch({"n": array}, array, np.array([True, True, False]))
+    batch = encoder.batch({"n": array}, position(array), np.array([True, True, False]))
     batch["n"][0] = 9
     assert array[0] == 0
     assert batch.valid is not None

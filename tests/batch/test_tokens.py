@@ -121,14 +121,14 @@ class TestAgainstAModel:
         whole = as_rows(width, tokens, ends)
         start = data.draw(st.integers(0, len(tokens)))
         stop = data.draw(st.integers(start, len(tokens)))
-        part = whole.part(start, stop)
+        part = whole[start:stop]
         same = as_rows(width, tokens[start:stop], ends[start:stop])
         encoder = Tokens(length)
         assert_same(encoder.arrays_of(part), encoder.arrays_of(same))
         there = data.draw(
             st.lists(st.booleans(), max_size=8).filter(lambda v: sum(v) <= stop - start)
         )
-        few = whole.part(start, start + sum(there))
+        few = whole[start : start + sum(there)]
         numbers = np.where(there, np.cumsum(there) - 1, -1).astype(np.int64)
         filled = encoder.arrays_of(few.filled(numbers))
         own = encoder.arrays_of(few)
@@ -193,7 +193,7 @@ class TestAsAnEncoder(EncoderContract):
     ) -> None:
         arrays = encoder.arrays(columns, position(range(5)))
         valid = np.array([True, False, True, True, False])
-        batch = encoder.batch(arrays, np.arange(5), valid)
+        batch = encoder.batch(arrays, position(np.arange(5)), valid)
         assert batch["labels"][[1, 4]].tolist() == [[-100] * 4] * 2
         assert batch["labels"][0].tolist() == [2, 3, 4, 5]
         assert batch.valid is not None

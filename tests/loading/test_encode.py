@@ -14,7 +14,7 @@ import torch
 
 import penstock
 from penstock import DataLoader
-from penstock.batch import Batch, BatchPosition, Encoder, FieldEncoder
+from penstock.batch import Batch, BatchPosition, FieldEncoder, SimpleEncoder
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class TestEncoders:
     def test_an_encoder_has_a_mask_and_remedies_too(self, workers: Any) -> None:
         records = [*RECORDS[:3], {"price": 500.0}]
         encoder = Doubling()
-        assert isinstance(encoder, Encoder)
+        assert isinstance(encoder, SimpleEncoder)
         (batch,) = DataLoader(records, encoder, batch_size=4, num_workers=workers, on_error="mask")
         assert batch.valid.tolist() == [True, True, True, False]
         assert batch["twice"][:3].tolist() == [0.0, 0.5, 1.0]

@@ -91,7 +91,7 @@ def test_records_with_a_field_of_tokens_are_rows() -> None:
     [
         (Tokens(4), "penstock tokenize"),
         (Tokens(4, field="text", stride=2), "Leave the stride out"),
-        (Tokens, r"give it a length, as in Tokens\(1024\)"),
+        (Tokens, r"is a class: give one of its objects, as in Tokens\(…\)"),
     ],
     ids=["no field", "a stride", "no length"],
 )

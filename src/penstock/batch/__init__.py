@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from penstock.batch._batch import Batch as Batch
     from penstock.batch._encoder import BatchPosition as BatchPosition
     from penstock.batch._encoder import Encoder as Encoder
+    from penstock.batch._encoder import SimpleEncoder as SimpleEncoder
+    from penstock.batch._encoder import has_stages as has_stages
     from penstock.batch._field_encoder import FieldEncoder as FieldEncoder
     from penstock.batch._jagged import Jagged as Jagged
     from penstock.batch._parts import Categories as Categories
@@ -28,7 +30,12 @@ __all__, __getattr__, __dir__ = facade(
         "Jagged": "_jagged",
         "Masked": "_parts",
         "Padded": "_parts",
+        "SimpleEncoder": "_encoder",
         "Tokens": "_tokens",
     },
-    for_rooms={"TokenRows": "_token_arrays", "tensor": "_tensors"},
+    for_rooms={
+        "TokenRows": "_token_arrays",
+        "has_stages": "_encoder",
+        "tensor": "_tensors",
+    },
 )

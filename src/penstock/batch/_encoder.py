@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,15 +28,44 @@ class BatchPosition:
     split: str = ""
     """Which part of the data a run reads, where that should change what is drawn."""
 
+    def part(self, start: int, stop: int) -> BatchPosition:
+        """Return the position of some of the rows, in memory of their own.
+
+        The rows are handed to users, and one batch must not keep its neighbours alive.
+        """
+        return BatchPosition(
+            self.seed,
+            self.epoch,
+            self.positions[start:stop].copy(),
+            self.ids[start:stop].copy(),
+            self.split,
+        )
+
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Columns in, a batch out.
+    """Columns in, a batch out, in two stages.
 
-    A pure function of its arguments: the same columns at the same position give the same batch,
-    in any thread and process, whatever was encoded before. Randomness is a hash of the position
-    and the record numbers, never a generator with a state. An encoder pickles, and neither
-    changes the columns nor hands out views of them.
+    `arrays` runs where batches are made: in a thread or a worker process, many at once, in any
+    order, without torch. It is a pure function of its arguments: the same columns at the same
+    position give the same arrays. Randomness is a hash of the position and the record numbers,
+    never a generator with a state. `batch` runs in the user's process, once for each batch, in the
+    order in which batches are handed over. An encoder pickles.
+
+    An encoder may also have:
+
+    - `bind(source) -> (source, encoder)`: called once, when a loader is made. It checks that the
+      source has what the encoder needs, and returns the records to go over and the encoder for
+      them: itself, or one that knows more.
+    - `read(source, ids)`: what `arrays` takes in place of columns, with `len`, `nbytes`, slices of
+      rows and `filled(rows)`, as `penstock.batch.TokenRows` has them.
+    - `part(arrays, start, stop)`: some rows of what `arrays` returned. With it, many small batches
+      are made together and cut last, which is faster.
+    - `has_even_rows = True`: every record takes the same room.
+    - `state_dict()` and `load_state_dict(state)`: what `batch` has learnt (a vocabulary, running
+      statistics), in plain JSON types. It travels in the loader's state, as it was after the last
+      batch handed over.
+    - `describe()`: one sentence for `DataLoader.explain()`.
     """
 
     @property
@@ -44,9 +73,60 @@ class Encoder(Protocol):
         """The columns that it needs: names, or paths such as `user.age`, and their types."""
         ...
 
+    def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> Any:
+        """Return what `batch` needs of these columns, in arrays, lists, tuples and dicts.
+
+        It neither changes the columns nor returns views of them. A value that cannot be encoded
+        raises `SchemaMismatchError` with `record` and `field`.
+        """
+        ...
+
+    def batch(
+        self,
+        arrays: Any,
+        where: BatchPosition,
+        valid: NDArray[np.bool_] | None = None,
+    ) -> Batch:
+        """Return the batch of what `arrays` made; `valid`, bool[B], says which rows count.
+
+        Fields may have rows beside those of the records, such as negatives. `ids` and `valid` that
+        the batch does not have are filled in.
+        """
+        ...
+
+
+@runtime_checkable
+class SimpleEncoder(Protocol):
+    """Columns in, a batch out, at once: where batches are made, and as pure as `Encoder.arrays`."""
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]:
+        """The columns that it needs: names, or paths such as `user.age`, and their types."""
+        ...
+
     def encode(self, columns: pa.RecordBatch, where: BatchPosition) -> Batch:
-        """Return the batch of these columns, a row for each of theirs, with their `ids`.
+        """Return the batch of these columns, a row for each of theirs.
 
         A value that cannot be encoded raises `SchemaMismatchError` with `record` and `field`.
         """
         ...
+
+
+def has_stages(encoder: object) -> bool:
+    """Whether an object is used by its stages: not where a subclass overrides `encode` alone.
+
+    >>> from penstock.batch import FieldEncoder
+    >>> class Own(FieldEncoder):
+    ...     def encode(self, columns, where):
+    ...         return super().encode(columns, where)
+    >>> has_stages(FieldEncoder({})), has_stages(Own({})), has_stages(print)
+    (True, False, False)
+    """
+    if not isinstance(encoder, Encoder):
+        return False
+    lineage = type(encoder).__mro__
+
+    def depth(name: str) -> int:
+        return next((at for at, kind in enumerate(lineage) if name in vars(kind)), len(lineage))
+
+    return min(depth("arrays"), depth("batch")) <= depth("encode")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock._lazy import require
 from penstock.batch._arrays import Place, encoded, part_of
 from penstock.batch._arrow_types import field_type
-from penstock.datasets import Category
+from penstock.datasets import Category, missing_fields, root_of, vocabulary
 from penstock.decode import fit_batch
 from penstock.errors import OptionError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.batch._batch import Batch
     from penstock.batch._encoder import BatchPosition
+    from penstock.datasets import Source
 
 
 class FieldEncoder:
@@ -94,6 +95,20 @@ class FieldEncoder:
         """Return an encoder of the same fields that has these vocabularies, too."""
         return FieldEncoder(self.types, {**self.vocabularies, **vocabularies})
 
+    def bind(self, source: Source) -> tuple[Source, FieldEncoder]:
+        """Return the encoder with the vocabularies of the whole source.
+
+        Those of a view would give other codes to the same values than the next view.
+        """
+        if not self.categories or type(self) is not FieldEncoder:
+            return source, self  # A subclass has its own mind about how it is copied.
+        if any(missing.is_certain for missing in missing_fields(source, self.categories)):
+            return source, self  # The loader refuses it, without a pass over all records.
+        root = root_of(source)
+        length = len(root)
+        found = {name: vocabulary(root, name, length) for name in self.categories}
+        return source, self.with_vocabularies(found)
+
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
         """Return plain arrays, owned and writable, in lists and tuples: what `batch` takes."""
         if missing := self.categories:
@@ -118,7 +133,7 @@ class FieldEncoder:
     def batch(
         self,
         arrays: Mapping[str, Any],
-        ids: NDArray[np.int64],
+        where: BatchPosition,
         valid: NDArray[np.bool_] | None = None,
     ) -> Batch:
         """Return the batch of what `arrays` made: tensors over the same memory."""
@@ -131,11 +146,15 @@ class FieldEncoder:
             for name, type_ in self._types.items()
         }
         flags = None if valid is None else tensor(np.asarray(valid, np.bool_))
-        return Batch(fields, tensor(np.asarray(ids, np.int64)), flags)
+        return Batch(fields, tensor(where.ids), flags)
 
     def encode(self, columns: pa.RecordBatch, where: BatchPosition) -> Batch:
         """Return the batch of these columns, a row for each of theirs."""
-        return self.batch(self.arrays(columns, where), where.ids)
+        return self.batch(self.arrays(columns, where), where)
+
+    def describe(self) -> str:
+        """Return what a batch is."""
+        return f"tensors of {len(self.fields)} fields: {self}"
 
     @cached_property
     def _schema(self) -> pa.Schema:

@@ -7,6 +7,7 @@ is behind them only fills up.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,8 +35,9 @@ class Ends(NamedTuple):
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
 
-class TokenRows(NamedTuple):
-    """Tokens as they were read."""
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenRows:
+    """Tokens as they were read; slices are rows that stand next to each other."""
 
     tokens: Array
     """Of any integer type, [B, width]."""
@@ -44,8 +46,16 @@ class TokenRows(NamedTuple):
     ends: Ends | None
     """Where documents end, if anybody asked."""
 
-    def part(self, start: int, stop: int) -> TokenRows:
-        """Return some rows that stand next to each other."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tokens."""
+        return self.tokens.nbytes
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, rows: slice) -> TokenRows:
+        start, stop, _ = rows.indices(len(self))
         ends = self.ends
         if ends is not None:
             offsets = ends.offsets[start : stop + 1]
@@ -100,7 +110,7 @@ def inputs_and_labels(rows: TokenRows, length: int, *, shift: bool) -> tuple[Num
     >>> inputs.tolist(), labels.tolist()
     ([[1, 2, 3], [5, 6, 0]], [[2, 3, 4], [6, -100, -100]])
     """
-    tokens, lengths, ends = rows
+    tokens, lengths, ends = rows.tokens, rows.lengths, rows.ends
     inputs = tokens[:, :length].astype(np.int64)
     if not shift:
         labels = inputs.copy()

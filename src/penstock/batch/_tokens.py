@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -17,10 +18,12 @@ from penstock.batch._token_arrays import (
     inputs_and_labels,
     segments,
 )
-from penstock.datasets import TokenSource
+from penstock.batch._token_windows import TokenDocuments, TokenWindows
+from penstock.datasets import TokenSource, type_at
 from penstock.decode import fit_batch
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.order import whole_number
+from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +37,12 @@ if TYPE_CHECKING:
 _FIELD = "tokens"
 _TYPE = pa.list_(pa.int64())
 _NULL = "is null, or holds null"
+_KINDS_OF_BYTES = (
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_binary_view,
+)
 
 
 class Tokens:
@@ -87,6 +96,17 @@ class Tokens:
         self.boundaries = boundaries
         self.field = field
         self.token_dtype = None if token_dtype is None else _integers(token_dtype)
+
+    def bind(self, source: Source) -> tuple[Source, Tokens | TokenDocuments]:
+        """Return the rows to go over, and what encodes them; see `Encoder`.
+
+        Token sources are read as tokens, other sources by their column.
+        """
+        if not isinstance(source, TokenSource):
+            self._check_column(source)
+            return source, self
+        rows = self.over(source)
+        return rows, (TokenDocuments if self.tells_documents(rows) else TokenWindows)(self)
 
     # Over token sources.
 
@@ -171,7 +191,7 @@ class Tokens:
     def _with_ends(self, rows: TokenRows) -> TokenRows:
         if self._end is None:
             return rows
-        return rows._replace(ends=ends_behind(rows.tokens, rows.lengths, self._end))
+        return replace(rows, ends=ends_behind(rows.tokens, rows.lengths, self._end))
 
     def arrays_of(self, rows: TokenRows) -> dict[str, Any]:
         """Return plain arrays, owned and writable: what `batch` takes."""
@@ -182,6 +202,34 @@ class Tokens:
         return arrays
 
     # Over columns: the contract of `Encoder`.
+
+    def _check_column(self, source: Source) -> None:
+        """Raise where the source plainly has no column of such tokens."""
+        if self.stride is not None:
+            raise OptionError(
+                f"stride={self.stride}: windows are cut out of token files only, and these are "
+                "records, each a row. Leave the stride out."
+            )
+        lies_remote = any(map(is_remote, source.files))
+        if not len(source) or (lies_remote and not hasattr(source, "schema_is_complete")):
+            return  # Nothing is fetched before it is needed.
+        type_ = type_at(source.schema, self.field)
+        if type_ is None or type_ == pa.null():
+            raise OptionError(
+                f"the records have no field {self.field!r} with tokens. Make token files of their "
+                "text: penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
+            )
+        holds_bytes = any(is_kind(type_) for is_kind in _KINDS_OF_BYTES)
+        if holds_bytes and self.token_dtype is None:
+            raise OptionError(
+                f"the field {self.field!r} holds bytes: say of which integers, as in "
+                "Tokens(…, token_dtype='int64'), which LLM Foundry writes."
+            )
+        if not holds_bytes and self.token_dtype is not None:
+            raise OptionError(
+                f"token_dtype={self.token_dtype.name!r} is for tokens that are kept as bytes, and "
+                f"the field {self.field!r} is {type_}. Leave it out."
+            )
 
     @property
     def fields(self) -> dict[str, pa.DataType]:
@@ -252,7 +300,7 @@ class Tokens:
     def batch(
         self,
         arrays: Mapping[str, Any],
-        ids: NDArray[np.int64],
+        where: BatchPosition,
         valid: NDArray[np.bool_] | None = None,
     ) -> Batch:
         """Return the batch of arrays: tensors over the same memory."""
@@ -266,11 +314,15 @@ class Tokens:
             name: tensor(value) if isinstance(value, np.ndarray) else value
             for name, value in arrays.items()
         }
-        return Batch(fields, ids, valid)
+        return Batch(fields, where.ids, valid)
 
     def encode(self, columns: pa.RecordBatch, where: BatchPosition) -> Batch:
         """Return the batch of a column of lists, a row for each."""
-        return self.batch(self.arrays(columns, where), where.ids)
+        return self.batch(self.arrays(columns, where), where)
+
+    def describe(self) -> str:
+        """Return what a batch is."""
+        return f"input_ids and labels of {self.length:,} tokens: {self}"
 
     def __repr__(self) -> str:
         told = [str(self.length)]

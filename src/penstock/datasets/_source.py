@@ -124,6 +124,10 @@ class Source(ABC):
         if least <= len(self) <= most:
             yield len(self), self.fingerprint
 
+    def _about(self) -> str:
+        """Return what a row is, where that needs saying: of tokens, how many."""
+        return ""
+
     @property
     def files(self) -> list[str]:
         """The files that the records lie in; empty for records in memory."""

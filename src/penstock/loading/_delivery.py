@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.errors import BadRecordsError, StallError
-from penstock.loading._device import moved_ahead, pinned
+from penstock.loading._device import moved_to, pinned
 from penstock.loading._engines import Stalled
 from penstock.loading._fetch import named_batch
 
@@ -96,7 +96,7 @@ class Delivery:
         ids, valid = task.where.ids, task.valid
         if fetched.bad:
             valid = self._without_bad(fetched, ids, valid)
-        batch = self.fetch.recipe.hand_over(fetched.made, ids, valid)
+        batch = self.fetch.recipe.hand_over(fetched.made, task.where, valid)
         batches = (pinned(batch) if self.pin_memory else batch,)
         records = len(ids) if valid is None else int(np.count_nonzero(valid))
         return Lot(epoch, task.positions, batches, records, fetched.gathering, fetched.encoding)
@@ -104,11 +104,10 @@ class Delivery:
     def _many(self, epoch: Cursor, task: Task, fetched: Fetched) -> Lot:
         """Return batches that were made together, in which every row counts."""
         steps = task.steps
-        ids = task.where.ids.reshape(steps, -1)
-        batches = self.fetch.recipe.hand_over_all(fetched.made, ids)
+        batches = self.fetch.recipe.hand_over_all(fetched.made, task.where, steps)
         if self.pin_memory:
             batches = map(pinned, batches)
-        each = (ids.shape[1], fetched.gathering / steps, fetched.encoding / steps)
+        each = (len(task.where.ids) // steps, fetched.gathering / steps, fetched.encoding / steps)
         return Lot(epoch, task.positions, batches, *each)
 
     def _without_bad(
@@ -151,13 +150,13 @@ class Delivery:
         )
 
 
-def moved(lots: Iterator[Lot], device: object) -> Iterator[Lot]:
-    """Yield batches on a device, each moved while the one before is used."""
+def moved(lots: Iterator[Lot], device: object, *, is_ahead: bool = True) -> Iterator[Lot]:
+    """Yield batches on a device; `is_ahead`: each moved while the one before is used."""
 
     def one_by_one() -> Iterator[tuple[Lot, Any]]:
         for lot in lots:
             for position, batch in zip(lot.positions, lot.batches, strict=True):
                 yield lot._replace(positions=(position,), batches=()), batch
 
-    for lot, batch in moved_ahead(one_by_one(), device):
+    for lot, batch in moved_to(one_by_one(), device, is_ahead=is_ahead):
         yield lot._replace(batches=(batch,))

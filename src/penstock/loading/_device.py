@@ -21,15 +21,19 @@ def pinned(batch: Any) -> Any:  # noqa: ANN401 (what a recipe hands over)
     return _like(batch.pin_memory(), batch) if hasattr(batch, "pin_memory") else batch
 
 
-def moved_ahead(batches: Iterator[tuple[T, Any]], device: object) -> Iterator[tuple[T, Any]]:
-    """Yield what comes with batches, the batches moved to a device while the one before is used.
+def moved_to(
+    batches: Iterator[tuple[T, Any]], device: object, *, is_ahead: bool = True
+) -> Iterator[tuple[T, Any]]:
+    """Yield what comes with batches, and the batches on a device.
+
+    With `is_ahead` each is moved while the one before is used.
 
     A GPU copies on a stream of its own; the stream that uses a batch waits for its copy, and the
     memory is not used again before that stream is done with it.
     """
     torch = require("torch", extra="torch", purpose=f"prefetch_to={device!r}")
     target = torch.device(device)
-    if target.type != "cuda":
+    if target.type != "cuda" or not is_ahead:
         for tag, batch in batches:
             yield tag, _moved(batch, target)
         return

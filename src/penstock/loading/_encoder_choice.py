@@ -8,46 +8,87 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.batch import FieldEncoder
+from penstock.batch import Encoder, FieldEncoder, SimpleEncoder, has_stages
 from penstock.datasets import (
+    TokenSource,
     known_profile,
     missing_fields,
     profile_types,
-    root_of,
     type_at,
-    vocabulary,
 )
 from penstock.errors import CorruptIndexError, OptionError
 from penstock.loading._fetch import warn_of
 from penstock.loading._order_choice import lies_remote
+from penstock.loading._recipes import (
+    ArrowRecipe,
+    CallRecipe,
+    DictRecipe,
+    EncoderRecipe,
+    SimpleRecipe,
+)
+from penstock.loading._token_recipes import SampleRecipe, TokenRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from penstock.datasets import Source
+    from penstock.loading._recipes import Recipe
 
 _log = logging.getLogger("penstock.loading")
 
 
-def encoder_for(encode: Any, source: Source) -> Any:  # noqa: ANN401 (what a user may give)
-    """Return an encoder for field types or names; what encodes already, as it is.
+def recipe_for(
+    source: Source,
+    encode: Any,  # noqa: ANN401 (what a user may give)
+    output: str | None,
+) -> tuple[Source, Recipe]:
+    """Return the records that a loader goes over, and how they become batches.
 
     A field that the source does not have is refused; where that is not certain, it is logged.
     """
+    if output not in (None, "arrow"):
+        raise OptionError(f"output={output!r}: expected None or 'arrow'.")
+    if encode is None:
+        return source, ArrowRecipe() if output else _as_it_is(source)
+    if output is not None and not isinstance(encode, Mapping | Sequence):
+        raise OptionError("output='arrow' hands columns out as they are: leave encode out.")
+    encoder = _encoder(encode, source)
+    if hasattr(encoder, "bind"):
+        source, encoder = encoder.bind(source)
+    _look_for(_names(getattr(encoder, "fields", None)), source)
+    if output is not None:
+        return source, ArrowRecipe(encoder.fields)
+    if has_stages(encoder):
+        return source, EncoderRecipe(encoder)
+    is_simple = isinstance(encoder, SimpleEncoder)
+    return source, SimpleRecipe(encoder) if is_simple else CallRecipe(encoder)
+
+
+def _encoder(encode: Any, source: Source) -> Any:  # noqa: ANN401 (what a user may give)
+    """Return an encoder for field types or names; what encodes already, as it is."""
+    if isinstance(encode, str):
+        raise OptionError(f"encode={encode!r}: for one field write [{encode!r}].")
     if isinstance(encode, Mapping):
-        encode = FieldEncoder(encode)
-    elif isinstance(encode, Sequence):
-        encode = _by_name(list(encode), source)
-    _look_for(_names(getattr(encode, "fields", None)), source)
-    # A subclass has its own mind about what it encodes, and how it is copied.
-    if type(encode) is not FieldEncoder or not encode.categories:
-        return encode
-    # That of a view would give other codes to the same values than the next view.
-    root = root_of(source)
-    length = len(root)
-    return encode.with_vocabularies(
-        {name: vocabulary(root, name, length) for name in encode.categories}
-    )
+        return FieldEncoder(encode)
+    if isinstance(encode, Sequence):
+        return _by_name(list(encode), source)
+    if isinstance(encode, type) and hasattr(encode, "fields"):
+        name = encode.__qualname__
+        raise OptionError(f"encode={name} is a class: give one of its objects, as in {name}(…).")
+    if not isinstance(encode, Encoder | SimpleEncoder) and not callable(encode):
+        raise OptionError(
+            f"encode={encode!r}: expected field types as in {{'price': 'float32'}}, a list of "
+            "names, a callable from an Arrow record batch to tensors, or an object with `fields` "
+            "and either `arrays` and `batch` or `encode` (penstock.batch.Encoder)."
+        )
+    return encode
+
+
+def _as_it_is(source: Source) -> Recipe:
+    """Return what a batch is without an encoder: records, or tokens as they are stored."""
+    if not isinstance(source, TokenSource):
+        return DictRecipe()
+    return SampleRecipe() if source.sample_size is None else TokenRecipe()
 
 
 def _by_name(names: list[str], source: Source) -> FieldEncoder:

@@ -14,19 +14,19 @@ from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns, refuse_without_fields
 from penstock.loading._delivery import Delivery, Placed, moved
-from penstock.loading._encoder_choice import encoder_for
+from penstock.loading._encoder_choice import recipe_for
 from penstock.loading._explain import Decisions, StepRecords, step_records
 from penstock.loading._fetch import Fetch
+from penstock.loading._options import check_choice, seconds, whole_or_none
 from penstock.loading._order_choice import chosen_order, lies_remote, refuse_shuffled_gzip
-from penstock.loading._ranks import Ranks, find_ranks
-from penstock.loading._resume import resumed
+from penstock.loading._ranks import Ranks, find_ranks, rank_batch_size
+from penstock.loading._resume import ENCODER, learnt_in, refuse_other_plan, resumed
 from penstock.loading._run import Run
 from penstock.loading._skip_list import read_skips
 from penstock.loading._stats import Stats
-from penstock.loading._steps import Sharing, Steps, step_counts
-from penstock.loading._token_recipes import TOKEN_RECIPES, recipe_over, rows_text
+from penstock.loading._steps import Sharing, epoch_steps, step_counts
 from penstock.loading._workers import choose_workers
-from penstock.order import Cursor, whole_number
+from penstock.order import Cursor, Plan, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.loading._fetch import OnError
     from penstock.loading._run import Start
     from penstock.loading._skip_list import Skipped
+    from penstock.loading._steps import EpochSteps
     from penstock.loading._workers import Workers
     from penstock.order import Kind
 
@@ -71,7 +72,7 @@ class DataLoader:
         source: Any,  # noqa: ANN401 (anything `open` takes)
         encode: Any = None,  # noqa: ANN401 (types, names, an encoder, a callable)
         *,
-        batch_size: int | None = None,
+        batch_size: int | Plan | None = None,
         global_batch_size: int | None = None,
         shuffle: bool | Literal["full", "block"] = False,
         seed: int = 0,
@@ -92,23 +93,27 @@ class DataLoader:
         multiprocessing_context: str | BaseContext | None = None,
         stall_timeout: float = 600,
     ) -> None:
-        _check_choice("on_error", on_error, ("raise", "mask"))
-        _check_choice("on_changed", on_changed, ("raise", "continue"))
-        _check_choice("materialize", materialize, ("auto", True, False))
+        check_choice("on_error", on_error, ("raise", "mask"))
+        check_choice("on_changed", on_changed, ("raise", "continue"))
+        check_choice("materialize", materialize, ("auto", True, False))
         if batch_size is None and global_batch_size is None:
             raise OptionError("give batch_size (of each rank), or global_batch_size (of all).")
+        if isinstance(batch_size, Plan) and global_batch_size is not None:
+            raise OptionError("a plan as batch_size cuts all batches: leave global_batch_size out.")
         self.source: Source = source if isinstance(source, Source) else open_source(source)
-        self.batch_size = _optional("batch_size", batch_size)
-        self.global_batch_size = _optional("global_batch_size", global_batch_size)
+        self._plan = batch_size if isinstance(batch_size, Plan) else None
+        size = 1 if isinstance(batch_size, Plan) else batch_size
+        self.batch_size = whole_or_none("batch_size", size)
+        self.global_batch_size = whole_or_none("global_batch_size", global_batch_size)
         self.drop_last = bool(drop_last)
-        self._epochs = _optional("epochs", epochs)
+        self._epochs = whole_or_none("epochs", epochs)
         self._on_changed = on_changed
         self._max_bad = whole_number("max_bad", max_bad, 0)
         self._pin_memory = pin_memory
         self._prefetch_to = prefetch_to
-        self._stall_timeout = _seconds("stall_timeout", stall_timeout)
+        self._stall_timeout = seconds("stall_timeout", stall_timeout)
         self._ranks_told = (rank, world_size, mesh)
-        self.source, self._recipe = recipe_over(self.source, encode, output, self._encoder)
+        self.source, self._recipe = recipe_for(self.source, encode, output)
         refuse_without_fields(materialize, self._recipe.schema)
         self._materialize = materialize
         self._shuffle = chosen_order(self.source, shuffle, through_columns=self._may_gather)
@@ -121,16 +126,14 @@ class DataLoader:
             length=len(self.source),
             seed=operator.index(seed),
             kind=self._shuffle[0],
+            plan=None if self._plan is None else (self._plan.name, self._plan.version),
             skip=self._skip,
         )
         self._run = Run(cursor, self._epochs)
         self._stats = Stats()
-        self._known_steps: tuple[Cursor, Steps] | None = None
+        self._known_steps: tuple[Cursor, EpochSteps] | None = None
         if rank is not None or mesh is not None:
             self._sharing()  # Else the ranks are known when a pass begins.
-
-    def _encoder(self, encode: Any) -> Any:  # noqa: ANN401 (what encodes, by whatever name)
-        return encoder_for(encode, self.source)
 
     # Where it stands.
 
@@ -140,13 +143,20 @@ class DataLoader:
         if cursor.kind == "block" and not cursor.position:
             # How many lanes there are is known with the order, which is made with the first batch.
             cursor = cursor.at(lanes=cursor.order(self._blocks).lanes)
-        return cursor.to_dict()
+        state = cursor.to_dict()
+        if self._recipe.learner is not None:
+            state[ENCODER] = self._recipe.learner.state_dict()
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on with the very next record after the last batch of a saved state."""
-        cursor = resumed(state, self.source, self._skip, self._on_changed)
+        rest, learnt = learnt_in(state, self._recipe.learner)
+        cursor = resumed(rest, self.source, self._skip, self._on_changed)
+        refuse_other_plan(cursor, self._run.cursor)
         if cursor.kind != "sequential" and not self._may_gather:
             refuse_shuffled_gzip(self.source)
+        if self._recipe.learner is not None:
+            self._recipe.learner.load_state_dict(learnt)
         self._run.go_to(cursor)
 
     def __copy__(self) -> Self:
@@ -154,6 +164,8 @@ class DataLoader:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
         twin._run, twin._stats = copy(self._run), deepcopy(self._stats)
+        if self._recipe.learner is not None:
+            twin._recipe = deepcopy(self._recipe)
         return twin
 
     def set_epoch(self, epoch: int) -> None:
@@ -181,6 +193,8 @@ class DataLoader:
         first = cursor.epoch - cursor.epoch % self._epochs
         others = [n for n in range(first, first + self._epochs) if n != cursor.epoch]
         cursors = [cursor, *(cursor.at(epoch, 0) for epoch in others)]
+        if self._plan is not None:
+            return sum(len(self._steps(one)) for one in cursors)
         return sum(sum(step_counts(one, self._sharing())) for one in cursors)
 
     # What comes out.
@@ -210,7 +224,9 @@ class DataLoader:
             with closing(self._workers().engine(delivery.fetch, is_mixed=is_mixed)) as engine:
                 lots = delivery.lots(engine, self._tasks(engine, *start))
                 if self._prefetch_to is not None:
-                    lots = moved(lots, self._prefetch_to)
+                    # An encoder that learns is asked for no batch before its turn.
+                    is_ahead = self._recipe.learner is None
+                    lots = moved(lots, self._prefetch_to, is_ahead=is_ahead)
                 run = self._run
                 for lot in lots:
                     tally.begin(lot)
@@ -254,17 +270,12 @@ class DataLoader:
         """Whether batches come out of columns, which may still be to build."""
         return self._columns.are_used or self._columns.to_build is not None
 
-    @property
-    def _reads_tokens(self) -> bool:
-        """Whether tokens are read as such, and not as a column like any other."""
-        return isinstance(self._recipe, TOKEN_RECIPES)
-
     def _workers(self) -> Workers:
         return choose_workers(
             *self._workers_told,
             self.source,
             from_columns=self._is_gathered,
-            from_tokens=self._reads_tokens,
+            from_tokens=self._recipe.reads_tokens,
             batch_size=self._sharing().batch_size,
         )
 
@@ -308,11 +319,11 @@ class DataLoader:
             return self._decisions()
         sharing = self._sharing(rank)
         cursor = self._run.present
-        steps = Steps(cursor, self._borders(cursor), sharing)
+        steps = epoch_steps(cursor, self._borders(cursor), sharing)
         number = operator.index(step)
         whole = cursor.position % sharing.global_batch_size == 0
         if 0 <= number < steps.first and whole:
-            steps = Steps(cursor.at(position=0), self._borders(cursor), sharing)
+            steps = epoch_steps(cursor.at(position=0), self._borders(cursor), sharing)
         return step_records(steps.task(number), sharing.rank, self.source)
 
     def _decisions(self) -> Decisions:
@@ -321,13 +332,19 @@ class DataLoader:
         if cursor.kind != kind:
             why = "as the state says"
         is_kept = not self._is_gathered and self._read_from(cursor.kind) is not self.source
+        about = self.source._about()  # noqa: SLF001 (for those who ask)
         return Decisions(
-            source=f"{cursor.length:,} records{rows_text(self.source)}, fingerprint "
+            source=f"{cursor.length:,} records{about and f' ({about})'}, fingerprint "
             f"{cursor.fingerprint}",
             order=f"{cursor.kind}, seed {cursor.seed}: {why}",
             batch=self._recipe.describe(),
-            sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {sharing.batch_size} "
-            f"records a batch, {sharing.global_batch_size} a step over all ranks",
+            sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), "
+            + (
+                f"{sharing.batch_size} records a batch, {sharing.global_batch_size} a step over "
+                "all ranks"
+                if self._plan is None
+                else f"batches by the plan {self._plan.name!r}, one a rank and step"
+            ),
             workers=self._workers().describe(),
             blocks="remote and large ones are kept on this host's disk, for all its processes"
             if is_kept
@@ -337,7 +354,7 @@ class DataLoader:
         )
 
     def __repr__(self) -> str:
-        size = f"batch_size={self.batch_size}"
+        size = f"batch_size={self._plan or self.batch_size}"
         if self.batch_size is None:
             size = f"global_batch_size={self.global_batch_size}"
         kind = self._run.cursor.kind
@@ -349,27 +366,18 @@ class DataLoader:
 
     def _sharing(self, rank: int | None = None) -> Sharing:
         ranks = self._ranks()
-        size = self.batch_size
-        if self.global_batch_size is not None:
-            size, rest = divmod(self.global_batch_size, ranks.world_size)
-            if rest or self.batch_size not in (None, size):
-                with_size = f" with batch_size={self.batch_size}" if self.batch_size else ""
-                raise OptionError(
-                    f"global_batch_size={self.global_batch_size} cannot be shared by "
-                    f"{ranks.world_size} ranks ({ranks.why}){with_size}. Give a multiple of "
-                    f"{ranks.world_size}, or batch_size alone."
-                )
-        assert size is not None  # noqa: S101 (one of the two was given)
+        size = rank_batch_size(self.batch_size, self.global_batch_size, ranks)
         chosen = ranks.rank if rank is None else operator.index(rank)
         if not 0 <= chosen < ranks.world_size:
             raise OptionError(f"rank={rank}: there are {ranks.world_size} ranks, from 0 on.")
-        return Sharing(size, chosen, ranks.world_size, self.drop_last)
+        return Sharing(size, chosen, ranks.world_size, self.drop_last, self._plan)
 
-    def _steps(self, cursor: Cursor) -> Steps:
+    def _steps(self, cursor: Cursor) -> EpochSteps:
         known = self._known_steps
         sharing = self._sharing()
         if known is None or known[0] != cursor or known[1].sharing != sharing:
-            known = self._known_steps = (cursor, Steps(cursor, self._borders(cursor), sharing))
+            steps = epoch_steps(cursor, self._borders(cursor), sharing)
+            known = self._known_steps = (cursor, steps)
         return known[1]
 
     def _borders(self, cursor: Cursor) -> NDArray[np.int64] | None:
@@ -378,19 +386,3 @@ class DataLoader:
     @cached_property
     def _blocks(self) -> NDArray[np.int64]:
         return self.source.blocks
-
-
-def _optional(name: str, value: int | None) -> int | None:
-    return None if value is None else whole_number(name, value, 1)
-
-
-def _seconds(name: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
-        return float(value)
-    raise OptionError(f"{name}={value!r}: expected seconds above 0.")
-
-
-def _check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    # 1 == True, but it is not one of the choices.
-    if not any(type(value) is type(choice) and value == choice for choice in choices):
-        raise OptionError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")

@@ -92,3 +92,19 @@ def _of_device_mesh(mesh: DeviceMesh) -> Ranks:
     world_size = math.prod(sizes[at] for at in chosen)
     along = " × ".join(names[at] for at in chosen) if names else "the mesh"
     return _checked(rank, world_size, f"along {along} of the mesh")
+
+
+def rank_batch_size(size: int | None, global_size: int | None, ranks: Ranks) -> int:
+    """Return the batch size of one rank, from that or from the size of all ranks together."""
+    if global_size is not None:
+        each, rest = divmod(global_size, ranks.world_size)
+        if rest or size not in (None, each):
+            with_size = f" with batch_size={size}" if size else ""
+            raise OptionError(
+                f"global_batch_size={global_size} cannot be shared by {ranks.world_size} ranks "
+                f"({ranks.why}){with_size}. Give a multiple of {ranks.world_size}, or batch_size "
+                "alone."
+            )
+        return each
+    assert size is not None  # noqa: S101 (the loader was given one of the two)
+    return size

@@ -6,21 +6,21 @@ worker process. `hand_over` runs in the user's process and does what only can be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from penstock.batch import Encoder, FieldEncoder, Tokens
+from penstock.batch import Batch
 from penstock.datasets import typed_schema
-from penstock.errors import CorruptIndexError, OptionError
+from penstock.errors import CorruptIndexError
 from penstock.loading._user_batches import user_batch
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.batch import Batch, BatchPosition
+    from penstock.batch import BatchPosition, SimpleEncoder
     from penstock.datasets import Source
 
     Ids = NDArray[np.int64]
@@ -42,6 +42,10 @@ class Recipe(Protocol):
     """Whether what was read for several batches is made and handed over together."""
     has_even_rows: bool
     """Whether every record takes as much room as any other."""
+    reads_tokens: bool
+    """Whether rows of tokens are read, rather than records or columns."""
+    learner: Any
+    """The encoder, where it learns from the batches handed over; else None."""
 
     def describe(self) -> str:
         """Return what a batch is, for `explain()`."""
@@ -67,12 +71,12 @@ class Recipe(Protocol):
         """Return what is sent to the user's process."""
         ...
 
-    def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
+    def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
         """Return what the user gets."""
         ...
 
-    def hand_over_all(self, made: Any, ids: Ids) -> Iterable[Any]:  # noqa: ANN401
-        """Return the batches of `ids` (int64[batches, B]) of what was made together.
+    def hand_over_all(self, made: Any, where: BatchPosition, count: int) -> Iterable[Any]:  # noqa: ANN401
+        """Return the `count` batches of equal size of what was made together.
 
         All rows count. Asked where `is_cut_last`.
         """
@@ -111,6 +115,8 @@ class BaseRecipe:
     is_pure = True
     is_cut_last = False
     has_even_rows = False
+    reads_tokens = False
+    learner: Any = None
 
     def size(self, read: Any) -> int:  # noqa: ANN401
         return int(read.nbytes)
@@ -119,20 +125,21 @@ class BaseRecipe:
         rows = len(read) // count
         return [read[start : start + rows] for start in range(0, count * rows, rows)]
 
-    def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
-        del ids, valid
+    def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
+        del where, valid
         return made
 
     def part(self, made: Any, start: int, stop: int) -> Any:  # noqa: ANN401
         """Return some rows of what was made; asked where `is_cut_last`."""
         return made[start:stop]
 
-    def hand_over_all(self, made: Any, ids: Ids) -> Iterable[Any]:  # noqa: ANN401
+    def hand_over_all(self, made: Any, where: BatchPosition, count: int) -> Iterable[Any]:  # noqa: ANN401
         # Each when it is due: to make and to forget them all at once, far from the cache, takes
         # longer.
-        rows = ids.shape[1]
-        for number, own in enumerate(ids):
-            yield self.hand_over(self.part(made, number * rows, (number + 1) * rows), own, None)
+        rows = len(where.ids) // count
+        for start in range(0, count * rows, rows):
+            own = where.part(start, start + rows)
+            yield self.hand_over(self.part(made, start, start + rows), own, None)
 
 
 class DictRecipe(BaseRecipe):
@@ -153,9 +160,9 @@ class DictRecipe(BaseRecipe):
     def make(self, read: list[Any], where: BatchPosition) -> list[Any]:
         return read
 
-    def hand_over(self, made: list[Any], ids: Ids, valid: Valid) -> Records:
+    def hand_over(self, made: list[Any], where: BatchPosition, valid: Valid) -> Records:
         records = Records(made)
-        records.ids, records.valid = ids, valid
+        records.ids, records.valid = where.ids, valid
         return records
 
 
@@ -169,7 +176,9 @@ class _Columnar(BaseRecipe):
     def read(self, source: Source, ids: Ids) -> pa.RecordBatch:
         return source.arrow(ids) if self.fields is None else source.read(ids, self.fields)
 
-    def filled(self, read: pa.RecordBatch, rows: Ids, source: Source) -> pa.RecordBatch:
+    def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
+        if hasattr(read, "filled"):
+            return read.filled(rows)
         from penstock.loading._blank import filled_rows  # noqa: PLC0415 (rarely needed)
 
         return filled_rows(read, rows)
@@ -184,36 +193,54 @@ class ArrowRecipe(_Columnar):
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> pa.RecordBatch:
         return read
 
-    def hand_over(self, made: pa.RecordBatch, ids: Ids, valid: Valid) -> pa.RecordBatch:
-        known = {**(made.schema.metadata or {}), b"penstock.ids": ids.astype("<i8").tobytes()}
+    def hand_over(self, made: pa.RecordBatch, where: BatchPosition, valid: Valid) -> pa.RecordBatch:
+        ids = where.ids.astype("<i8").tobytes()
+        known = {**(made.schema.metadata or {}), b"penstock.ids": ids}
         if valid is not None:
             known[b"penstock.valid"] = valid.tobytes()
         return made.replace_schema_metadata(known)
 
 
-class FieldRecipe(_Columnar):
-    """Tensors by field types: arrays where batches are made, tensors where they are used."""
+class EncoderRecipe(_Columnar):
+    """What an `Encoder` makes: arrays where batches are made, a batch where it is used."""
 
-    def __init__(self, encoder: FieldEncoder | Tokens) -> None:
-        super().__init__(pa.schema(list(encoder.fields.items())))
+    def __init__(self, encoder: Any) -> None:  # noqa: ANN401 (an `Encoder`, with what it may have)
+        self._reads = getattr(encoder, "read", None)
+        super().__init__(typed_schema(encoder.fields) if self._reads is None else None)
         self.encoder = encoder
-        self.is_cut_last = isinstance(encoder, FieldEncoder)
+        self.is_cut_last = hasattr(encoder, "part")
+        self.has_even_rows = getattr(encoder, "has_even_rows", False)
+        self.reads_tokens = self._reads is not None
+        self.learner = encoder if hasattr(encoder, "state_dict") else None
 
     def describe(self) -> str:
-        return f"tensors of {len(self.encoder.fields)} fields: {self.encoder}"
+        if hasattr(self.encoder, "describe"):
+            return str(self.encoder.describe())
+        return f"what {type(self.encoder).__qualname__} makes of its fields"
 
-    def make(self, read: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
+    def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
+        return super().read(source, ids) if self._reads is None else self._reads(source, ids)
+
+    def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
         try:
             return self.encoder.arrays(read, where)
         except pa.ArrowException:
-            _refuse_damaged(read)
+            if self._reads is None:
+                _refuse_damaged(read)
             raise
 
-    def hand_over(self, made: dict[str, Any], ids: Ids, valid: Valid) -> Batch:
-        return self.encoder.batch(made, ids, valid)
+    def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
+        batch = self.encoder.batch(made, where, valid)
+        if (
+            isinstance(batch, Batch)
+            and batch.ids is not None
+            and (valid is None or batch.valid is not None)
+        ):
+            return batch
+        return user_batch(batch, where.ids, valid)
 
-    def part(self, made: dict[str, Any], start: int, stop: int) -> dict[str, Any]:
-        return cast("FieldEncoder", self.encoder).part(made, start, stop)
+    def part(self, made: Any, start: int, stop: int) -> Any:  # noqa: ANN401
+        return self.encoder.part(made, start, stop)
 
 
 def _refuse_damaged(read: pa.RecordBatch) -> None:
@@ -228,10 +255,10 @@ def _refuse_damaged(read: pa.RecordBatch) -> None:
             ) from None
 
 
-class EncoderRecipe(_Columnar):
-    """What an `Encoder` makes of its fields: as pure as its contract says."""
+class SimpleRecipe(_Columnar):
+    """What a `SimpleEncoder` makes of its fields: as pure as its contract says."""
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: SimpleEncoder) -> None:
         super().__init__(encoder.fields)
         self.encoder = encoder
 
@@ -241,8 +268,8 @@ class EncoderRecipe(_Columnar):
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
         return self.encoder.encode(read, where)
 
-    def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
-        return user_batch(made, ids, valid)
+    def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
+        return user_batch(made, where.ids, valid)
 
 
 class CallRecipe(_Columnar):
@@ -265,33 +292,5 @@ class CallRecipe(_Columnar):
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
         return self.call(read)
 
-    def hand_over(self, made: Any, ids: Ids, valid: Valid) -> Any:  # noqa: ANN401
-        return user_batch(made, ids, valid)
-
-
-def recipe_for(encode: object, output: str | None, encoder_of: Callable[[Any], Any]) -> Recipe:
-    """Return how batches are made; `encoder_of` makes an encoder of field types or names.
-
-    What is an encoder, or a callable, `encoder_of` looks at and returns.
-    """
-    if output not in (None, "arrow"):
-        raise OptionError(f"output={output!r}: expected None or 'arrow'.")
-    if encode is None:
-        return DictRecipe() if output is None else ArrowRecipe()
-    if isinstance(encode, str):
-        raise OptionError(f"encode={encode!r}: for one field write [{encode!r}].")
-    if isinstance(encode, Mapping | Sequence):
-        encoder = encoder_of(encode)
-        return FieldRecipe(encoder) if output is None else ArrowRecipe(encoder.fields)
-    if output is not None:
-        raise OptionError("output='arrow' hands columns out as they are: leave encode out.")
-    if not isinstance(encode, Encoder) and not callable(encode):
-        raise OptionError(
-            f"encode={encode!r}: expected field types as in {{'price': 'float32'}}, a list of "
-            "names, a callable from an Arrow record batch to tensors, or an object with `fields` "
-            "and `encode`."
-        )
-    encoder = encoder_of(encode)
-    if type(encoder) is FieldEncoder or type(encoder) is Tokens:
-        return FieldRecipe(encoder)
-    return EncoderRecipe(encoder) if isinstance(encoder, Encoder) else CallRecipe(encoder)
+    def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
+        return user_batch(made, where.ids, valid)

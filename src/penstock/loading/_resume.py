@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from penstock.datasets import TokenSource
-from penstock.errors import ChangedSourceError
+from penstock.errors import ChangedSourceError, OptionError
 from penstock.order import Cursor, Skips
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.datasets import Source
+
+ENCODER = "encoder"
+"""The part of a state that an encoder filled in."""
 
 
 def resumed(
@@ -36,6 +38,41 @@ def resumed(
             stacklevel=3,
         )
     return cursor.with_skips(skip, available=length)
+
+
+def refuse_other_plan(cursor: Cursor, own: Cursor) -> None:
+    """Raise where a state counts other batches than the loader's."""
+    if cursor.plan == own.plan:
+        return
+    then, now = (
+        "equal batches" if plan is None else f"batches by the plan {plan[0]!r}, version {plan[1]}"
+        for plan in (cursor.plan, own.plan)
+    )
+    raise OptionError(
+        f"the state counts {then}, and this loader has {now}: give the batch_size of then."
+    )
+
+
+def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any], Any]:
+    """Return a state document without what an encoder learnt, and that.
+
+    Both sides agree: a state of an encoder that learns is for one that learns.
+    """
+    if not isinstance(state, Mapping):
+        raise OptionError(f"state: expected what `state_dict()` returned, not {state!r}.")
+    rest = dict(state)
+    learnt = rest.pop(ENCODER, None)
+    if learnt is None and learner is not None:
+        raise OptionError(
+            f"the state holds nothing of {type(learner).__qualname__}, which learns as batches "
+            "come: it was saved with another encoder. Give the encoder of then."
+        )
+    if learnt is not None and learner is None:
+        raise OptionError(
+            "the state holds what an encoder learnt, and this one learns nothing. Give the "
+            "encoder of then."
+        )
+    return rest, learnt
 
 
 def _change(cursor: Cursor, source: Source) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from penstock.batch import BatchPosition
 from penstock.errors import RecordIndexError
 from penstock.order import Skips, share_full, share_rows, steps
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.order import Cursor
+    from penstock.order import Cursor, Plan
 
 _WINDOW = 65_536
 """Positions that are computed together: a small call of the permutation costs mostly the call."""
@@ -28,6 +30,8 @@ class Sharing:
     rank: int = 0
     world_size: int = 1
     drop_last: bool = False
+    plan: Plan | None = None
+    """What cuts the epoch into batches in place of `batch_size`, which then is 1."""
 
     @property
     def global_batch_size(self) -> int:
@@ -81,11 +85,9 @@ class Task(NamedTuple):
         """Return a task for some of its steps."""
         if (start, stop) == (0, self.steps):
             return self
-        where = self.where
-        rows = len(where.ids) // self.steps
+        rows = len(self.where.ids) // self.steps
         own = slice(start * rows, stop * rows)
-        # Copies: they are handed to users, and the others must not stay alive for one batch.
-        part = replace(where, positions=where.positions[own].copy(), ids=where.ids[own].copy())
+        part = self.where.part(own.start, own.stop)
         valid = None if self.valid is None else self.valid[own]
         unread = None if self.unread is None else self.unread[own]
         valid = None if valid is None or valid.all() else valid
@@ -94,8 +96,51 @@ class Task(NamedTuple):
         return Task(self.step + start, part, valid, unread, position, stop - start, self.each)
 
 
-class Steps:
-    """The steps of the epoch that a cursor stands in; those before the cursor are counted, too.
+class EpochSteps(ABC):
+    """The steps of the epoch that a cursor stands in; those before the cursor are counted, too."""
+
+    def __init__(
+        self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing, split: str = ""
+    ) -> None:
+        self.order = cursor.order(blocks)
+        self.cursor = cursor.at(position=cursor.position, lanes=self.order.lanes)
+        self.sharing = sharing
+        self.first = self._rest = 0
+        """Steps that lie before the cursor, and behind it."""
+        self._split = split
+        self._masked = Skips(cursor.masked, cursor.length) if cursor.masked else None
+
+    def __len__(self) -> int:
+        return self.first + self._rest
+
+    def task(self, step: int, most: int = 1) -> Task:
+        """Return the batch of a step, from `first` to `len(self) - 1`.
+
+        With `most` it has up to so many steps, as long as no row is missing in them.
+        """
+        if not self.first <= step < len(self):
+            there = f"those from {self.first:,} to {len(self) - 1:,}" if self._rest else "any"
+            raise RecordIndexError(f"step {step:,} of epoch {self.cursor.epoch} is not {there}.")
+        return self._task(step, most)
+
+    @abstractmethod
+    def _task(self, step: int, most: int) -> Task: ...
+
+    def _where(
+        self, positions: NDArray[np.int64], ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
+    ) -> tuple[BatchPosition, NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
+        """Return where a batch stands, which of its rows count, and which are not to be read."""
+        unread = None if self._masked is None else self._masked.hold(ids)
+        unread = None if unread is None or not unread.any() else unread
+        if unread is not None:
+            valid = ~unread if valid is None else valid & ~unread
+        cursor = self.cursor
+        where = BatchPosition(cursor.seed, cursor.epoch, positions, ids, self._split)
+        return where, valid, unread
+
+
+class Steps(EpochSteps):
+    """Steps of equal batches.
 
     A pure function of its arguments. With another global batch than before, the steps behind the
     cursor begin exactly there.
@@ -114,29 +159,14 @@ class Steps:
     def __init__(
         self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing, split: str = ""
     ) -> None:
-        self.order = cursor.order(blocks)
-        self.cursor = cursor.at(position=cursor.position, lanes=self.order.lanes)
-        self.sharing = sharing
-        self._split = split
-        self._masked = Skips(cursor.masked, cursor.length) if cursor.masked else None
+        super().__init__(cursor, blocks, sharing, split)
         self._origin = min(cursor.position, len(self.order))
         self.first, self._rest = step_counts(cursor, sharing)
-        """Steps that lie before the cursor, and behind it."""
         self._whole = (len(self.order) - self._origin) // sharing.global_batch_size
         self._window = max(1, _WINDOW // sharing.batch_size)
         self._known: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
-    def __len__(self) -> int:
-        return self.first + self._rest
-
-    def task(self, step: int, most: int = 1) -> Task:
-        """Return the batch of a step, from `first` to `len(self) - 1`.
-
-        With `most` it has up to so many steps, as long as no row is missing in them.
-        """
-        if not self.first <= step < len(self):
-            there = f"those from {self.first:,} to {len(self) - 1:,}" if self._rest else "any"
-            raise RecordIndexError(f"step {step:,} of epoch {self.cursor.epoch} is not {there}.")
+    def _task(self, step: int, most: int) -> Task:
         number, count = step - self.first, 1
         if number < self._whole:
             positions, ids = self._full(number, most)
@@ -146,16 +176,7 @@ class Steps:
             positions, valid = self._shared(number)
             ids = self.order.at(positions)
             valid = None if valid.all() else valid
-        unread = self._unread(ids)
-        if unread is not None:
-            valid = ~unread if valid is None else valid & ~unread
-        where = BatchPosition(
-            seed=self.cursor.seed,
-            epoch=self.cursor.epoch,
-            split=self._split,
-            positions=positions,
-            ids=ids,
-        )
+        where, valid, unread = self._where(positions, ids, valid)
         each = self.sharing.global_batch_size
         done = min(self._origin + (number + count) * each, len(self.order))
         return Task(step, where, valid, unread, done, count, each)
@@ -194,8 +215,37 @@ class Steps:
             lanes=self.order.lanes,
         )
 
-    def _unread(self, ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        if self._masked is None:
-            return None
-        unread = self._masked.hold(ids)
-        return unread if unread.any() else None
+
+class PlannedSteps(EpochSteps):
+    """Steps whose batches a plan cuts: at step s, rank r of W takes batch s·W + r.
+
+    The cursor counts batches, so steps behind it begin with the next one for any number of ranks.
+    In the last step a rank without a batch repeats the last one, in which no row counts.
+    """
+
+    def __init__(
+        self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing, split: str = ""
+    ) -> None:
+        super().__init__(cursor, blocks, sharing, split)
+        assert sharing.plan is not None  # noqa: S101 (who makes steps has looked)
+        self._batches = sharing.plan.over(self.order)
+        self._origin = min(cursor.position, len(self._batches))
+        whole, rest = divmod(len(self._batches) - self._origin, sharing.world_size)
+        self.first = -(-self._origin // sharing.world_size)
+        self._rest = whole + (rest > 0 and not sharing.drop_last)
+
+    def _task(self, step: int, most: int) -> Task:
+        world_size, count = self.sharing.world_size, len(self._batches)
+        begin = self._origin + (step - self.first) * world_size
+        number = begin + self.sharing.rank
+        positions = self._batches.positions(min(number, count - 1))
+        valid = None if number < count else np.zeros(len(positions), np.bool_)
+        where, valid, unread = self._where(positions, self.order.at(positions), valid)
+        return Task(step, where, valid, unread, min(begin + world_size, count))
+
+
+def epoch_steps(
+    cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing
+) -> Steps | PlannedSteps:
+    """Return the steps of a cursor's epoch."""
+    return (Steps if sharing.plan is None else PlannedSteps)(cursor, blocks, sharing)

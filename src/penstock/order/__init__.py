@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from penstock.order._packing import Packing as Packing
     from penstock.order._packing import best_fit as best_fit
     from penstock.order._permutation import Permutation as Permutation
+    from penstock.order._plan import Batches as Batches
+    from penstock.order._plan import Plan as Plan
     from penstock.order._sharing import share as share
     from penstock.order._sharing import share_full as share_full
     from penstock.order._sharing import share_rows as share_rows
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
+        "Batches": "_plan",
         "Cursor": "_cursor",
         "Estimate": "_estimate",
         "Order": "_order",
         "Permutation": "_permutation",
+        "Plan": "_plan",
         "clip_blocks": "_order",
         "estimate": "_estimate",
         "share": "_sharing",

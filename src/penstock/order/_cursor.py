@@ -21,6 +21,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 _KEYS = ("version", "fingerprint", "length", "seed", "epoch", "order", "position", "skip")
 _ORDER_KEYS = ("kind", "version", "lanes")
+_PLAN_KEYS = ("name", "version")
 _ENTRIES = "a list of [start, stop] and [start, stop, epoch]"
 _PAIR = 2
 
@@ -59,8 +60,10 @@ class Cursor:
     order_version: int = Order.VERSION
     lanes: int = 1
     """`Order.lanes`."""
+    plan: tuple[str, int] | None = None
+    """Name and version of the plan that cuts the epoch into batches; None where they are equal."""
     position: int = 0
-    """Positions of the epoch's order that were handed out."""
+    """Positions of the epoch's order that were handed out; with a plan, batches."""
     skip: tuple[tuple[int, ...], ...] = ()
     """Sorted (start, stop) ranges of records that the order of this epoch leaves out, and
     (start, stop, epoch) ones that are invalid until that epoch, which leaves them out."""
@@ -78,6 +81,10 @@ class Cursor:
         _integer("order.version", self.order_version, least=1)
         if self.order_version > Order.VERSION:
             raise _newer("order.version", self.order_version, Order.VERSION)
+        if self.plan is not None:
+            if not isinstance(self.plan[0], str):
+                raise _wrong("order.plan.name", self.plan[0], "a string")
+            _integer("order.plan.version", self.plan[1], least=1)
         left_out, skip = _settled(self.skip, self.epoch, self.length)
         object.__setattr__(self, "skip", skip)
         object.__setattr__(self, "_left_out", left_out)
@@ -159,13 +166,20 @@ class Cursor:
 
     def to_dict(self) -> dict[str, object]:
         """Return the state document, in plain JSON types."""
+        order: dict[str, object] = {
+            "kind": self.kind,
+            "version": self.order_version,
+            "lanes": self.lanes,
+        }
+        if self.plan is not None:
+            order["plan"] = dict(zip(_PLAN_KEYS, self.plan, strict=True))
         return {
             "version": self.VERSION,
             "fingerprint": self.fingerprint,
             "length": self.length,
             "seed": self.seed,
             "epoch": self.epoch,
-            "order": {"kind": self.kind, "version": self.order_version, "lanes": self.lanes},
+            "order": order,
             "position": self.position,
             "skip": [list(entry) for entry in self.skip],
         }
@@ -179,7 +193,10 @@ class Cursor:
             raise _newer("version", version, cls.VERSION)
         _keys("", state, _KEYS)
         order = state["order"]
-        _keys("order.", order, _ORDER_KEYS)
+        plan = order.get("plan") if isinstance(order, Mapping) else None
+        _keys("order.", order, _ORDER_KEYS if plan is None else (*_ORDER_KEYS, "plan"))
+        if plan is not None:
+            _keys("order.plan.", plan, _PLAN_KEYS)
         skip = state["skip"]
         if not isinstance(skip, list | tuple):
             raise _wrong("skip", skip, _ENTRIES)
@@ -194,6 +211,7 @@ class Cursor:
             kind=order["kind"],
             order_version=order["version"],
             lanes=order["lanes"],
+            plan=None if plan is None else (plan["name"], plan["version"]),
             position=state["position"],
             skip=tuple(skip),
         )
