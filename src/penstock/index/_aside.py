@@ -58,8 +58,8 @@ def appears(folder: str, is_there: Callable[[], bool]) -> bool:
 
 def refuse_put_aside(folder: str) -> None:
     """Raise where a killed builder has put an index aside; what brings it back is named."""
-    aside = put_aside(folder)
-    if not aside or os.path.lexists(folder) or has_builder(folder):
+    aside = [] if os.path.lexists(folder) else put_aside(folder)
+    if not aside or has_builder(folder):
         return
     around = os.path.dirname(aside[0])
     remedy = f"Bring it back: penstock clean {shlex.quote(os.path.dirname(folder))}"
