@@ -42,7 +42,7 @@ def _as_many_rows(read: Callable[..., Any]) -> Callable[..., Any]:
     def checked(source: Source, ids: np.ndarray, *fields: Any) -> Any:
         rows = read(source, ids, *fields)
         # Arrow does not always know how many rows there are of no columns.
-        if len(rows) != len(ids) and getattr(rows, "num_columns", 1):
+        if len(rows) != len(ids) and getattr(rows, "num_columns", True):
             raise OptionError(
                 f"{type(source).__name__} returned {len(rows):,} rows for {len(ids):,} record "
                 "numbers. A dataset returns one row for each number, in the order asked."
