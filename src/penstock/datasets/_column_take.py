@@ -192,25 +192,28 @@ class _Borders:
         unsigned = self.offsets.view(f"<u{self.offsets.itemsize}")
         self._begins, self._ends = unsigned[:-1], unsigned[1:]
 
-    def take(self, ids: Ids) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return where values begin, and their lengths, of the type of the offsets.
+    def take(self, ids: Ids) -> tuple[NDArray[Any], NDArray[Any], int]:
+        """Return where values begin, their lengths, both unsigned, and the sum of these.
 
-        None lies outside of what there is, and all together are no more: else this raises.
+        A sum that is small may be told as a larger one. No value lies outside of what there is,
+        and all together are no more: else this raises.
         """
+        if not len(ids):
+            return self._begins[:0], self._begins[:0], 0
         begins, ends = self._begins.take(ids), self._ends.take(ids)
         lengths = ends - begins
-        if len(ids):
-            is_turned = begins > ends
-            if is_turned[is_turned.argmax()] or _largest(ends) > self.last:
-                raise _damaged(self._path, _WHERE, ids, is_turned | (ends > self.last))
-            longest = _largest(lengths)
-            if longest * len(ids) > self.last:
-                # Few values, or one value often; else another value lies in this one.
+        is_turned = begins > ends
+        if is_turned[is_turned.argmax()] or _largest(ends) > self.last:
+            raise _damaged(self._path, _WHERE, ids, is_turned | (ends > self.last))
+        most = _largest(lengths) * len(ids)
+        if most > min(self.last, _MOST_ITEMS):
+            most = int(lengths.sum(dtype=np.int64))
+            if most > self.last:
+                # A value is asked for often, or another one lies in it.
                 once = np.unique(ids, return_index=True)[1]
                 if int(lengths[once].sum(dtype=np.int64)) > self.last:
-                    raise _damaged(self._path, _WHERE, ids, lengths == longest)
-        signed = self.offsets.dtype
-        return begins.view(signed), lengths.view(signed)
+                    raise _damaged(self._path, _WHERE, ids, lengths == lengths.max())
+        return begins, lengths, most
 
     def checked(self, ids: Ids) -> Ids:
         """Return numbers of values that can be taken."""
@@ -232,15 +235,15 @@ class _Lists:
         self._dtype = np.int64 if is_.is_large_list(type_) else np.int32
 
     def take(self, ids: Ids) -> pa.Array:
-        starts, lengths = self._borders.take(ids)
-        total = int(lengths.sum(dtype=np.int64))
-        if total > _MOST_ITEMS and self._dtype is np.int32:
-            raise OptionError(f"lists of {total:,} items do not fit one batch: ask for fewer.")
+        begins, lengths, most = self._borders.take(ids)
+        if most > _MOST_ITEMS and self._dtype is np.int32:
+            raise OptionError(f"lists of {most:,} items do not fit one batch: ask for fewer.")
         offsets = np.zeros(len(ids) + 1, self._dtype)
-        np.cumsum(lengths, out=offsets[1:])
+        signed = self._borders.offsets.dtype
+        np.cumsum(lengths.view(signed), out=offsets[1:])
         # From each list's first item on, one after the other.
-        numbers = np.repeat(starts - offsets[:-1], lengths)
-        numbers += np.arange(total, dtype=numbers.dtype)
+        numbers = np.repeat(begins.view(signed) - offsets[:-1], lengths.view(signed))
+        numbers += np.arange(int(offsets[-1]), dtype=numbers.dtype)
         return pa.Array.from_buffers(
             self._type,
             len(ids),
@@ -275,10 +278,10 @@ class _Objects:
 
 def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
     if not place.has(CODES):
-        borders, texts = _many_texts(place, VALUES, OFFSETS, length)
+        borders, texts = _many_texts(place, VALUES, OFFSETS, length, type_)
         return _Texts(type_, texts, valid, borders.checked)
     count = _words(place)
-    borders, texts = _many_texts(place, WORDS, WORD_OFFSETS, count)
+    borders, texts = _many_texts(place, WORDS, WORD_OFFSETS, count, type_)
     borders.checked(np.arange(count))
     return _Texts(type_, texts, valid, _Codes(place.file(CODES), count, length).take)
 
@@ -296,12 +299,21 @@ def _words(place: Place) -> int:
     raise CorruptIndexError(f"{path} is missing.", path=str(path))
 
 
-def _many_texts(place: Place, values: str, offsets: str, length: int) -> tuple[_Borders, pa.Array]:
+def _many_texts(
+    place: Place, values: str, offsets: str, length: int, type_: pa.DataType
+) -> tuple[_Borders, pa.Array]:
+    """Return texts as an array of the type, or of bytes where its offsets have another width."""
     borders = _Borders(place, offsets, length)
     data = mapped(place.file(values), np.uint8, borders.last)
     buffers = [None, pa.py_buffer(borders.offsets), pa.py_buffer(data)]
-    type_ = pa.binary() if borders.offsets.dtype == _INT32 else pa.large_binary()
+    is_narrow = borders.offsets.dtype == _INT32
+    if is_narrow == _is_large(type_):
+        type_ = pa.binary() if is_narrow else pa.large_binary()
     return borders, pa.Array.from_buffers(type_, length, buffers)
+
+
+def _is_large(type_: pa.DataType) -> bool:
+    return bool(is_.is_large_string(type_) or is_.is_large_binary(type_))
 
 
 class _Codes:
@@ -328,7 +340,7 @@ class _Texts:
     ) -> None:
         """Take texts at places that are checked: Arrow would read whatever lies there."""
         self._type, self._texts, self._valid, self._places = type_, texts, valid, places
-        self._is_large = is_.is_large_string(type_) or is_.is_large_binary(type_)
+        self._is_as_wide = texts.type.equals(type_)
 
     def take(self, ids: Ids) -> pa.Array:
         places = pa.array(self._places(ids))
@@ -336,13 +348,17 @@ class _Texts:
             taken = pc.call_function("take", [self._texts, places], _UNCHECKED)
         except pa.ArrowException as why:
             raise OptionError(f"texts do not fit one batch: {why}. Ask for fewer.") from None
+        valid = self._valid.bitmap(ids)
+        if valid is None and self._is_as_wide:
+            return taken
         _, offsets, data = taken.buffers()
-        if is_.is_large_binary(taken.type) != self._is_large:
-            own, wanted = (np.int32, np.int64) if self._is_large else (np.int64, np.int32)
+        if not self._is_as_wide:
+            is_large = _is_large(self._type)
+            own, wanted = (np.int32, np.int64) if is_large else (np.int64, np.int32)
             borders = np.frombuffer(offsets, own, len(ids) + 1)
             if int(borders[-1]) > np.iinfo(wanted).max:
                 raise OptionError(
                     f"texts of {int(borders[-1]):,} bytes do not fit one batch: ask for fewer."
                 )
             offsets = pa.py_buffer(borders.astype(wanted))
-        return pa.Array.from_buffers(self._type, len(ids), [self._valid.bitmap(ids), offsets, data])
+        return pa.Array.from_buffers(self._type, len(ids), [valid, offsets, data])
