@@ -33,6 +33,7 @@ class ParquetRows(Source):
     its row group; a process keeps what it used last (128 MiB), so rows that lie together are best
     read together: `blocks` are the row groups. Files are matched by the names of their columns;
     types widen, and what a file does not have is null. With `columns` records have only those.
+    Timestamps of INT96 come in microseconds, and checksums of pages are compared.
 
     >>> import pyarrow as pa, pyarrow.parquet as pq
     >>> pq.write_table(pa.table({"id": [1, 2, 3], "tags": [["a"], [], None]}), "a.parquet")

@@ -198,7 +198,8 @@ class ParquetTable:
         """Whether of these columns more are in use at a time than a process keeps."""
         known = self._wide.get(tuple(names))
         if known is None:
-            own = pa.schema([field for field in self._schemas[0] if field.name in set(names)])
+            asked = set(names)
+            own = pa.schema([field for field in self._schemas[0] if field.name in asked])
             share = self._described(0, own).text_bytes / max(1, int(self._group_bytes[0]))
             known = self._wide[tuple(names)] = share * self._open_bytes > _KEPT_BYTES
         return known
