@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.fuzz._known import KNOWN_DEATHS
-from tests.fuzz._outcomes import Finding, Outcome, Tally
+from tests.fuzz._outcomes import REFERENCE, Finding, Outcome, Tally
 
 ROOT = Path(__file__).parents[2]
 _EACH, _FEWEST = 4000, 500
@@ -61,7 +61,9 @@ def _some(form: str, seed: int, numbers: range, tally: Tally) -> int:
         raise RuntimeError(f"the child for {form} failed by itself: {log[-3000:]}")
     if marks.endswith("?"):
         outcome = Outcome.DEATH
-        if "Timeout (" in log:
+        if now.endswith(REFERENCE):
+            outcome = Outcome.BOTH
+        elif "Timeout (" in log:
             outcome = Outcome.TIMEOUT
         elif "bad_alloc" in log or "MemoryError" in log:
             outcome = Outcome.MEMORY

@@ -9,6 +9,10 @@ from enum import Enum
 from typing import Any
 
 
+REFERENCE = "; the reference reads"
+"""What stands last among what a child did, if it died inside the other reader."""
+
+
 class Outcome(Enum):
     """What came of a mutation; each has a letter by which a child notes it."""
 
