@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-
 REFERENCE = "; the reference reads"
 """What stands last among what a child did, if it died inside the other reader."""
 
