@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.fuzz._known import KNOWN_DEATHS
-from tests.fuzz._outcomes import Finding, Outcome, Tally
+from tests.fuzz._outcomes import REFERENCE, Finding, Outcome, Tally
 
 ROOT = Path(__file__).parents[2]
 _EACH, _FEWEST = 4000, 500
@@ -57,11 +57,13 @@ def _some(form: str, seed: int, numbers: range, tally: Tally) -> int:
     for mark in marks.replace("?", ""):
         tally.counts[Outcome(mark)] += 1
     tally.findings += [Finding.from_dict(one) for one in found]
-    if done.returncode and not marks.endswith("?"):
+    if done.returncode and not (marks.endswith("?") and _was_ended(done.returncode, log)):
         raise RuntimeError(f"the child for {form} failed by itself: {log[-3000:]}")
     if marks.endswith("?"):
         outcome = Outcome.DEATH
-        if "Timeout (" in log:
+        if now.endswith(REFERENCE):
+            outcome = Outcome.BOTH
+        elif "Timeout (" in log:
             outcome = Outcome.TIMEOUT
         elif "bad_alloc" in log or "MemoryError" in log:
             outcome = Outcome.MEMORY
@@ -70,6 +72,11 @@ def _some(form: str, seed: int, numbers: range, tally: Tally) -> int:
         why = f"exit code {done.returncode}: {_last_words(log)}"
         tally.findings.append(Finding(form, seed, number, outcome, now, why))
     return len(marks)
+
+
+def _was_ended(code: int, log: str) -> bool:
+    """Whether a child ended by a signal or for its time; else the fuzzer itself is at fault."""
+    return code < 0 or "Timeout (" in log
 
 
 def _environment() -> dict[str, str]:

@@ -48,6 +48,9 @@ class Format(ABC):
     more: ClassVar[int] = 1
     """Doors of the others that it passes, by chance."""
 
+    check_tells: ClassVar[bool] = True
+    """Whether what does not open is something that `penstock check` has to find."""
+
     @abstractmethod
     def make(self, folder: Path) -> None:
         """Write a small valid sample."""

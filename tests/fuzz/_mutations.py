@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from random import Random
 
 _SIZES = (1, 2, 4, 8)
+_NEAR = 64
+"""Bytes that count as the head, or the tail, of a file."""
 _FAR = (0, 1, 2, 255, 1 << 15, 1 << 16, (1 << 31) - 1, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1)
 _SNIPPETS = (
     b"\n", b"\r\n", b"\r", b"\n\n", b" \t\n", b"\0", b"\xff", b"\xe9", b"\xef\xbb\xbf", b"\xc3",
@@ -48,14 +50,14 @@ def mutated(data: bytes, chance: Random, *, is_json: bool, is_text: bool) -> tup
 def _flip_bit(data: bytes, chance: Random) -> tuple[bytes, str]:
     if not data:
         return _append(data, chance)
-    at, bit = chance.randrange(len(data)), 1 << chance.randrange(8)
+    at, bit = _place(data, chance), 1 << chance.randrange(8)
     return _put(data, at, bytes([data[at] ^ bit])), f"bit {bit} at {at} flipped"
 
 
 def _set_byte(data: bytes, chance: Random) -> tuple[bytes, str]:
     if not data:
         return _append(data, chance)
-    at, value = chance.randrange(len(data)), chance.choice((0, 255, chance.randrange(256)))
+    at, value = _place(data, chance), chance.choice((0, 255, chance.randrange(256)))
     return _put(data, at, bytes([value])), f"byte {at} is {value}"
 
 
@@ -64,9 +66,10 @@ def _set_integer(data: bytes, chance: Random) -> tuple[bytes, str]:
     size = chance.choice(_SIZES)
     if len(data) < size:
         return _append(data, chance)
-    at = chance.randrange(len(data) // size) * size
-    if chance.random() < 0.3:  # Footers and headers are not always aligned from the front.
-        at = min(len(data) - size, chance.randrange(len(data)))
+    at = _place(data, chance) // size * size
+    if chance.random() < 0.3:  # Not everything is aligned from the front.
+        at = _place(data, chance)
+    at = min(len(data) - size, at)
     old = int.from_bytes(data[at : at + size], "little")
     near = (
         old + 1,
@@ -127,6 +130,14 @@ def _append(data: bytes, chance: Random) -> tuple[bytes, str]:
 
 def _empty(_: bytes, __: Random) -> tuple[bytes, str]:
     return b"", "emptied"
+
+
+def _place(data: bytes, chance: Random) -> int:
+    """Return a place in data that is not empty; heads and tails say what lies between them."""
+    near = min(len(data), _NEAR)
+    if chance.random() < 0.4:
+        return chance.choice((chance.randrange(near), len(data) - 1 - chance.randrange(near)))
+    return chance.randrange(len(data))
 
 
 def _put(data: bytes, at: int, value: bytes) -> bytes:
@@ -219,7 +230,7 @@ def _collect(value: Any, path: str, places: list[tuple[Any, Any, str]]) -> None:
 
 
 def _other_value(old: Any, chance: Random) -> Any:
-    if isinstance(old, int | float) and chance.random() < 0.5:
+    if isinstance(old, int | float) and abs(old) < 1e300 and chance.random() < 0.5:
         near = (old + 1, old - 1, -old, old * 2, old // 2, old + 0.5, str(old), [old], old * 10**9)
         return chance.choice(near)
     if isinstance(old, str) and chance.random() < 0.4:

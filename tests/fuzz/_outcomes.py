@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
+REFERENCE = "; the reference reads"
+"""What stands last among what a child did, if it died inside the other reader."""
+
 
 class Outcome(Enum):
     """What came of a mutation; each has a letter by which a child notes it."""
@@ -92,7 +95,11 @@ def causes(findings: list[Finding]) -> str:
     """Return findings put together by what seems to be their cause, the most frequent first."""
     groups: dict[str, list[Finding]] = {}
     for found in findings:
-        alike = re.sub(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|[0-9]+|/\\S*", "#", found.why)[:120]
+        error = re.match(r"(\w+: )?\w+(?=:)", found.why)
+        place = re.search(r"\([\w.]+:\d+[^()]*\)$|\([\w/.]+:\d+\)", found.why)
+        alike = re.sub(r"\W*\d+|'[^']*'", "#", found.why)[:60]
+        if error and place and found.outcome is not Outcome.DIFFERENT:
+            alike = f"{error[0].split(': ')[-1]} {place[0]}"
         groups.setdefault(f"{found.outcome} {alike}", []).append(found)
     ordered = sorted(groups.values(), key=len, reverse=True)
     return "\n".join(f"{len(some):,} × {some[0]}" for some in ordered)

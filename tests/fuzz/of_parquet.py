@@ -76,6 +76,8 @@ class Parquet(Format):
 def _by_pyarrow(path: Path, names: list[str] | None = None) -> Values:
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
+        if not {*(names or ())} <= {*file.schema_arrow.names}:
+            raise Refused
         table = file.read(names, use_threads=False)
         table.validate(full=True)
         return table.to_pylist()
