@@ -20,7 +20,7 @@ from penstock.errors import (
     TruncatedFileError,
 )
 from penstock.index import Found, digest, file_fingerprint
-from penstock.storage import LocalStore, locate
+from penstock.storage import LocalStore, fetch_metadata, locate, path_below
 
 if TYPE_CHECKING:
     import os
@@ -119,7 +119,7 @@ def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) 
         found = msgspec.json.decode(_text(store, name), type=_Index)
         for first in found.shards[:1]:
             msgspec.json.decode(first, type=_Sign)
-    except (StorageError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (StorageError, CorruptFileError, msgspec.DecodeError, ValueError, RecursionError):
         return False
     return True
 
@@ -172,8 +172,7 @@ def _content(found: Found) -> str:
 
 
 def _text(store: Store, folder: str) -> bytes:
-    with closing(store.open(_joined(folder, INDEX))) as file:
-        return file.read_at(0, file.size) if file.size else b""
+    return fetch_metadata(store, _joined(folder, INDEX))
 
 
 def _joined(folder: str, name: str) -> str:
@@ -260,10 +259,9 @@ def _found(store: Store, folder: str, shard: _Shard, there: dict[str, Entry]) ->
 
 def _inside(store: Store, folder: str, basename: str) -> str:
     """Return the name of a shard; one that leaves the folder is refused."""
-    clean = posixpath.normpath(basename)
-    if clean.startswith(("/", "../")) or clean in (".", "..") or not basename:
+    if path_below(folder, basename) is None:
         raise OptionError(
             f"{INDEX} of {store.path(folder)} names {basename!r}, which is not in that folder. "
             "Such an index is not followed."
         )
-    return _joined(folder, clean)
+    return _joined(folder, posixpath.normpath(basename))
