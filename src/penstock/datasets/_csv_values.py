@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from penstock.errors import MalformedLineError, SchemaMismatchError
-from penstock.index import arrow_file, convert_options, read_options, whole_rows, with_line_end
+from penstock.index import convert_options, read_options, whole_rows, with_line_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ class CsvParser:
     def _read(self, rows: Sequence[bytes], options: csv.ConvertOptions) -> pa.RecordBatch:
         text = whole_rows(b"".join(map(with_line_end, rows)))
         with csv.open_csv(
-            arrow_file(text), read_options(text, self.names), self._parse_options, options
+            pa.BufferReader(text), read_options(text, self.names), self._parse_options, options
         ) as reader:
             table = reader.read_all()
         if table.num_rows != len(rows):

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from penstock.index._checks import Look as Look
     from penstock.index._csv_scan import CsvScanner as CsvScanner
     from penstock.index._csv_types import Dialect as Dialect
-    from penstock.index._csv_types import arrow_file as arrow_file
     from penstock.index._csv_types import convert_options as convert_options
     from penstock.index._csv_types import read_options as read_options
     from penstock.index._csv_types import type_of as type_of
@@ -163,7 +162,6 @@ __all__, __getattr__, __dir__ = facade(
         "TokensMeta": "_meta",
         "UNREADABLE": "_seen_kinds",
         "UnifiedSchema": "_parquet_scan",
-        "arrow_file": "_csv_types",
         "changes": "_stale",
         "convert_options": "_csv_types",
         "decode_meta": "_meta",

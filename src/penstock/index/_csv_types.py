@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
@@ -101,22 +100,11 @@ def first_row(text: bytes, dialect: Dialect) -> list[str]:
     # Arrow names columns itself where it is given no names, and takes their number from the row.
     options = csv.ReadOptions(autogenerate_column_names=True, use_threads=False)
     options.block_size = len(text) + 1
-    shape = csv.read_csv(arrow_file(text), options, dialect.parse_options(), convert_options())
+    shape = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options(), convert_options())
     types = dict.fromkeys(shape.column_names, pa.string())
     values = csv.ConvertOptions(column_types=types, strings_can_be_null=False)
-    row = csv.read_csv(arrow_file(text), options, dialect.parse_options(), values)
+    row = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options(), values)
     return [column[0].as_py() for column in row.columns]
-
-
-def arrow_file(text: bytes) -> pa.BufferReader:
-    """Return text as a file for Arrow's reader of CSV, in memory of Arrow's own.
-
-    A thread of Arrow may be the last to let go of it. If it were Python's, and Python were just
-    ending, this would abort the process.
-    """
-    buffer = pa.allocate_buffer(len(text))
-    np.frombuffer(buffer, np.uint8)[:] = np.frombuffer(text, np.uint8)
-    return pa.BufferReader(buffer)
 
 
 def whole_rows(text: bytes) -> bytes:
@@ -199,7 +187,7 @@ class TypesSeen:
             return "skip"
 
         return csv.read_csv(
-            arrow_file(text),
+            pa.py_buffer(text),
             read_options(text, self.names),
             self._dialect.parse_options(skip),
             options,

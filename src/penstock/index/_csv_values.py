@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from penstock.index._csv_types import arrow_file, convert_options, read_options, whole_rows
+from penstock.index._csv_types import convert_options, read_options, whole_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ def typed_columns(text: bytes, names: Sequence[str], dialect: Dialect) -> dict[s
     text = whole_rows(text)
     types = dict.fromkeys(names, pa.string())
     table = csv.read_csv(
-        arrow_file(text),
+        pa.py_buffer(text),
         read_options(text, names),
         dialect.parse_options(),
         convert_options(types, names),
