@@ -32,8 +32,6 @@ _SHARD = re.compile(r"\.mds(\.(br|bz2|gz|snappy|zstd))?$")
 INDEX = "index.json"
 _VERSION = 2
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_LARGEST_SHARD = 2**32 - 1
-"""Bytes: the places of samples in a shard are uint32."""
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -150,13 +148,6 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
             continue
         raw = one.raw_data
         shard = _found(store, folder, one, there)
-        if raw.bytes > _LARGEST_SHARD or 4 * (one.samples + 2) > raw.bytes:
-            path = _joined(shown, INDEX)
-            raise CorruptFileError(
-                f"{path} is damaged: {raw.basename} has {raw.bytes:,} bytes, it says, and "
-                f"{one.samples:,} samples. Copy the folder again, or write it anew.",
-                path=path,
-            )
         shards.append(shard)
         marks.append([raw.basename, raw.bytes, one.samples, raw.hashes or _content(shard.file)])
     return MdsIndex(shown, columns, shards, marks)

@@ -44,6 +44,8 @@ _MOST_REQUESTS = 16
 _MOST_SHARDS_AT_ONCE = 4
 """That are brought as a whole at the same time, each in memory until it is written."""
 _NUMBER_BYTES = 4
+_LARGEST = (1 << 32) - 1
+"""Bytes of a shard: the places of its samples are uint32."""
 _PIECE = 1 << 20
 _COMPRESSIONS = ("br", "bz2", "gz", "snappy", "zstd")
 
@@ -86,6 +88,7 @@ class ShardTexts:
     ) -> None:
         for shard in shards:
             _check_compression(shard)
+            _check_size(shard)
         self._shards = shards
         self._options = options
         self._by_blocks = by_blocks
@@ -140,8 +143,6 @@ class ShardTexts:
     def _read_offsets(self, shard: int) -> NDArray[np.int64]:
         one = self._shards[shard]
         size = _NUMBER_BYTES * (one.samples + 2)
-        if size > one.text_bytes:
-            raise _damaged(one, f"{one.samples:,} samples do not fit {one.text_bytes:,} bytes")
         try:
             head = np.frombuffer(self._text(shard).read(0, size), "<u4")
         except ObjectChangedError as why:
@@ -217,6 +218,13 @@ def _check_compression(shard: Shard) -> None:
             f"{shard.path} is compressed by {shard.compression!r}: only "
             f"{', '.join(_COMPRESSIONS)} are known. Write the shards with one of those, or plain."
         )
+
+
+def _check_size(shard: Shard) -> None:
+    """Raise where `index.json` tells of more samples than bytes, or of more than a shard has."""
+    least = _NUMBER_BYTES * (shard.samples + 2)
+    if not least <= shard.text_bytes <= _LARGEST:
+        raise _damaged(shard, f"{shard.samples:,} samples do not fit {shard.text_bytes:,} bytes")
 
 
 def _whole(one: Shard) -> bytes:
