@@ -12,7 +12,7 @@ import shutil
 import stat
 import time
 import urllib.parse
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from penstock.storage import is_plain_name, read_metadata, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -164,12 +165,14 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
     bad: NDArray[np.int64],
     nulled: int = 0,
     files: Sequence[FileFacts] = (),
+    pool: Executor | None = None,
 ) -> ColumnMeta:
     """Write a column and let it appear, as a whole, in place of one of the same name.
 
     The arrays, one after the other, are the values of all records; they are gone through several
     times, so a sequence may make them anew whenever it is asked for one. `files` are those of the
-    source as they were before. The caller is the only builder in this folder.
+    source as they were before. Threads of `pool` wait for the disk side by side, which takes no
+    longer than for one file. The caller is the only builder in this folder.
     """
     check_type(field.name, field.type)
     name = column_name(field.name, field.type, nulled=nulled > 0)
@@ -182,7 +185,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
         written = sorted(_files(folder))
         sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in written}
         lists = [
-            _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}")
+            _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}", pool)
             for level, path in enumerate(_list_paths(field.name, field.type))
         ]
         schema = pa.schema([pa.field(field.name, field.type)])
@@ -203,7 +206,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
             list(files),
         )
         (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta)) + b"\n")
-        _sync_all(folder)
+        _sync_all(folder, pool)
         _put(folder, root / name)
         made_anew(root / name)
     finally:
@@ -236,7 +239,7 @@ def _path_of(steps: Sequence[str | None]) -> str:
     return text.removeprefix(".")
 
 
-def _shared(root: Path, name: str, folder: Path) -> str:
+def _shared(root: Path, name: str, folder: Path, pool: Executor | None) -> str:
     """Give lists of equal lengths one folder, and return its name; a damaged one is replaced."""
     digest = hashlib.blake2b(digest_size=8)
     for file in sorted(folder.iterdir()):
@@ -248,7 +251,7 @@ def _shared(root: Path, name: str, folder: Path) -> str:
     if sizes_in(root / name) == sizes_in(folder):
         shutil.rmtree(folder)
     else:
-        _sync_all(folder)
+        _sync_all(folder, pool)
         _put(folder, root / name)
     return name
 
@@ -260,12 +263,10 @@ def sizes_in(folder: Path) -> dict[str, int]:
     return {}
 
 
-def _sync_all(folder: Path) -> None:
-    """Wait until a folder and its files are on disk: together, which takes as long as for one."""
+def _sync_all(folder: Path, pool: Executor | None) -> None:
+    """Wait until a folder and its files are on disk."""
     paths = [folder, *folder.iterdir()]
-    with ThreadPoolExecutor(len(paths), "penstock-sync") as pool:
-        for _ in pool.map(sync, paths):
-            pass
+    deque(map(sync, paths) if pool is None else pool.map(sync, paths), 0)
 
 
 def _put(folder: Path, final: Path) -> None:

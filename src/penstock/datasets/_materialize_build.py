@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from penstock.datasets._column_folder import Column
@@ -50,6 +52,8 @@ _SCHEMA = "schema.arrow"
 _PAUSE = 0.05
 _STUCK_SECONDS = 3600.0
 """For how long a builder may finish nothing before others give up waiting for it."""
+_SYNCS = 4
+"""Files of a column that are waited for side by side."""
 _IN_CALLER_SECONDS = 1.0
 _OFFSETS = re.compile(r".+-offsets-[0-9a-f]{16}", re.DOTALL)
 
@@ -146,8 +150,9 @@ def build(
         with viewed(how.progress, total, "materialising", unit="records") as view:
             run_units(units, workers=workers, advance=view.add, caller_helps=True)
         _refuse_touched(source, freshness)
-        for folder, group in zip(folders, groups, strict=True):
-            folder.publish(group)
+        with ThreadPoolExecutor(_SYNCS, "penstock-sync") as pool:
+            for folder, group in zip(folders, groups, strict=True):
+                folder.publish(group, pool)
     except Exception as why:
         # After Ctrl-C what is finished stays, for the next time.
         for folder in folders:
@@ -208,7 +213,7 @@ class _Folder:
         remove_special(self.path)
         (self.path / _SCHEMA).write_bytes(self.schema.serialize())
 
-    def publish(self, group: Sequence[Wanted]) -> None:
+    def publish(self, group: Sequence[Wanted], pool: Executor) -> None:
         files = UnitFiles([unit.path for unit in self.units])
         length = len(self._source)
         if self._on_error == "mask":
@@ -239,6 +244,7 @@ class _Folder:
                 bad=bad,
                 nulled=nulled,
                 files=self._files,
+                pool=pool,
             )
 
 
