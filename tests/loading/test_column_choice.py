@@ -64,17 +64,21 @@ class TestToldWhy:
         assert decided(loader)[0].startswith("decoded anew for each batch: columns are gone")
         assert decided(begun)[0] == "gathered; they were there"  # What is mapped stays.
 
-    def test_very_many_columns_of_few_records_are_not_made_unasked(self, tmp_path: Path) -> None:
-        path, fields = tmp_path / "a.jsonl", [f"f{number}" for number in range(2_000)]
-        lines = [json.dumps(dict.fromkeys(fields, row)) for row in range(20)]
+    @pytest.mark.parametrize(("columns", "records"), [(2_000, 20), (101, 999), (1_001, 1_000)])
+    def test_very_many_columns_are_not_made_unasked(
+        self, columns: int, records: int, tmp_path: Path
+    ) -> None:
+        path, fields = tmp_path / "a.jsonl", [f"f{number}" for number in range(columns)]
+        lines = [json.dumps(dict.fromkeys(fields, row)) for row in range(records)]
         path.write_text("\n".join(lines))
         loader = DataLoader(path, dict.fromkeys(fields, "int64"), batch_size=10)
         told = (
-            "decoded anew for each batch: 2,000 columns of 20 records are more files than they are "
-            "worth. To make them: materialize=True"
+            f"decoded anew for each batch: {columns:,} columns of {records:,} records are more "
+            "files than they are worth. To make them: materialize=True"
         )
         assert decided(loader) == (told, IN_THREAD)
-        assert [batch["f1999"].tolist() for batch in loader] == [[*range(10)], [*range(10, 20)]]
+        run = iter(loader)
+        assert [next(run)[fields[-1]].tolist() for _ in "ab"] == [[*range(10)], [*range(10, 20)]]
         assert decided(loader) == (told, IN_THREAD)
         assert list_columns_of(loader.source) == []
 

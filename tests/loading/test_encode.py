@@ -340,6 +340,13 @@ class TestCallables:
         assert len(batch["x"]) == 5
         assert len(batch) == 12
 
+    def test_rows_of_arrow_are_as_many_as_records(self) -> None:
+        loader = DataLoader(RECORDS, lambda columns: columns.slice(1), batch_size=4)
+        with pytest.raises(OptionError, match="3 rows of Arrow, and there are 4 records"):
+            next(iter(loader))
+        whole = next(iter(DataLoader(RECORDS, lambda columns: columns, batch_size=4)))
+        assert whole.num_rows == 4
+
     @pytest.mark.parametrize("name", ["ids", "valid"])
     def test_a_batch_with_another_number_of_ids_is_refused(self, name: str) -> None:
         loader = DataLoader(RECORDS, lambda _: Batch({}, **{name: np.ones(3, bool)}), batch_size=4)

@@ -40,6 +40,8 @@ Materialize = Literal["auto"] | bool
 _MOST_SECONDS = 60.0
 _MOST_DISK = 0.1
 """Share of the free disk that is used without being asked."""
+_MOST_COLUMNS = 1_000
+"""Each is a folder of two to four files."""
 _MANY_COLUMNS, _FEW_RECORDS = 100, 1_000
 """More columns than that, of fewer records: their files take longer than decoding does for many
 epochs. A column takes 2 to 10 ms, however little is in it, and decoding a value a microsecond."""
@@ -198,7 +200,8 @@ def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: 
 
     if lies_remote(source):
         return not_unasked("remote data is decoded unasked only as it is needed")
-    if len(schema) > _MANY_COLUMNS and len(source) < _FEW_RECORDS:
+    is_wide = len(schema) > _MANY_COLUMNS and len(source) < _FEW_RECORDS
+    if is_wide or len(schema) > _MOST_COLUMNS:
         return not_unasked(
             f"{len(schema):,} columns of {len(source):,} records are more files than they are worth"
         )

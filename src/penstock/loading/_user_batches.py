@@ -31,6 +31,11 @@ def user_batch(made: Any, ids: NDArray[np.int64], valid: NDArray[np.bool_] | Non
     if isinstance(made, Mapping):
         require("torch", extra="torch", purpose="a batch of tensors")
         return _completed(made if isinstance(made, Batch) else _batch(made, len(ids)), ids, valid)
+    if getattr(made, "num_rows", len(ids)) != len(ids):
+        raise OptionError(
+            f"encode returned {made.num_rows:,} rows of Arrow, and there are {len(ids):,} records "
+            "in this batch. Return a row for each of them."
+        )
     if valid is None:
         return made
     raise OptionError(
