@@ -237,7 +237,7 @@ class Dataset(Source):
         if (rows[:, 0] != rows[0, 0]).any() or (ends[:-1] != rows[1:, 1]).any():
             return None
         if start > int(ends[0]) or ends[-1] == start or (np.diff(ends) < 0).any():
-            return None  # Of no bytes, or damaged: told of one by one.
+            return None  # Without bytes, or damaged: reading them one by one says which.
         with reading():
             text = self._text(int(rows[0, 0])).read(start, int(ends[-1]) - start)
         return text, ends - start

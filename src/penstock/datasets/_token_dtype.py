@@ -99,7 +99,7 @@ def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
     for number in (0, len(index) - 1):
         place = index[number]
         found = place.num_bytes
-        with suppress(FileNotFoundError):  # Whoever reads it is told.
+        with suppress(FileNotFoundError):  # Reading it raises.
             there = _LARGEST if is_remote(place.file_path) else os.stat(place.file_path).st_size
             if place.byte_offset + found > there:
                 raise _damaged(

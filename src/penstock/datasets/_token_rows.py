@@ -94,7 +94,7 @@ def _size_of(index: SampleIndex, file: int) -> int:
         return _LARGEST if index.meta is None else index.meta.files[file].size
     with suppress(OSError):
         return os.stat(path).st_size
-    return _LARGEST  # It is gone, as whoever reads it is told.
+    return _LARGEST  # The file is gone: reading it raises.
 
 
 def _scanned(rows: NDArray[np.uint64], low: int, high: int) -> Iterator[tuple[int, int, int, int]]:

@@ -59,7 +59,7 @@ class Chosen(Source):
     def _chosen(self, ids: np.ndarray) -> np.ndarray:
         """Return the numbers in `source` of some records of the view: int64.
 
-        They may come from a file, of which nobody reads more than what is asked for.
+        They may come from a file in the cache, of which only these are read and checked.
         """
         found: np.ndarray = self.ids[ids]
         if len(found):
