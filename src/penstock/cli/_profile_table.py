@@ -72,7 +72,7 @@ def _share(part: int, whole: int) -> str:
     >>> _share(0, 10), _share(1, 3), _share(1, 10_000), _share(9_999, 10_000), _share(5, 5)
     ('–', '33 %', '<1 %', '>99 %', '100 %')
     """
-    if not part:
+    if not part or not whole:
         return _NONE
     percent = 100 * part / whole
     if percent < 1:
@@ -83,7 +83,7 @@ def _share(part: int, whole: int) -> str:
 def _distinct(field: Mapping[str, Any]) -> str:
     if "distinct" not in field:
         return _NONE
-    sign = "" if field["distinct_is_exact"] else "~"
+    sign = "" if field.get("distinct_is_exact") else "~"
     return f"{sign}{field['distinct']:,}"
 
 
@@ -91,7 +91,7 @@ def _range(field: Mapping[str, Any], main: Mapping[str, Any]) -> list[str]:
     """Return least, middle and greatest; of texts that would say little."""
     if "quantiles" not in main or "min" not in field:
         return [_NONE] * 3
-    return [_value(field["min"]), _value(main["quantiles"]["p50"]), _value(field["max"])]
+    return [_value(field["min"]), _value(main["quantiles"]["p50"]), _value(field.get("max"))]
 
 
 def _value(value: object) -> str:

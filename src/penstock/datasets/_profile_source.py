@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +22,14 @@ from penstock.datasets._kept import keep_file
 from penstock.datasets._materialized import Materialized, origins_of
 from penstock.decode import as_values
 from penstock.errors import MalformedLineError, SchemaMismatchError
-from penstock.index import UNREADABLE, Profile, digest, profile_text, read_profile
+from penstock.index import (
+    UNREADABLE,
+    Profile,
+    decode_profile,
+    digest,
+    profile_text,
+    read_profile,
+)
 from penstock.storage import LocalStore, cache_directory, is_remote, read_metadata
 from penstock.work import run_units, viewed
 
@@ -105,9 +111,7 @@ def _kept(origin: Source) -> KnownProfile | None:
     path = _path(origin)
     with suppress(OSError, ValueError, RecursionError):
         created = os.stat(path).st_mtime
-        document = json.loads(read_metadata(path))
-        if isinstance(document, dict) and isinstance(document.get("records"), int):
-            return KnownProfile(document, created)
+        return KnownProfile(decode_profile(read_metadata(path)), created)
     return None
 
 

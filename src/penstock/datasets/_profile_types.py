@@ -185,7 +185,7 @@ class _Field:
         seen = self._told["types"]["int"]
         for type_ in _INTEGERS:
             limits = np.iinfo(str(type_))
-            ends = (seen["min"], seen["max"])
+            ends = (seen.get("min"), seen.get("max"))
             if all(isinstance(end, int) and limits.min <= end <= limits.max for end in ends):
                 return type_
         return None

@@ -117,12 +117,19 @@ class TokensDataset(TokenSource, Dataset):
         if not self._is_mapped or not size:
             return self._process_sample(self._raw(number), number)
         text = self._texts.get(file) or self._text(file)
-        if size % self._dtype.itemsize:
-            self._whole(size, number)
+        if size % self._dtype.itemsize or size != self._sample_kind.itemsize:
+            self._check_size(self._whole(size, number), number)
         return text.items(self._dtype, offset, offset + size)  # type: ignore[attr-defined]
 
+    def _check_size(self, tokens: int, number: int) -> None:
+        """Raise where a sample has another size than all samples."""
+        if self.sample_size not in (None, tokens):
+            raise self._sample_index.damaged(
+                f"sample {number:,} has {tokens:,} tokens, and every sample {self.sample_size:,}"
+            )
+
     def _process_sample(self, sample_bytes: bytes, number: int = 0) -> NDArray[Any]:
-        self._whole(len(sample_bytes), number)
+        self._check_size(self._whole(len(sample_bytes), number), number)
         return np.frombuffer(sample_bytes, self._dtype)
 
     def _whole(self, size: int, number: int) -> int:
@@ -188,10 +195,8 @@ class TokensDataset(TokenSource, Dataset):
             bad = int(rest.argmax())
             self._whole(int(sizes[bad]), int(ids[bad]))
         if self.sample_size is not None and (wrong := lengths != self.sample_size).any():
-            raise self._sample_index.damaged(
-                f"sample {ids[wrong.argmax()]:,} has {lengths[wrong.argmax()]:,} tokens, and every "
-                f"sample {self.sample_size:,}"
-            )
+            bad = int(wrong.argmax())
+            self._check_size(int(lengths[bad]), int(ids[bad]))
         # Of a bytearray, because it is the caller's to write to.
         return np.frombuffer(bytearray().join(self._bytes_of(ids)), self._dtype), lengths
 

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from penstock.index._place import place_of as place_of
     from penstock.index._profile import Profile as Profile
     from penstock.index._profile import profile_records as profile_records
+    from penstock.index._profile_files import decode_profile as decode_profile
     from penstock.index._profile_files import profile_text as profile_text
     from penstock.index._profile_files import read_profile as read_profile
     from penstock.index._row_check import scan_rows as scan_rows
@@ -165,6 +166,7 @@ __all__, __getattr__, __dir__ = facade(
         "changes": "_stale",
         "convert_options": "_csv_types",
         "decode_meta": "_meta",
+        "decode_profile": "_profile_files",
         "digest": "_fingerprint",
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",

@@ -71,6 +71,7 @@ class RowFinder:
         """Return the same for the last row, when no line end ends it."""
         data = self._held if self._is_started else self._without_mark(self._held)
         rows = self._look(data + b"\0", len(data))
+        self._held = b""
         if self._is_inside:
             opened = self._start + self._opened
             raise MalformedLineError(
@@ -116,7 +117,7 @@ class RowFinder:
             self._pass_quotes(quotes)
         rows = self._rows(seen, ends, count)
         self._before = _NEUTRAL if escaped is not None and escaped[-1] else int(seen[count - 1])
-        self._held = data[count:] if count < len(data) - 1 or data[count:] != b"\0" else b""
+        self._held = data[count:]
         self._at += count
         self._check_size()
         return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING
 
 import orjson
@@ -20,7 +21,11 @@ def digest(value: object) -> str:
     >>> digest([1, "a"]) == digest([1, "a"]) != digest([1, "b"])
     True
     """
-    return hashlib.blake2b(orjson.dumps(value), digest_size=8).hexdigest()
+    try:
+        text = orjson.dumps(value)
+    except orjson.JSONEncodeError:  # The name of a file that is not UTF-8.
+        text = json.dumps(value, separators=(",", ":")).encode()
+    return hashlib.blake2b(text, digest_size=8).hexdigest()
 
 
 def file_fingerprint(file: OpenFile, size: int | None = None) -> str:

@@ -27,7 +27,6 @@ from penstock.index._names import (
 )
 from penstock.index._sample_index import Origin, SampleIndex, map_documents, map_rows
 from penstock.storage import (
-    LocalStore,
     join,
     locate,
     open_regular,
@@ -280,11 +279,9 @@ def _repairing(path: str) -> str:
 
 def _size_of(path: str) -> int:
     store, name = locate(path)
-    if not isinstance(store, LocalStore):
-        return store.entry(name).size
     try:
-        return os.stat(name).st_size
-    except FileNotFoundError:
+        return store.entry(name).size
+    except ObjectNotFoundError:
         raise StaleIndexError(
             f"{path} is gone since its index was made. Bring it back, or build the index again: "
             f"{_repairing(path)}",

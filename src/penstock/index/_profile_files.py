@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import msgspec
 
 from penstock.errors import CorruptFileError, CorruptIndexError
 from penstock.index._names import PROFILE, PROFILE_STATE
-from penstock.index._profile_document import FORMAT
 from penstock.storage import join, read_metadata
 
 if TYPE_CHECKING:
@@ -48,14 +49,79 @@ def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     """
     path = join(os.fspath(folder), PROFILE)
     try:
-        document = json.loads(read_metadata(path))
+        return decode_profile(read_metadata(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (CorruptFileError, ValueError, RecursionError) as why:
         raise _damaged(path, why) from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise _damaged(path, "it is no profile")
+
+
+def decode_profile(text: bytes) -> dict[str, Any]:
+    """Return the document of a profile; a `ValueError` says what is wrong with another text."""
+    document: dict[str, Any] = json.loads(text)
+    msgspec.convert(document, _Document)
     return document
+
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Scalar: TypeAlias = int | float | str | bool | None
+"""The structures below are what readers of a profile rely on; docs/formats.md has the rest."""
+
+
+class _Quantiles(msgspec.Struct):
+    p50: Scalar
+
+
+class _LengthQuantiles(msgspec.Struct):
+    p50: int | float
+
+
+class _Bars(msgspec.Struct):
+    counts: list[Count]
+
+
+class _Lengths(msgspec.Struct):
+    min: int | float
+    max: int | float
+    quantiles: _LengthQuantiles
+    bars: _Bars
+
+
+class _TypeSeen(msgspec.Struct):
+    count: Count
+    min: Scalar = None
+    max: Scalar = None
+    true: Count = 0
+    quantiles: _Quantiles | msgspec.UnsetType = msgspec.UNSET
+    bars: _Bars | msgspec.UnsetType = msgspec.UNSET
+    lengths: _Lengths | msgspec.UnsetType = msgspec.UNSET
+
+
+class _FieldSeen(msgspec.Struct):
+    path: str
+    count: Count
+    nulls: Count
+    missing: Count
+    types: dict[str, _TypeSeen]
+    distinct: Count = 0
+    distinct_is_exact: bool = False
+    min: Scalar = None
+    max: Scalar = None
+    examples: list[Any] = []
+
+
+class _Drift(msgspec.Struct):
+    level: Literal["warning", "note"]
+    path: str
+    text: str
+
+
+class _Document(msgspec.Struct):
+    format: Literal["penstock-profile"]
+    records: Count
+    record_types: dict[str, _TypeSeen]
+    fields: list[_FieldSeen]
+    drift: list[_Drift]
 
 
 def old_profile(old: SampleIndex) -> Profile:
