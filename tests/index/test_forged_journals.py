@@ -15,7 +15,7 @@ from penstock.errors import CorruptIndexError
 from penstock.index import create_default_jsonl_indexer, take_back_dead
 from penstock.index._tokens._journal import JOURNAL, PutAside, note, put_in
 from penstock.storage import StorageOptions
-from tests.cli.commands import invoke
+from tests.cli.commands import document, invoke
 from tests.forged import outside, put_odd, tree
 from tests.index.tokenize_samples import by_hand, tokenise, tokens_in, write_texts
 
@@ -145,6 +145,9 @@ def test_builders_and_clean_leave_a_forged_journal_alone_and_name_it(
     # What comes before it would be undone after it: all of it is checked first.
     place.journal(aside(place.base / "good.bin", "old-0"), FORGED[forged](place))
     before, left = outside(place.root, place.base), tree(place.left)
+    for how in ([], ["--dry-run"]):
+        told = document("clean", place.base, *how)
+        assert (told["removed"], [one["path"] for one in told["kept"]]) == ([], [str(place.left)])
     done = invoke("clean", place.base)
     assert done.exit_code == 0
     assert f"{place.left} holds old-0, old-7" in done.stderr
