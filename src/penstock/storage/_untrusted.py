@@ -11,7 +11,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
-from penstock.errors import CorruptFileError
+from penstock.errors import CorruptFileError, OptionError
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -131,6 +131,20 @@ def read_metadata(
     with open_regular(path, dir_fd=dir_fd) as file:
         _refuse_large(os.fspath(path), os.fstat(file.fileno()).st_size, largest)
         return file.read(largest)
+
+
+def readable_metadata(data: bytes, name: str, remedy: str) -> bytes:
+    """Return metadata that is about to be written; raise where it could not be read again.
+
+    >>> readable_metadata(b"{}", "meta.json", "Index fewer files.")
+    b'{}'
+    """
+    if len(data) > LARGEST_METADATA:
+        raise OptionError(
+            f"{name} would have {len(data):,} bytes, and metadata of more than "
+            f"{LARGEST_METADATA:,} is not read. {remedy}"
+        )
+    return data
 
 
 def fetch_metadata(
