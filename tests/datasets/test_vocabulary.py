@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.datasets._vocabulary import root_of, vocabulary
 from penstock.errors import OptionError, SchemaMismatchError
+from penstock.storage._untrusted import LARGEST_METADATA
 from tests.rounds import rounds
 
 if TYPE_CHECKING:
@@ -73,6 +74,21 @@ def test_for_files_it_is_kept_and_found_by_the_next(tmp_path: Path, own_cache: P
     kept.unlink()
     (own_cache / "views" / "CACHEDIR.TAG").unlink()
     assert vocabulary(penstock.open(path), "a.b", 2).equals(first)
+
+
+def test_a_kept_vocabulary_may_be_larger_than_metadata(
+    tmp_path: Path, own_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines(tmp_path / "a.jsonl", ["y", "x"])
+    vocabulary(penstock.open(tmp_path / "a.jsonl"), "a.b", 2)
+    (kept,) = (own_cache / "views").glob("*.arrow")
+    batch = pa.record_batch({"values": ["x" * (LARGEST_METADATA + 1)]})
+    with pa.ipc.new_file(kept, batch.schema) as file:
+        file.write_batch(batch)
+    found = vocabulary(penstock.open(tmp_path / "a.jsonl"), "a.b", 2)
+    kept.unlink()
+    assert len(found) == 1
+    assert not caplog.records
 
 
 def test_records_in_memory_leave_nothing_behind(own_cache: Path) -> None:

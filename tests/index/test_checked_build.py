@@ -25,6 +25,7 @@ from penstock.index import (
     read_profile,
 )
 from penstock.jsonl import JsonlFile
+from penstock.storage import _untrusted
 from tests.index.checked import bad_of, build, hidden, meta_of, profile_of, rows_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,27 @@ TEXT = (
     b'{"id": 3, "t": "\xff"}\n{"id": %d}' % 10**30
 )
 BAD = [("a.jsonl", 3, 15, 6), ("a.jsonl", 4, 21, 5), ("a.jsonl", 8, 74, 20)]
+
+
+@pytest.mark.parametrize(
+    ("largest", "told"),
+    [
+        (900, r"meta\.json would have 2,\d+ bytes.*names 9 files: index fewer at once"),
+        (1, r"profile\.json would have .* bytes, and metadata of more than 1 .*fewer columns"),
+    ],
+)
+def test_metadata_that_could_not_be_read_again_is_not_written(
+    largest: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(9):
+        (tmp_path / f"{number}.jsonl").write_text('{"id": 1}\n')
+    build(tmp_path)
+    before = meta_of(tmp_path)
+    monkeypatch.setattr(_untrusted, "LARGEST_METADATA", largest)
+    with pytest.raises(OptionError, match=told):
+        create_default_jsonl_indexer(tmp_path, profile=largest == 1, overwrite=True)()
+    assert meta_of(tmp_path) == before
+    assert hidden(tmp_path) == []
 
 
 def test_bad_lines_are_no_samples_and_are_told_with_their_places(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import penstock
 from penstock.errors import PenstockError
 from penstock.index import create_default_jsonl_indexer, read_bad_lines, read_profile
+from penstock.index._load import _Folder
 from penstock.index._tokens._unit_file import TokenFile, parts_in
 from penstock.index._unit_file import UnitFile
 from tests.forged import ODD, put_odd
@@ -59,6 +60,33 @@ def test_a_meta_that_is_a_link_to_nothing_is_missing(folder: Path) -> None:
     meta.symlink_to("gone")
     with pytest.raises(PenstockError):
         penstock.open(folder)
+
+
+@pytest.mark.parametrize("verb", ["open", "index", "overwrite", "tokenize"])
+def test_an_index_that_is_a_link_to_nothing_is_named(verb: str, folder: Path) -> None:
+    link = folder / "index"
+    link.symlink_to("../big/gone")
+    does: dict[str, Callable[[], object]] = {
+        "open": lambda: penstock.open(folder),
+        "index": create_default_jsonl_indexer(folder),
+        "overwrite": create_default_jsonl_indexer(folder, overwrite=True),
+        "tokenize": lambda: tokenise(folder, sample_size=5, overwrite=True),
+    }
+    with pytest.raises(PenstockError, match=f"{link} is a link to ../big/gone, and nothing is"):
+        does[verb]()
+    assert link.is_symlink()
+
+
+def test_what_fails_while_a_file_of_an_index_is_open_is_not_told_of_that_file(
+    folder: Path,
+) -> None:
+    create_default_jsonl_indexer(folder)()
+    with (
+        pytest.raises(FileNotFoundError, match=r"^of the caller$"),
+        _Folder(str(folder / "index")) as index,
+        index.open("sample_locations.bin"),
+    ):
+        raise FileNotFoundError("of the caller")
 
 
 READERS: dict[str, Callable[[Path], Any]] = {

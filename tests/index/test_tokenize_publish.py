@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -21,6 +22,7 @@ from penstock.errors import (
 )
 from penstock.index import IndexStore, Place, create_default_jsonl_indexer, exists, take_back_dead
 from penstock.storage import StorageOptions
+from tests.cli.commands import invoke
 from tests.index.test_tokenize import OwnStore
 from tests.index.tokenize_program import Program
 from tests.index.tokenize_samples import (
@@ -109,6 +111,39 @@ def test_builders_and_clean_bring_back_what_a_killed_one_had_put_aside(
     tokenise(folder, sample_size=6, overwrite=True)
     assert tokens_in(folder) == by_hand(FILES, 6)
     assert left_of(folder) == []
+
+
+@pytest.mark.parametrize("killed_by", ["link", "real"])
+def test_another_spelling_of_a_folder_brings_back_what_a_killed_builder_had_put_aside(
+    killed_by: str, tmp_path: Path
+) -> None:
+    spelt = {"real": tmp_path / "real", "link": tmp_path / "link"}
+    write_texts(spelt["real"], FILES)
+    spelt["link"].symlink_to(spelt["real"])
+    replaced_halfway(spelt.pop(killed_by))
+    (other,) = spelt.values()
+    with pytest.raises(CorruptIndexError, match=f"Bring it back: penstock clean {other}"):
+        penstock.open(other)
+    assert invoke("clean", other).exit_code == 0
+    assert tokens_in(other) == by_hand(FILES, 5)
+    assert not left_of(other)
+
+
+def test_a_folder_that_was_moved_keeps_what_a_killed_builder_had_put_aside(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    write_texts(old, FILES)
+    replaced_halfway(old)
+    old.rename(new)
+    (aside,) = new.glob(".index.*/old-index")
+    done = invoke("clean", new)
+    assert done.exit_code == 0
+    assert f"old-index lay in {new}/index" in done.stderr
+    assert "rm -r" not in done.stderr
+    aside.rename(new / "index")
+    for entry in map(json.loads, (aside.parent / "journal.ndjson").read_text().splitlines()):
+        if entry["type"] == "aside" and (aside.parent / entry["name"]).exists():
+            (aside.parent / entry["name"]).rename(entry["path"].replace(str(old), str(new)))
+    assert tokens_in(new) == by_hand(FILES, 5)
 
 
 def test_whoever_opens_while_tokens_are_replaced_waits(

@@ -48,6 +48,7 @@ def test_a_path_below_a_base_never_leaves_it(name: str, base: str) -> None:
     if path is None:
         assert not is_plain_name(name)
         return
+    assert ".." not in path.split("/")  # Behind a link that is another folder than it seems.
     root = os.path.normpath(base).rstrip("/")
     assert os.path.normpath(path).startswith(f"{root}/")
     assert "\0" not in path
@@ -82,6 +83,28 @@ def test_a_path_leads_through_a_link_where_one_of_its_parts_is_one(
             break
         folder = path
     assert leads_through_link(str(base), "/".join([str(base), *parts])) == expected
+
+
+@given(parts=st.lists(st.sampled_from(["real", "link", "..", "."]), max_size=6))
+def test_no_path_below_a_base_resolves_elsewhere_unless_it_leads_through_a_link(
+    parts: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("root")
+    (root / "mine" / "inner").mkdir(parents=True)
+    (root / "base" / "real" / "real").mkdir(parents=True)
+    (root / "base" / "link").symlink_to(root / "mine" / "inner")
+    base, name = str(root / "base"), "/".join([*parts, "x"])
+    path = f"{base}/{name}"
+    if not leads_through_link(base, path) and path_below(base, name) is not None:
+        assert os.path.realpath(path).startswith(f"{base}/")
+    if ".." in parts:
+        assert leads_through_link(base, path)
+        assert path_below(base, name) is None
+
+
+def test_a_folder_that_cannot_be_looked_into_may_hold_a_link(tmp_path: Path) -> None:
+    closed = "x" * 300  # A name that no lookup takes: it fails for every user.
+    assert leads_through_link(str(tmp_path), f"{tmp_path}/{closed}/a")
 
 
 def test_the_base_itself_may_be_a_link(tmp_path: Path) -> None:

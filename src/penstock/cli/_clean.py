@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from penstock.cli._builders import builders_in, is_builder, put_aside_in, remove_builder
+from penstock.cli._builders import builders_in, is_builder, problem_of, put_aside_in, remove_builder
 from penstock.cli._known_facts import leftover_document
 from penstock.cli._paths import leftovers_in
 from penstock.cli._terminal import echo, echo_json
@@ -32,7 +32,7 @@ _REMOTE = (
 
 _WHY_KEPT = {
     "at work": "its writer is at work",
-    "gone": "it could not be removed",
+    "gone": "it cannot be removed",
     "unknown": "its writer cannot be determined; --older-than AGE removes it by age",
 }
 
@@ -88,7 +88,9 @@ def clean(
     for leftover in _leftovers_below(root, errors):
         undecided = older_than is not None and leftover.entry.modified < time.time() - older_than
         going = leftover.writer == "gone" or (leftover.writer == "unknown" and undecided)
-        if going and not dry_run:
+        if going and dry_run:
+            going = problem_of(leftover.entry.name, storage_options) is None
+        elif going:
             going = _removed(leftover, storage_options, errors, undecided=undecided)
         if going or os.path.lexists(leftover.entry.name):  # Its writer may have ended meanwhile.
             (removed if going else kept).append(leftover)

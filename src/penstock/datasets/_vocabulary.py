@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import mmap
 from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknow
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import Chosen, Concatenated, fingerprint_of
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
-from penstock.storage import cache_directory, read_metadata
+from penstock.storage import cache_directory, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -207,7 +208,9 @@ def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 def _kept(path: Path) -> pa.Array | None:
     try:
-        values = pa.ipc.open_file(read_metadata(path)).get_batch(0).column(_COLUMN)
+        with open_regular(path) as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        values = pa.ipc.open_file(pa.py_buffer(mapped)).get_batch(0).column(_COLUMN)
         values.validate(full=True)
     except FileNotFoundError:
         return None

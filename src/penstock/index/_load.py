@@ -143,10 +143,9 @@ class _Folder:
             return False
         return True
 
-    @contextmanager
-    def open(self, base_name: str) -> Iterator[BinaryIO]:
-        with self._telling(base_name), open_regular(base_name, dir_fd=self._descriptor) as file:
-            yield file
+    def open(self, base_name: str) -> BinaryIO:
+        with self._telling(base_name):
+            return open_regular(base_name, dir_fd=self._descriptor)
 
     def read(self, base_name: str) -> bytes:
         with self._telling(base_name):

@@ -10,7 +10,8 @@ import numpy as np
 
 from penstock.errors import CorruptIndexError
 from penstock.index._fingerprint import digest
-from penstock.index._names import rebuilding
+from penstock.index._names import META, rebuilding
+from penstock.storage import readable_metadata
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -177,8 +178,11 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """Return the text of `meta.json`."""
-    return msgspec.json.format(msgspec.json.encode(meta), indent=1) + b"\n"
+    """Return the text of `meta.json`; raise where an index names too many files to be read."""
+    text = msgspec.json.format(msgspec.json.encode(meta), indent=1) + b"\n"
+    count = len(meta.files) + len(meta.empty)
+    remedy = f"The index names {count:,} files: index fewer at once, or larger ones."
+    return readable_metadata(text, META, remedy)
 
 
 def tells_of_tokens(text: bytes) -> bool | None:

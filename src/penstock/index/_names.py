@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Literal
 
 from penstock.errors import OptionError
-from penstock.storage import is_remote
+from penstock.storage import is_plain_name, is_remote
 
 FILES, ROWS, FRAMES, META = "file_location.txt", "sample_locations.bin", "frames.bin", "meta.json"
 BAD_LINES, PROFILE, PROFILE_STATE = "bad_lines.ndjson", "profile.json", "profile.state"
@@ -65,9 +65,10 @@ def hidden_of(found: str, state: State) -> str | None:
 
     >>> hidden_of(hidden_name("index", "tmp"), "tmp"), hidden_of(".index.tmp", "tmp")
     ('index', None)
+    >>> hidden_of(hidden_name("..", "tmp"), "tmp")
     """
     made = re.fullmatch(rf"\.(.+)\.[0-9a-f]{{16}}\.penstock-index-{state}", found, re.DOTALL)
-    return None if made is None else made[1]
+    return made[1] if made is not None and is_plain_name(made[1]) else None
 
 
 def hidden_beside(folder: str, state: State) -> list[str]:

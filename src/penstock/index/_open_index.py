@@ -253,6 +253,11 @@ def _refuse_other_kind(place: Place, scanner: Scanner) -> None:
 def refuse_other_folder(place: Place) -> None:
     """Raise where the folder's name is taken by something that is no index."""
     folder = Path(place.folder)
+    if not place.is_remote and folder.is_symlink() and not folder.exists():
+        raise IndexExistsError(
+            f"{folder} is a link to {folder.readlink()}, and nothing is there. Bring that back, "
+            "remove the link, or give the index another place: index= (--index)."
+        )
     if (
         not place.is_remote
         and folder.exists()

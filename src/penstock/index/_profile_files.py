@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.errors import CorruptFileError, CorruptIndexError
 from penstock.index._names import PROFILE, PROFILE_STATE
-from penstock.storage import join, read_metadata
+from penstock.storage import join, read_metadata, readable_metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
 def write_profile(folder: Path, profile: Profile) -> None:
     """Write both files of a profile."""
-    (folder / PROFILE).write_text(profile_text(profile.document()), encoding="utf-8")
-    (folder / PROFILE_STATE).write_bytes(profile.to_bytes())
+    written = {
+        PROFILE: profile_text(profile.document()).encode(),
+        PROFILE_STATE: profile.to_bytes(),
+    }
+    remedy = "Profile records with fewer columns, or index without a profile."
+    for name, data in written.items():
+        (folder / name).write_bytes(readable_metadata(data, name, remedy))
 
 
 def profile_text(document: dict[str, Any]) -> str:

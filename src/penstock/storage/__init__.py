@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from penstock.storage._untrusted import open_regular as open_regular
     from penstock.storage._untrusted import path_below as path_below
     from penstock.storage._untrusted import read_metadata as read_metadata
+    from penstock.storage._untrusted import readable_metadata as readable_metadata
     from penstock.storage._untrusted import remove_special as remove_special
     from penstock.storage._untrusted import remove_tree as remove_tree
 
@@ -116,6 +117,7 @@ __all__, __getattr__, __dir__ = facade(
         "open_regular": "_untrusted",
         "path_below": "_untrusted",
         "read_metadata": "_untrusted",
+        "readable_metadata": "_untrusted",
         "remove_special": "_untrusted",
         "remove_tree": "_untrusted",
         "translated": "_local_errors",

@@ -11,7 +11,7 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
-from penstock.errors import CorruptFileError
+from penstock.errors import CorruptFileError, OptionError
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -34,15 +34,15 @@ def is_plain_name(name: str) -> bool:
 def path_below(base: str, name: str) -> str | None:
     """Return the path of a relative name below a base, local or remote; None where it leaves it.
 
-    Only the text is looked at; links are the business of `leads_through_link`.
+    Only the text is looked at; links are the business of `leads_through_link`. A name with `..` is
+    refused wherever that would lead: behind a link it leads to the folder around the link's target.
 
-    >>> path_below("/data", "a/b.bin"), path_below("/data", "a/../../b"), path_below("/data", "/b")
+    >>> path_below("/data", "a/b.bin"), path_below("/data", "a/../b"), path_below("/data", "/b")
     ('/data/a/b.bin', None, None)
     """
     if not name or name.startswith("/") or "\0" in name or "\n" in name or "://" in name:
         return None
-    clean = posixpath.normpath(name)
-    if clean in {".", ".."} or clean.startswith("../"):
+    if ".." in name.split("/") or posixpath.normpath(name) == ".":
         return None
     return f"{base.rstrip('/')}/{name}"
 
@@ -62,8 +62,11 @@ def leads_through_link(base: str, path: str) -> bool:
 
     The base itself is the user's word and may be one. The last part of the path is looked at,
     too: nothing is written through a link, and to remove one is not to remove what it leads to.
+    True, too, where `..` follows the base, and where a part cannot be looked at.
     """
     at = base.rstrip("/")
+    if ".." in path.removeprefix(at).split("/"):
+        return True
     for part in os.path.relpath(path, at).split("/"):
         at = f"{at}/{part}"
         try:
@@ -71,6 +74,8 @@ def leads_through_link(base: str, path: str) -> bool:
                 return True
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError:
+            return True
     return False
 
 
@@ -126,6 +131,20 @@ def read_metadata(
     with open_regular(path, dir_fd=dir_fd) as file:
         _refuse_large(os.fspath(path), os.fstat(file.fileno()).st_size, largest)
         return file.read(largest)
+
+
+def readable_metadata(data: bytes, name: str, remedy: str) -> bytes:
+    """Return metadata that is about to be written; raise where it could not be read again.
+
+    >>> readable_metadata(b"{}", "meta.json", "Index fewer files.")
+    b'{}'
+    """
+    if len(data) > LARGEST_METADATA:
+        raise OptionError(
+            f"{name} would have {len(data):,} bytes, and metadata of more than "
+            f"{LARGEST_METADATA:,} is not read. {remedy}"
+        )
+    return data
 
 
 def fetch_metadata(

@@ -8,7 +8,7 @@ import re
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,12 +29,12 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
 _log = logging.getLogger("penstock.index")
 JOURNAL = "journal.ndjson"
 _OLD = re.compile(r"old-[0-9]+")
+_SHOWN = 4
 
 
 class PutAside(msgspec.Struct, frozen=True, tag="aside"):
@@ -131,7 +131,9 @@ def take_back(folder: Path, reach: Reach) -> list[str]:
     kept: list[str] = []
     if not _all_done(entries, reach):
         for entry in reversed(entries):
-            if isinstance(entry, PutIn):
+            if not _is_ours(entry, reach):  # What is undone may put a link where there was nothing.
+                kept.append(f"{folder / JOURNAL} leads through a link: {entry} is not undone.")
+            elif isinstance(entry, PutIn):
                 _remove_file(entry)
             elif isinstance(entry, Uploaded):
                 _remove_object(entry, reach.options)
@@ -171,52 +173,91 @@ def _reach_of(folder: Path, options: StorageOptions) -> Reach:
 
 def _checked(folder: Path, reach: Reach) -> list[Entry]:
     """Return all notes, or raise for a journal that no builder of ours has written."""
-    entries, is_within = _entries(folder), _within(reach)
+    entries = _entries(folder)
     for entry in entries:
-        if not _is_ours(entry, reach, is_within):
+        if not _is_ours(entry, reach):
             raise _refused(folder, f"it names {entry}, which is no part of {reach.index}")
+        name = entry.name if isinstance(entry, PutAside) else PUT_ASIDE
+        if name != PUT_ASIDE and os.path.isdir(folder / name):
+            raise _refused(folder, f"{name} is a folder, and no token file")
     return entries
 
 
-def _within(reach: Reach) -> Callable[[str], bool]:
-    """Return what says whether a path lies below a base, with no link on the way."""
-
-    @cache
-    def has_link(base: str, folder: str) -> bool:
-        return leads_through_link(base, folder)
-
-    def is_within(path: str) -> bool:
-        return any(
-            is_below(base, path) and not has_link(base, os.path.dirname(path))
-            for base in reach.bases
-        )
-
-    return is_within
+def _is_within(path: str, reach: Reach) -> bool:
+    """Whether a path lies below a base, however that is spelt, with no link on the way."""
+    return any(
+        is_below(spelt, path)
+        and (is_remote(path) or not leads_through_link(spelt, os.path.dirname(path)))
+        for spelt in (_spelt_in(path, base) for base in reach.bases)
+    )
 
 
-def _is_ours(entry: Entry, reach: Reach, is_within: Callable[[str], bool]) -> bool:
+def _spelt_in(path: str, base: str) -> str:
+    """Return the part of a path that is the same place as a base; the base where there is none."""
+    if is_remote(base) or is_below(base, path) or not os.path.isabs(path):
+        return base
+    real = os.path.realpath(base)
+    around = map(str, reversed(Path(path).parents))
+    return next((part for part in around if os.path.realpath(part) == real), base)
+
+
+def _is_same(path: str, index: str) -> bool:
+    """Whether a path is that of the index, however the folder around that is spelt."""
+    if path == index or is_remote(index) or not os.path.isabs(path):
+        return path == index
+    (around, name), (parent, own) = os.path.split(path), os.path.split(index)
+    return name == own and os.path.realpath(around) == os.path.realpath(parent)
+
+
+def _is_around(path: str, base: str) -> bool:
+    """Whether a folder is a base, or lies around it."""
+    if is_remote(base) or not os.path.isabs(path):
+        return False
+    real = os.path.realpath(path)
+    return f"{os.path.realpath(base)}/".startswith(f"{real}/")
+
+
+def _is_ours(entry: Entry, reach: Reach) -> bool:
+    if "\0" in (entry.folder if isinstance(entry, IndexIn) else entry.path):
+        return False  # No name of a file.
     if isinstance(entry, IndexIn):
-        return entry.folder == reach.index
+        return _is_same(entry.folder, reach.index)
     if isinstance(entry, PutAside) and entry.name == PUT_ASIDE:
-        return entry.path == reach.index
+        return _is_same(entry.path, reach.index)
     if isinstance(entry, MadeFolder):  # Above token files, where all of these were missing.
-        is_above = any(is_below(entry.path, base) for base in reach.bases)
-        return entry.path in reach.bases or is_above or is_within(entry.path)
+        is_around = any(_is_around(entry.path, base) for base in reach.bases)
+        return is_around or _is_within(entry.path, reach)
     if isinstance(entry, PutAside) and not _OLD.fullmatch(entry.name):
         return False
     if isinstance(entry, Uploaded) and entry.index not in {None, reach.index}:
         return False
     is_token_file = entry.path.endswith(".bin") or os.path.basename(entry.path) == BAD_LINES
     is_object = isinstance(entry, Uploaded)
-    return is_token_file and is_remote(entry.path) == is_object and is_within(entry.path)
+    return is_token_file and is_remote(entry.path) == is_object and _is_within(entry.path, reach)
 
 
 def _refused(folder: Path, why: str) -> CorruptIndexError:
     return CorruptIndexError(
         f"{folder / JOURNAL} was not written by a builder of these tokens: {why}. Nothing is "
-        "undone, and the folder stays as it is. If a penstock tokenize was killed here, run the "
-        f"same command again; else remove the folder: rm -r {shlex.quote(str(folder))}",
+        f"undone, and the folder stays as it is. {_remedy(folder)}",
         path=str(folder),
+    )
+
+
+def _remedy(folder: Path) -> str:
+    """Return what to do with a folder that is left alone: what it alone holds is not removed."""
+    held = sorted(path.name for path in folder.glob("old-*"))
+    if not held:
+        return (
+            "If a penstock tokenize was killed here, run the same command again; else remove the "
+            f"folder: rm -r {shlex.quote(str(folder))}"
+        )
+    final = folder.with_name(hidden_of(folder.name, "tmp") or "index")
+    shown = ", ".join(held[:_SHOWN]) + " …" * (len(held) > _SHOWN)
+    return (
+        f"{folder} holds {shown}, which may be the only copy of what a killed penstock tokenize "
+        f"had put aside: move it back before you remove the folder. {PUT_ASIDE} lay in {final}; "
+        f"of token files {JOURNAL} names the places."
     )
 
 
