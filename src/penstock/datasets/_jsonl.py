@@ -173,10 +173,9 @@ class JsonlDataset(Dataset):
     ) -> pa.RecordBatch:
         """Return a batch with a row for each record; a blank record, which has none, raises."""
         if batch.num_rows != len(ids):
-            number, line = next(
-                one for one in zip(ids.tolist(), lines, strict=True) if not one[1].strip()
-            )
-            raise self._malformed(number, line, _BLANK)
+            for number, line in zip(ids.tolist(), lines, strict=True):
+                if not line.strip():
+                    raise self._malformed(number, line, _BLANK)
         return batch
 
     def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
