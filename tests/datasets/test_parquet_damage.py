@@ -108,6 +108,16 @@ def test_a_tiny_file_that_claims_much_takes_no_memory(
     assert peak < 1000
 
 
+def test_a_page_header_that_claims_an_endless_list_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": [[1, 2], [3]]}), path)
+    data = path.read_bytes()
+    path.write_bytes(data[:4] + b"\x19\xf3\xff\xff\xff\xff\xff\x7f" + data[12:])
+    told, peak = run(parquet_programs.peak_of_reading, str(path))
+    assert told.startswith(f"CorruptFileError: {path}: row group 0 cannot be read")
+    assert peak < 1000
+
+
 def test_what_compresses_well_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(forged(rows=1_000_000))
     assert ParquetRows(tmp_path / "a.parquet")[999_999] == {"a": None}

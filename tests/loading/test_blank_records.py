@@ -155,3 +155,17 @@ def test_a_dataset_that_leaves_rows_out_is_an_error_of_ours(how: dict[str, Any])
         source.read([1, 2, 3])
     with pytest.raises(PenstockError, match=r"rows for \d record numbers"):
         list(DataLoader(source, batch_size=3, shuffle=False, materialize=False, **how))
+
+
+class ShortLines(JsonlDataset):
+    """Loses a row that is not blank."""
+
+    def _whole_batch(self, *what: Any) -> Any:
+        return super()._whole_batch(*what)[1:]
+
+
+def test_rows_that_are_missing_for_another_reason_are_an_error_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
+    penstock.open(tmp_path)
+    with pytest.raises(PenstockError, match="returned 1 rows for 2 record numbers"):
+        ShortLines.create_from_index_on_filesystem(tmp_path).arrow([0, 1])

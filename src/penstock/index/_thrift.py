@@ -42,6 +42,7 @@ class ThriftReader:
             return int(kind == _TRUE)
         if kind in (_BYTE, _DOUBLE, _BINARY):
             size = self._unsigned() if kind == _BINARY else 8 if kind == _DOUBLE else 1
+            self._refuse_beyond(size)
             self.at += size
             return self._data[self.at - size : self.at]
         if depth < _DEEPEST and kind == _STRUCT:
@@ -64,8 +65,13 @@ class ThriftReader:
     def _items(self, depth: int) -> list[Value]:
         head = self._byte()
         size = self._unsigned() if head >> 4 == _LONG_LIST else head >> 4
+        self._refuse_beyond(size)  # No value has fewer bytes than one.
         kind = _BYTE if head & 15 in (_TRUE, _FALSE) else head & 15
         return [self._value(kind, depth) for _ in range(size)]
+
+    def _refuse_beyond(self, size: int) -> None:
+        if size > len(self._data) - self.at:
+            raise DamagedStructureError(f"{size:,} bytes or values, more than follow {self.at:,}")
 
     def _byte(self) -> int:
         if self.at >= len(self._data):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import glob
+import heapq
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import ObjectNotFoundError
 from penstock.storage._local import listed
@@ -21,6 +22,16 @@ _FOLDERS = r"(?:(?!\.)[^/]+/)*"
 """Any number of folders, none of them hidden."""
 
 
+class _Step(NamedTuple):
+    links: int
+    """How many are on the way here: ways with fewer go first, and then by name."""
+    folder: str
+    parts: list[str]
+    """Of the pattern, for what is in the folder."""
+    above: frozenset[tuple[int, int]]
+    """The directories on the way here; a link that leads back to one of them is not followed."""
+
+
 def is_pattern(path: str) -> bool:
     """Whether a path has wildcards; a file that is really named so is no pattern."""
     return glob.has_magic(path) and (is_remote(path) or not os.path.lexists(locate(path)[1]))
@@ -30,7 +41,8 @@ def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, l
     """Return the files that a pattern names, or raise `ObjectNotFoundError`.
 
     `*` stays within one directory and `**` does not; hidden names are only matched by name.
-    Links to directories are followed, but not back to where they came from.
+    Links to directories are followed, but not back to where they came from, and below `**` not to
+    what a name with fewer links, or an earlier one, leads to.
     """
     store, name = locate(pattern, options)
     root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
@@ -39,53 +51,71 @@ def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, l
         found = [e for e in store.list(root, recursive=True) if wanted.fullmatch(e.name)]
     else:
         parts = name.removeprefix(f"{root}/").split("/")
-        matches = dict.fromkeys(_matches(root, parts, frozenset()))  # Two ** find a file twice.
-        found = [entry for path in matches if (entry := listed(path)) is not None]
+        found = [entry for path in _matches(root, parts) if (entry := listed(path)) is not None]
     if not found:
         message = f"no file matches {pattern}."
         raise ObjectNotFoundError(message, path=pattern)
     return store, found
 
 
-def _matches(folder: str, parts: list[str], above: frozenset[tuple[int, int]]) -> Iterator[str]:
+def _matches(root: str, parts: list[str]) -> Iterator[str]:
     """Yield what lies below a folder under names that match, as `glob` does.
 
-    `above` are the directories on the way here, by device and inode: a link that leads back to
-    one of them is not followed.
+    A directory is known by device and inode, whatever leads to it.
     """
+    below = len(parts) - parts.index("**") if "**" in parts else 0
+    entered: set[tuple[int | str, ...]] = set()
+    steps = [_Step(0, root, parts, frozenset())]
+    while steps:
+        step = heapq.heappop(steps)
+        try:
+            status = os.stat(step.folder or "/")
+        except OSError:
+            continue  # It leads nowhere, or is closed to us.
+        here = (status.st_dev, status.st_ino)
+        if len(step.parts) <= below:
+            if (*here, *step.parts) in entered:
+                continue
+            entered.add((*here, *step.parts))
+        for found in _found(step, here):
+            if isinstance(found, str):
+                yield found
+            else:
+                heapq.heappush(steps, found)
+
+
+def _found(step: _Step, here: tuple[int, int]) -> Iterator[str | _Step]:
+    """Yield the files in a folder that match, and the folders to look into."""
+    links, folder, parts, above = step
     part, *rest = parts
     if not glob.has_magic(part):
         path = f"{folder}/{part}"
         if rest:
-            yield from _matches(path, rest, above)
+            yield _Step(links + os.path.islink(path), path, rest, above)
         elif os.path.lexists(path):
             yield path
         return
+    if here in above:
+        return
     if part == "**":
-        yield from _matches(folder, rest or ["*"], above)
+        yield _Step(links, folder, rest or ["*"], above)
         rest = parts
     wanted = re.compile(_segment(part), re.DOTALL)
-    items, above = _entered(folder or "/", above)
-    for item in items:
+    for item in _items(folder or "/"):
         if wanted.fullmatch(item.name) is None:
             continue
         if not rest:
             yield item.path
         elif os.path.isdir(item.path) if item.is_symlink() else item.is_dir():
-            yield from _matches(item.path, rest, above)
+            yield _Step(links + item.is_symlink(), item.path, rest, above | {here})
 
 
-def _entered(
-    folder: str, above: frozenset[tuple[int, int]]
-) -> tuple[list[os.DirEntry[str]], frozenset[tuple[int, int]]]:
-    """Return what is in a folder, and what is above that; nothing if the folder is above itself."""
+def _items(folder: str) -> list[os.DirEntry[str]]:
     try:
-        status = os.stat(folder)
-        here = (status.st_dev, status.st_ino)
         with os.scandir(folder) as items:
-            return ([] if here in above else list(items)), above | {here}
+            return list(items)
     except OSError:
-        return [], above  # No directory, or one that is closed to us.
+        return []  # No directory, or one that is closed to us.
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

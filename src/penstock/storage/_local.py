@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import ObjectChangedError, ObjectNotFoundError, StorageError
 from penstock.storage._coalesce import read_coalesced
 from penstock.storage._drafts import LocalDraft, clear_dead_drafts
-from penstock.storage._local_errors import translated
+from penstock.storage._local_errors import LEADS_NOWHERE, translated
 from penstock.storage._store import Entry
 
 if TYPE_CHECKING:
@@ -137,12 +136,13 @@ def listed(path: str) -> Entry | None:
     try:
         status = os.stat(path)
     except OSError as failure:
-        if failure.errno not in (errno.ENOENT, errno.ELOOP):
-            raise
-        try:
-            status = os.lstat(path)
-        except FileNotFoundError:
-            return None
+        with translated(path, "read"):
+            if failure.errno not in LEADS_NOWHERE:
+                raise
+            try:
+                status = os.lstat(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
         if stat.S_ISLNK(status.st_mode):
             return Entry(path, 0, status.st_mtime)
     return None if stat.S_ISDIR(status.st_mode) else _entry(path, status)

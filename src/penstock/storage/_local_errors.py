@@ -32,6 +32,8 @@ _REMEDIES: dict[int, tuple[type[StorageError], str]] = {
 }
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """What `errno` says where there is no room for what is written."""
+LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENAMETOOLONG})
+"""What `errno` says of a link to what is not there, or cannot be."""
 
 
 @contextmanager
@@ -44,7 +46,7 @@ def translated(path: str, verb: str) -> Iterator[None]:
     except OSError as failure:
         number = failure.errno or 0
         kind, why = _REMEDIES.get(number, (StorageError, failure.strerror or str(failure)))
-        if number in {errno.ENOENT, errno.ELOOP} and os.path.islink(path):
+        if number in LEADS_NOWHERE and os.path.islink(path):
             kind = ObjectNotFoundError
             why = (
                 f"it is a link to {os.readlink(path)}, and nothing is there. Bring that back, or "
