@@ -312,3 +312,24 @@ def test_a_vocabulary_of_other_values_is_found_again(column: pa.Array, tmp_path:
     with pa.OSFile(str(kept), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
         writer.write_batch(batch)
     assert vocabulary(source, "t", 5).to_pylist() == expected
+
+
+def test_a_sample_of_another_size_than_all_is_damaged(tmp_path: Path) -> None:
+    folder = write_best_fit(tmp_path / "t", [[[5, 6, 7, 0]]] * 20, 8).path
+    forged(folder / "index" / "sample_locations.bin", "<u8", (1, 2), 20)
+    source = penstock.open(folder)
+    with pytest.raises(CorruptIndexError, match="sample 1 has 10 tokens, and every sample 8"):
+        source[1]
+    assert source.read([1]).tolist() == [[5, 6, 7, 0, *[source.read([0])[0, -1]] * 4]]
+
+
+@pytest.mark.parametrize("name", [b"a\xce.jsonl", b"[" * 3000])
+def test_odd_names_in_an_index_of_another_tool_are_errors_of_ours(
+    name: bytes, tmp_path: Path
+) -> None:
+    lines(tmp_path / "d", "a.jsonl")
+    folder = tmp_path / "d" / "index"
+    (folder / "meta.json").unlink()
+    (folder / "file_location.txt").write_bytes(name + b"\n")
+    with pytest.raises(PenstockError):
+        JsonlDataset.create_from_index_on_filesystem(str(tmp_path / "d"))[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,6 +15,9 @@ import penstock
 from penstock.datasets._profile_source import keep_profile, known_profile, profile_of
 from penstock.errors import CorruptIndexError
 from penstock.index import create_default_jsonl_indexer, read_profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +94,27 @@ def test_a_damaged_profile_is_an_error_in_the_index_and_made_again_elsewhere(
     path = Path(keep_profile(source, profile_of(source).document()))
     path.write_text("{")
     assert known_profile(source) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda told: told.pop("records"),
+        lambda told: told["fields"][0].pop("count"),
+        lambda told: told["fields"][0].update(path=[[0]]),
+        lambda told: told["fields"][0]["types"]["int"].update(quantiles={}),
+        lambda told: told.update(drift=[{"level": "loud", "path": "", "text": ""}]),
+        lambda told: told.update(record_types=[]),
+    ],
+    ids=["records", "count", "path", "quantiles", "drift", "record types"],
+)
+def test_a_profile_that_lacks_what_readers_need_is_damaged(
+    change: Callable[[dict[str, Any]], object], lines: Path
+) -> None:
+    create_default_jsonl_indexer(lines, profile=True)()
+    path = lines / "index" / "profile.json"
+    told = json.loads(path.read_text())
+    change(told)
+    path.write_text(json.dumps(told))
+    with pytest.raises(CorruptIndexError, match=r"profile\.json is damaged"):
+        known_profile(penstock.open(lines))

@@ -241,6 +241,15 @@ def test_a_quote_that_swallows_the_file_is_told_before_memory_is_full() -> None:
         finder.add(b"x,\n" * 200)
 
 
+@pytest.mark.parametrize("data", [b"a\n1\n\0", b"a\n1\nx\0", b"a\n1\n\0\n", b"a\n1\n2\0\0"])
+def test_a_zero_byte_at_the_end_belongs_to_the_last_row(data: bytes) -> None:
+    finder = RowFinder(Dialect(), "a.csv")
+    found = [*finder.add(data).tolist(), *finder.finish().tolist()]
+    assert [data[offset : offset + size] for offset, size in found] == data.splitlines(
+        keepends=True
+    )
+
+
 def test_utf_16_is_refused_with_the_remedy() -> None:
     with pytest.raises(MalformedLineError, match="iconv"):
         scanned("a,b\n1,2\n".encode("utf-16"))

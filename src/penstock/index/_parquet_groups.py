@@ -97,7 +97,10 @@ def _width(leaf: pa.DataType) -> int:
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks()
-    return array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+    array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+    if pa.types.is_dictionary(array.type):
+        array.validate(full=True)  # Codes of words that a damaged page does not have.
+    return array
 
 
 def _too_large(file: OpenFile, what: str, size: int) -> CorruptFileError:
