@@ -13,12 +13,17 @@ _LIST_CONVERTED = 3
 
 
 def forged(
-    *, rows: int, values: int | None = None, in_page: int | None = None, of_lists: bool = False
+    *,
+    rows: int,
+    values: int | None = None,
+    in_page: int | None = None,
+    of_lists: bool = False,
+    inflated: int | None = None,
 ) -> bytes:
     """Return a file of one column without a value, stored as runs.
 
     It is of `rows` nulls, or, `of_lists`, of one row with a list of nulls. `values` is what the
-    footer says, `in_page` what the page says and holds.
+    footer says, `in_page` what the page says and holds, `inflated` how long it claims to be.
     """
     values = rows if values is None else values
     in_page = values if in_page is None else in_page
@@ -26,7 +31,8 @@ def forged(
     levels = levels or [_run(in_page, 0)]
     body = b"".join(struct.pack("<I", len(level)) + level for level in levels)
     counts = _struct((1, I32, in_page), (2, I32, _PLAIN), (3, I32, _RLE), (4, I32, _RLE))
-    head = _struct((1, I32, 0), (2, I32, len(body)), (3, I32, len(body)), (5, STRUCT, counts))
+    whole = len(body) if inflated is None else inflated
+    head = _struct((1, I32, 0), (2, I32, whole), (3, I32, len(body)), (5, STRUCT, counts))
     page = head + body
     root, leaf = (4, BINARY, b"schema"), (1, I32, _INT64_TYPE)
     schema = [_struct(root, (5, I32, 1))]

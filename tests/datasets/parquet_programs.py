@@ -55,6 +55,18 @@ def peak_of_reading(path: str) -> list[object]:
     return [told, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10]
 
 
+def with_little_memory(path: str) -> object:
+    """Return why a row cannot be read by a process that has 100 MiB left."""
+    rows = ParquetRows(path)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20), most))
+    try:
+        return str(rows[0])
+    except PenstockError as error:
+        return f"{type(error).__name__}: {error}"
+
+
 def without_pandas(path: str) -> list[object]:
     """Return what becomes of nanoseconds where pandas cannot be imported."""
     keep_pandas_out()

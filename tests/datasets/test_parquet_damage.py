@@ -6,6 +6,7 @@ import io
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
@@ -116,6 +117,68 @@ def test_a_page_header_that_claims_an_endless_list_is_an_error(tmp_path: Path) -
     told, peak = run(parquet_programs.peak_of_reading, str(path))
     assert told.startswith(f"CorruptFileError: {path}: row group 0 cannot be read")
     assert peak < 1000
+
+
+@pytest.mark.parametrize("is_stored", [True, False], ids=["dictionary", "text"])
+@pytest.mark.parametrize("shape", ["texts", "list", "struct"])
+def test_one_long_text_many_times_takes_no_memory(
+    tmp_path: Path,
+    is_stored: bool,  # noqa: FBT001
+    shape: str,
+) -> None:
+    path = tmp_path / "a.parquet"
+    texts = pa.DictionaryArray.from_arrays(np.zeros(3000, np.int32), ["x" * 1_000_000])
+    if shape == "list":
+        texts = pa.ListArray.from_arrays([0, 3000], texts)
+    elif shape == "struct":
+        texts = pa.StructArray.from_arrays([texts], ["x"])
+    table = pa.table({"a": texts})
+    pq.write_table(table, path, compression="zstd", store_schema=is_stored, write_statistics=False)
+    assert path.stat().st_size < 1000
+    told, peak = run(parquet_programs.peak_of_reading, str(path))
+    assert told.startswith(f"CorruptFileError: {path}: row group 0 repeats texts, which take 3,000")
+    assert "write it with smaller row groups" in told
+    assert peak < 1000
+
+
+def test_a_page_that_claims_to_be_large_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(forged(rows=10, inflated=1 << 30))
+    with pytest.raises(CorruptFileError, match=r"pages of the chunk .* take 1,073,741,824 bytes"):
+        ParquetRows(path)[0]
+
+
+@pytest.mark.parametrize("pages", [{}, {"max_rows_per_page": 1 << 30, "data_page_size": 1 << 30}])
+def test_millions_of_equal_texts_and_nulls_are_read(tmp_path: Path, pages: dict[str, int]) -> None:
+    path, rows = tmp_path / "a.parquet", 5_000_000
+    texts = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), ["yes"])
+    table = pa.table({"a": texts, "b": pa.nulls(rows, pa.string())})
+    pq.write_table(table, path, rows, compression="zstd", store_schema=False, **pages)
+    assert ParquetRows(path)[rows - 1] == {"a": "yes", "b": None}
+
+
+def test_few_long_texts_among_many_are_read(tmp_path: Path) -> None:
+    texts = [f"text {n}" for n in range(1000)] + ["long" * 25_000]
+    which = np.arange(200_000) % 1000
+    which[777] = 1000
+    column = pa.DictionaryArray.from_arrays(which.astype(np.int32), texts).cast(pa.string())
+    lists = pa.ListArray.from_arrays(np.arange(0, 200_001, 4, dtype=np.int32), column)
+    lists = pa.concat_arrays([lists] * 4)
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"a": column, "b": lists, "n": range(200_000)}), path, compression="zstd"
+    )
+    rows = ParquetRows(path)
+    for ids in (slice(770, 780), slice(194, 195), slice(199_990, 200_000)):
+        assert rows.arrow(range(200_000)[ids]).column("a").equals(column[ids])
+        assert rows.arrow(range(200_000)[ids]).column("b").equals(lists[ids])
+
+
+def test_too_little_memory_is_no_damage(tmp_path: Path) -> None:
+    path, rows = tmp_path / "a.parquet", 40_000_000
+    pq.write_table(pa.table({"a": pa.nulls(rows, pa.int64())}), path, rows, compression="zstd")
+    told = run(parquet_programs.with_little_memory, str(path))
+    assert told.startswith(f"StorageError: {path}: there is not enough memory for the 40,000,000")
 
 
 def test_what_compresses_well_is_read(tmp_path: Path) -> None:

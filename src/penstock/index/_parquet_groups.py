@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.errors import CorruptFileError
+from penstock.errors import CorruptFileError, StorageError
 from penstock.index._parquet_scan import open_parquet
 from penstock.index._thrift import DamagedStructureError, ThriftReader
 from penstock.storage import SeekableFile, reading
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from penstock.storage import OpenFile
 
 _LEAST_ALLOWED = 512 << 20
-_MOST_INFLATED = 1 << 16
-"""How many bytes one byte of a file may become. A page of nulls or of one value, 20,000 rows in
-about 35 bytes, becomes 4,600; other writers have pages of a few hundred thousand rows."""
+_MOST_INFLATED = 1 << 12
+"""How many bytes one byte of a file may become, beyond what is always allowed. A million nulls or
+equal numbers, 8 MB, take 2,300 to 4,600 bytes in pages of the usual size; larger pages take less,
+and the files with them are small."""
 _LEAST_WIDTH = 8
-_COMPRESSED_BYTES, _DATA, _DICTIONARY, _DATA_2 = 3, 5, 7, 8
+_UNCOMPRESSED_BYTES, _COMPRESSED_BYTES, _DATA, _DICTIONARY, _DATA_2 = 2, 3, 5, 7, 8
 """Fields of a page's header; the first field of the last three is the number of values."""
 
 
@@ -47,16 +49,63 @@ def read_group(
     if rows * sum(widths) > allowed:
         raise _too_large(file, f"row group {group} claims {rows:,} rows", rows * sum(widths))
     ranges = ranges_of(file.path, file.size, metadata, group, schema.names) if at_once else []
-    has_lists = any(_has_lists(field.type) for field in schema)
-    # Only of lists, pages hold more values than the row group has rows.
-    most_values = allowed // max(widths, default=1) if has_lists else None
-    reader = open_parquet(SeekableFile(_Fetched(file, ranges, most_values)), metadata)
-    table = reader.read_row_group(group, columns=schema.names, use_threads=False)
-    arrays = [_one_array(table.column(name)) for name in schema.names]
+    fetched = _Fetched(file, ranges, allowed, max(widths, default=1))
+    try:
+        table = _read_table(fetched, metadata, group, schema.names)
+        arrays = [_one_array(table.column(name)) for name in schema.names]
+    except MemoryError as why:
+        raise StorageError(
+            f"{file.path}: there is not enough memory for the {rows:,} rows of row group {group} "
+            f"({why}). Ask for fewer columns, or write it with smaller row groups.",
+            path=file.path,
+        ) from None
+    if (size := sum(map(_repeated_bytes, arrays))) > allowed:
+        raise _too_large(file, f"row group {group} repeats texts", size)
     for array in arrays:
         if len(array) != rows:
             raise pa.ArrowInvalid(f"it holds {len(array):,} rows, and the footer says {rows:,}")
     return pa.RecordBatch.from_arrays(arrays, schema.names)
+
+
+def _read_table(
+    fetched: _Fetched, metadata: pq.FileMetaData, group: int, names: Sequence[str]
+) -> pa.Table:
+    """Read columns; texts stay dictionaries where they could take more than is allowed."""
+    reader = open_parquet(SeekableFile(fetched), metadata)
+    try:
+        return reader.read_row_group(group, columns=names, use_threads=False)
+    except _ManyRepeatsError:
+        fetched.most_repeated = None
+    leaves = map(metadata.schema.column, range(len(metadata.schema)))
+    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+    reader = open_parquet(SeekableFile(fetched), metadata, texts)
+    return reader.read_row_group(group, columns=names, use_threads=False)
+
+
+def _repeated_bytes(array: pa.Array) -> int:
+    """Return how many bytes the texts of dictionaries take when each has its own."""
+    if isinstance(array, pa.ExtensionArray):
+        return _repeated_bytes(array.storage)
+    if isinstance(array, pa.StructArray):
+        return sum(map(_repeated_bytes, array.flatten()))
+    if isinstance(array, pa.MapArray):
+        return _repeated_bytes(array.keys) + _repeated_bytes(array.items)
+    if array.type.num_fields:
+        return _repeated_bytes(array.values)
+    if isinstance(array, pa.DictionaryArray) and _has_lengths(array.type.value_type):
+        lengths = pc.binary_length(array.dictionary).cast(pa.int64())
+        return pc.sum(lengths.take(array.indices)).as_py() or 0
+    return 0
+
+
+def _has_lengths(type_: pa.DataType) -> bool:
+    is_ = pa.types
+    return bool(
+        is_.is_string(type_)
+        or is_.is_binary(type_)
+        or is_.is_large_string(type_)
+        or is_.is_large_binary(type_)
+    )
 
 
 def ranges_of(
@@ -81,12 +130,6 @@ def _leaves(type_: pa.DataType) -> Iterator[pa.DataType]:
         yield from _leaves(type_.field(at).type)
 
 
-def _has_lists(type_: pa.DataType) -> bool:
-    if not pa.types.is_struct(type_):
-        return bool(type_.num_fields)
-    return any(_has_lists(field.type) for field in type_)
-
-
 def _width(leaf: pa.DataType) -> int:
     """Return the bytes that a value takes at least, with what reading it takes beside."""
     try:
@@ -96,6 +139,8 @@ def _width(leaf: pa.DataType) -> int:
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)  # `combine_chunks` copies it.
     array = column.combine_chunks()
     array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
     if pa.types.is_dictionary(array.type):
@@ -129,35 +174,45 @@ class _Noted:
         """Nothing is open."""
 
 
+class _ManyRepeatsError(Exception):
+    """Texts of a dictionary could take more than is allowed."""
+
+
 class _Fetched:
     """A file of which some ranges are in memory already; see `penstock.storage.OpenFile`.
 
-    Column chunks are read as a whole; with `most_values` their pages are looked at.
+    Column chunks are read as a whole, and the headers of their pages are looked at.
     """
 
     def __init__(
-        self, file: OpenFile, ranges: Sequence[tuple[int, int]], most_values: int | None
+        self, file: OpenFile, ranges: Sequence[tuple[int, int]], allowed: int, width: int
     ) -> None:
         self.path, self.size = file.path, file.size
-        self._file = file
-        self._most_values = most_values
+        self._file, self._allowed, self._width = file, allowed, width
+        self.most_repeated: int | None = allowed
         with reading():
             self._parts = dict(zip(ranges, file.read_ranges(ranges), strict=True))
 
     def read_at(self, start: int, length: int) -> bytes:
-        data = self._parts.pop((start, length), None)
+        data = self._parts.get((start, length))
         if data is None:
             with reading():
                 data = self._file.read_at(start, length)
-        if self._most_values is not None:
-            self._check_pages(data, self._most_values)
+        self._check_pages(data)
         return data
 
-    def _check_pages(self, chunk: bytes, most: int) -> None:
-        values = sum(_page_values(chunk))
-        if values > most:
-            what = f"pages of the chunk of {len(chunk):,} bytes claim {values:,} values"
-            raise _too_large(self._file, what, values * _LEAST_WIDTH)
+    def _check_pages(self, chunk: bytes) -> None:
+        values = size = texts = 0
+        for page in _pages(chunk):
+            values += page.values
+            size += page.size
+            texts = max(texts, page.size * page.is_dictionary)
+        what = f"pages of the chunk of {len(chunk):,} bytes claim {values:,} values"
+        if max(size, values * self._width) > self._allowed:
+            raise _too_large(self._file, what, max(size, values * self._width))
+        # Each value may be the longest of the dictionary, which may be all of it.
+        if self.most_repeated is not None and values * texts > self.most_repeated:
+            raise _ManyRepeatsError
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return [self.read_at(start, length) for start, length in ranges]
@@ -166,19 +221,25 @@ class _Fetched:
         """The file belongs to whoever opened it."""
 
 
-def _page_values(chunk: bytes) -> Iterator[int]:
-    """Yield how many values each page claims, as far as Arrow can read them, too."""
+class _Page(NamedTuple):
+    values: int
+    size: int
+    is_dictionary: bool
+
+
+def _pages(chunk: bytes) -> Iterator[_Page]:
+    """Yield what each page claims, as far as Arrow can read them, too."""
     reader = ThriftReader(chunk)
     while reader.at < len(chunk):
         try:
             header = reader.structure()
         except DamagedStructureError:
             return
+        whole, size = header.get(_UNCOMPRESSED_BYTES), header.get(_COMPRESSED_BYTES)
+        if not isinstance(whole, int) or not isinstance(size, int) or size < 0:
+            return
         for kind in (_DATA, _DICTIONARY, _DATA_2):
             page = header.get(kind)
             if isinstance(page, dict) and isinstance(count := page.get(1), int):
-                yield count
-        size = header.get(_COMPRESSED_BYTES)
-        if not isinstance(size, int) or size < 0:
-            return
+                yield _Page(count, whole, kind == _DICTIONARY)
         reader.at += size

@@ -97,7 +97,9 @@ def read_footer(found: Found) -> Footer:
 
 
 def open_parquet(
-    source: pa.NativeFile | IO[bytes], metadata: pq.FileMetaData | None = None
+    source: pa.NativeFile | IO[bytes],
+    metadata: pq.FileMetaData | None = None,
+    dictionaries: Sequence[str] | None = None,
 ) -> pq.ParquetFile:
     """Open a file as its rows are read: in this thread, checksums compared, INT96 as microseconds.
 
@@ -107,6 +109,7 @@ def open_parquet(
     return pq.ParquetFile(
         source,
         metadata=metadata,
+        read_dictionary=dictionaries,
         pre_buffer=False,
         page_checksum_verification=True,
         coerce_int96_timestamp_unit="us",
