@@ -78,7 +78,7 @@ class Lines(Format):
         return [
             Door("stream", lambda: _streamed(paths)),
             Door("open", lambda: penstock.open(folder)[:], all_good),
-            Door("one by one", lambda: _one_by_one(penstock.open(folder))),
+            Door("one by one", lambda: one_by_one(penstock.open(folder))),
             Door("typed", lambda: typed(penstock.open(folder), TYPES), _shown_typed),
             Door("loader", lambda: self._loaded(folder), _shown_typed),
             Door("arrow", lambda: _rows(paths), _shown_rows),
@@ -102,7 +102,8 @@ def _streamed(paths: list[Path]) -> Values:
     return found
 
 
-def _one_by_one(source: Source) -> Values:
+def one_by_one(source: Source) -> Values:
+    """Return all records, with a sign for one that is bad."""
     return [_one(source, number) for number in range(len(source))]
 
 

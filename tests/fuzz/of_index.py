@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import penstock
-from penstock.errors import MalformedLineError
 from penstock.jsonl import JsonlFile
 from tests.fuzz._format import Door, Format, check, command
-from tests.fuzz._lines import BAD, loaded, typed
+from tests.fuzz._lines import loaded, one_by_one, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +61,7 @@ class Index(Format):
         path = folder / damaged.partition("/")[0]
         return [
             Door("open", lambda: len(penstock.open(path))),
-            Door("read", lambda: _one_by_one(penstock.open(path))),
+            Door("read", lambda: one_by_one(penstock.open(path))),
             Door("typed", lambda: typed(penstock.open(path), _TYPES)),
             Door("loader", lambda: loaded(penstock.open(path), _TYPES)),
             Door("where", lambda: _where(penstock.open(path))),
@@ -91,17 +90,6 @@ class Index(Format):
             if seen["where"] != expected:
                 return f"where finds {seen['where']}, and it is {expected}"
         return None
-
-
-def _one_by_one(source: Source) -> Values:
-    return [_one(source, number) for number in range(len(source))]
-
-
-def _one(source: Source, number: int) -> Values:
-    try:
-        return source[number]
-    except MalformedLineError:
-        return BAD
 
 
 def _where(source: Source) -> Values:
