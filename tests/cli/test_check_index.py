@@ -32,6 +32,21 @@ def test_a_hashed_file_that_shrank_or_is_gone_is_found(tmp_path: Path) -> None:
     assert document("check", tmp_path, code=1)["kinds"] == kinds
 
 
+def test_a_line_that_was_blanked_in_place_is_found(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", *['{"number": 1}'] * 9)
+    succeed("index", tmp_path)
+    assert "nothing wrong" in succeed("check", tmp_path)
+    before = path.stat()
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[4] = b" " * (len(lines[4]) - 1) + b"\n"
+    path.write_bytes(b"".join(lines))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    done = invoke("check", tmp_path)
+    assert done.exit_code == 1
+    assert "unusable index: it has 9 lines, and the files hold 8" in done.stdout
+    assert f"penstock index {tmp_path} --overwrite" in done.stdout
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 @pytest.mark.parametrize(
     ("name", "harm"),

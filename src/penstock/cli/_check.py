@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,8 @@ def _check(asked: _Asked, report: Report) -> None:
     with Progress(total) as progress:
         check_parts(parts, report, progress.add, asked.workers)
         _compare(hashed, report, progress)
+    if asked.sample is None and indexed is not None:
+        _count(asked, indexed, report)
     left = [*leftovers, *leftovers_of(asked.path, indexed)]
     for finding in _left(asked.path, left, asked.options):
         report.add(finding)
@@ -176,6 +179,21 @@ def _compare(hashed: Sequence[Hashed], report: Report, progress: Progress) -> No
         except OSError as why:
             report.errors.setdefault(one.path, str(why))
         progress.add(one.was.size)
+
+
+def _count(asked: _Asked, indexed: Indexed, report: Report) -> None:
+    """Report an index of other lines than there are, as after one was blanked in place."""
+    meta, unread = indexed.meta, {"damaged file", "missing file"} & report.kinds.keys()
+    if meta is None or meta.kind != "jsonl" or indexed.is_stale or indexed.since.new:
+        return
+    lines = meta.records + meta.bad_lines
+    seen = report.records + report.kinds["malformed line"]
+    if lines != seen and not unread and not report.errors:
+        reason = (
+            f"it has {counted(lines, 'line')}, and the files hold {seen:,}: bytes changed in "
+            f"place. Build it again: penstock index {shlex.quote(asked.path)} --overwrite"
+        )
+        report.add(Finding("unusable index", indexed.place.folder, None, reason))
 
 
 def _unnamed(path: str, files: Sequence[str], options: StorageOptions) -> Iterator[Finding]:

@@ -107,7 +107,8 @@ class CsvRows(Dataset):
         meta = self._sample_index.meta
         if meta is None or meta.kind != "csv":
             raise CorruptIndexError(
-                "this is no index of CSV files: open the files by CsvRows(path), which builds one."
+                "this is no index of CSV files, or it lost its meta.json. Build it again: penstock "
+                "index PATH --overwrite"
             )
         options = meta.options
         return _layout(
