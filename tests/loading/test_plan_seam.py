@@ -55,6 +55,8 @@ def test_another_number_of_ranks_goes_on_with_the_next_batch(
     count: int, before: int, after: int, cut: int
 ) -> None:
     expected = planned(count)
+    # Behind the last batch a pass has ended, and the run stands in the next epoch.
+    cut = min(cut, -(-len(expected) // before))
     handed_out = []
     for rank in range(before):
         first = loader(count, epochs=1, rank=rank, world_size=before)

@@ -64,7 +64,10 @@ def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
 def decode_profile(text: bytes) -> dict[str, Any]:
     """Return the document of a profile; a `ValueError` says what is wrong with another text."""
     document: dict[str, Any] = json.loads(text)
-    msgspec.convert(document, _Document)
+    try:
+        msgspec.convert(document, _Document)
+    except msgspec.ValidationError as why:
+        raise ValueError(f"it is no profile: {why}") from None
     return document
 
 
