@@ -323,6 +323,21 @@ def test_a_sample_of_another_size_than_all_is_damaged(tmp_path: Path) -> None:
     assert source.read([1]).tolist() == [[5, 6, 7, 0, *[source.read([0])[0, -1]] * 4]]
 
 
+@pytest.mark.parametrize(("column", "number"), [(0, 1), (1, 0), (1, 48)])
+def test_a_sample_is_never_taken_from_another_place_than_its_batch_is(
+    column: int, number: int, tmp_path: Path
+) -> None:
+    folder = write_concat(tmp_path, TEXTS, 16)
+    forged(tmp_path / "index" / "sample_locations.bin", "<u8", (5, column), number)
+    source = penstock.open(tmp_path)
+    with pytest.raises(CorruptIndexError, match=r"sample 5 lies at byte .* around it elsewhere"):
+        source[5]
+    assert source.read([5]).tolist() == [folder.rows[5]]
+    assert [source[row].tolist() for row in (4, 6, len(source) - 1)] == [
+        folder.rows[row] for row in (4, 6, -1)
+    ]
+
+
 @pytest.mark.parametrize("name", [b"a\xce.jsonl", b"[" * 3000])
 def test_odd_names_in_an_index_of_another_tool_are_errors_of_ours(
     name: bytes, tmp_path: Path

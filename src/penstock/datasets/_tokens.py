@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +118,13 @@ class TokensDataset(TokenSource, Dataset):
         if not self._is_mapped or not size:
             return self._process_sample(self._raw(number), number)
         text = self._texts.get(file) or self._text(file)
-        if size % self._dtype.itemsize or size != self._sample_kind.itemsize:
+        if size != self._sample_kind.itemsize:
             self._check_size(self._whole(size, number), number)
+        elif offset != self._offset_in_run(file, number):
+            raise self._sample_index.damaged(
+                f"sample {number:,} lies at byte {offset:,} of file {file:,}, and the samples "
+                "around it elsewhere"
+            )
         return text.items(self._dtype, offset, offset + size)  # type: ignore[attr-defined]
 
     def _check_size(self, tokens: int, number: int) -> None:
@@ -177,6 +183,20 @@ class TokensDataset(TokenSource, Dataset):
         runs = self._runs
         columns = (column.tolist() for column in (runs.files, runs.begins, runs.stops))
         return list(zip(*columns, strict=True))
+
+    def _offset_in_run(self, file: int, number: int) -> int:
+        """Return the byte at which a sample of its run begins; -1 where that is in another file."""
+        firsts = self._firsts
+        run = bisect_right(firsts, number) - 1 if len(firsts) > 1 else 0
+        its_file, begin, _ = self._places[run]
+        inside = (number - firsts[run]) * self._sample_kind.itemsize
+        return begin + inside if its_file == file else -1
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The number of the first sample of each run."""
+        firsts: list[int] = self._runs.firsts[:-1].tolist()
+        return firsts
 
     @property
     def _is_mapped(self) -> bool:
@@ -290,7 +310,7 @@ class TokensDataset(TokenSource, Dataset):
 
     def __getstate__(self) -> dict[str, Any]:
         state = Dataset.__getstate__(self)
-        for name in ("_runs", "_run_bounds", "_bounds", "_sample_kind", "_places"):
+        for name in ("_runs", "_run_bounds", "_bounds", "_sample_kind", "_places", "_firsts"):
             state.pop(name, None)
         return state
 
