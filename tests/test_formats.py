@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.datasets import CsvRows, JsonlDataset, MdsRows, ParquetRows
 from penstock.datasets._column_facts import FileFacts
 from penstock.datasets._column_folder import find_column, list_columns, publish_column
 from penstock.index import (
@@ -246,6 +247,20 @@ def test_columns_of_the_first_release_are_read() -> None:
         assert column is not None, path
         assert column.take(np.arange(len(values))).to_pylist() == values.to_pylist()
         assert column.bad.tolist() == ([1] if path == "price" else [])
+
+
+def test_columns_in_the_cache_keep_the_names_of_the_first_release() -> None:
+    assert [kind._cache_name() for kind in (JsonlDataset, CsvRows, ParquetRows, MdsRows)] == [  # noqa: SLF001
+        "penstock.datasets._jsonl.JsonlDataset",
+        "penstock.datasets._csv.CsvRows",
+        "penstock.datasets._parquet.ParquetRows",
+        "penstock.datasets._mds.MdsRows",
+    ]
+
+    class Other(JsonlDataset):
+        pass
+
+    assert Other._cache_name() == f"{__name__}.{Other.__qualname__}"  # noqa: SLF001
 
 
 def test_columns_are_written_byte_for_byte_as_before(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 COLUMNS = "columns"
 _BESIDE = f"index/{COLUMNS}"
+_WITH_INDEX = ("penstock.datasets._jsonl.JsonlDataset", "penstock.datasets._csv.CsvRows")
+"""Names in the cache of sources whose columns may lie beside their index."""
 _WHAT = "Fields that Penstock decoded once; they are decoded again when they are gone."
 
 
@@ -95,8 +97,7 @@ def column_folders(place: Place) -> list[Path]:
     beside = [] if place.is_remote or _is_behind_link(own) else [own / COLUMNS]
     # A remote index is fetched, and its columns are named after the data.
     where = place.base if place.is_remote else place.folder
-    kinds = ("_jsonl.JsonlDataset", "_csv.CsvRows")
-    keys = [digest([f"penstock.datasets.{kind}", "utf-8", where]) for kind in kinds]
+    keys = [digest([kind, "utf-8", where]) for kind in _WITH_INDEX]
     return [*beside, *(cache_directory() / COLUMNS / key for key in keys)]
 
 
@@ -134,8 +135,8 @@ def _options(origin: Source) -> StorageOptions:
 
 def _is_own_reading(origin: Source) -> bool:
     """Whether fields are decoded in another way than the files and the index say."""
-    kinds = ("penstock.datasets._jsonl", "penstock.datasets._csv", "penstock.datasets._parquet")
-    return type(origin).__module__ not in kinds or getattr(origin, "_encoding", "utf-8") != "utf-8"
+    is_plain = origin._cache_name() in (*_WITH_INDEX, "penstock.datasets._parquet.ParquetRows")
+    return not is_plain or getattr(origin, "_encoding", "utf-8") != "utf-8"
 
 
 def _index_folder(origin: Source) -> Path | None:
@@ -150,7 +151,7 @@ def _index_folder(origin: Source) -> Path | None:
 
 def _key(origin: Source) -> str:
     """Return a name for a source: by where it lies, so that appended data finds its columns."""
-    kind = f"{type(origin).__module__}.{type(origin).__qualname__}"
+    kind = origin._cache_name()
     if isinstance(origin, ParquetRows):
         origin._opened()  # After that the paths are absolute.
         return digest([kind, origin._paths, origin._names])

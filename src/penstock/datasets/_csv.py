@@ -54,6 +54,8 @@ class CsvRows(Dataset):
     (2, {'id': 1, 'text': 'two\nlines'}, {'id': 2, 'text': None})
     """
 
+    _NAME_IN_CACHE = "penstock.datasets._csv.CsvRows"
+
     schema_is_complete = True
 
     def __init__(  # noqa: PLR0913 (how a file is written takes this many words)

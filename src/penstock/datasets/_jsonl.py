@@ -46,6 +46,8 @@ class JsonlDataset(Dataset):
     (2, {'id': 2}, 25)
     """
 
+    _NAME_IN_CACHE = "penstock.datasets._jsonl.JsonlDataset"
+
     def __init__(
         self,
         sample_index: SampleIndex,

@@ -57,6 +57,8 @@ class MdsRows(Source):
     {'a': 'one', 'b': 7}
     """
 
+    _NAME_IN_CACHE = "penstock.datasets._mds.MdsRows"
+
     _is_by_blocks = False
 
     def __init__(

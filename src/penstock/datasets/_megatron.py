@@ -69,6 +69,8 @@ class MegatronTokens(TokenSource):
     (2, [3, 4], [0, 1, 2, 3])
     """
 
+    _NAME_IN_CACHE = "penstock.datasets._megatron.MegatronTokens"
+
     _is_by_blocks = False
 
     def __init__(

@@ -42,6 +42,8 @@ class ParquetRows(Source):
     (3, {'id': 3, 'tags': None}, 2)
     """
 
+    _NAME_IN_CACHE = "penstock.datasets._parquet.ParquetRows"
+
     schema_is_complete = True
     _is_by_blocks = False
 

@@ -116,8 +116,7 @@ def _kept(origin: Source) -> KnownProfile | None:
 
 
 def _path(origin: Source) -> Path:
-    kind = f"{type(origin).__module__}.{type(origin).__qualname__}"
-    key = digest([kind, origin.files, Freshness(origin).fingerprint])
+    key = digest([origin._cache_name(), origin.files, Freshness(origin).fingerprint])
     return cache_directory() / "profiles" / f"{key}.json"
 
 

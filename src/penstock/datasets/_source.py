@@ -81,6 +81,16 @@ class Source(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    @classmethod
+    def _cache_name(cls) -> str:
+        """The name of this class in keys of the cache.
+
+        A class of our own keeps the name that it had in 0.1.0, so that what lies in the cache is
+        found; a subclass may read in another way and has a name of its own.
+        """
+        named: str | None = vars(cls).get("_NAME_IN_CACHE")
+        return named or f"{cls.__module__}.{cls.__qualname__}"
+
     @property
     @abstractmethod
     def fingerprint(self) -> str:

@@ -46,6 +46,8 @@ class TokensDataset(TokenSource, Dataset):
     (array([4, 5, 6, 7], dtype=uint16), [[4, 5, 6, 7], [0, 1, 2, 3]], [4, 5, 6])
     """
 
+    _NAME_IN_CACHE = "penstock.datasets._tokens.TokensDataset"
+
     def __init__(
         self,
         sample_index: SampleIndex,
