@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "penstock"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MODULES = sorted(module.name for module in pkgutil.walk_packages([str(SOURCE)], prefix="penstock."))
-FACADES = ["penstock", *(name for name in MODULES if not re.search(r"\._", name))]
+FACADES = ["penstock", *(name for name in MODULES if re.fullmatch(r"penstock\.[a-z]\w*", name))]
 HEAVY = {"numpy", "pyarrow", "torch"}
 
 

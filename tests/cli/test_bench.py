@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.cli._bench_advice import Advice, Facts, advice, best_of
-from penstock.cli._bench_columns import Gathered
-from penstock.cli._bench_fields import all_types, cheap_types, field_types, parse_fields
-from penstock.cli._bench_runs import Run, Setting
+from penstock.cli.bench._advice import Advice, Facts, advice, best_of
+from penstock.cli.bench._columns import Gathered
+from penstock.cli.bench._fields import all_types, cheap_types, field_types, parse_fields
+from penstock.cli.bench._runs import Run, Setting
 from penstock.errors import OptionError
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import SECONDS, command, document, invoke, options, succeed, written
@@ -22,7 +22,7 @@ from tests.cli.commands import SECONDS, command, document, invoke, options, succ
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.cli._bench_runs import Workers
+    from penstock.cli.bench._runs import Workers
     from tests.servers.s3_server import S3Server
 
 QUICK = ("--seconds", "0.2", "--batch-size", "16")

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.cli._check_parts import line_parts
-from penstock.cli._check_run import Report, check_parts
 from penstock.cli._paths import entry_of, find
+from penstock.cli.check._parts import line_parts
+from penstock.cli.check._run import Report, check_parts
 from penstock.jsonl._zstd import seek_table
 from penstock.storage import StorageOptions
 from tests.cli.commands import document, invoke, succeed, written

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli._demo_records import record
-from penstock.cli._demo_stages import (
+from penstock.cli._paths import leftovers_in
+from penstock.cli.demo._records import record
+from penstock.cli.demo._stages import (
     STAGES,
     BrokenPromiseError,
     Run,
@@ -23,15 +24,14 @@ from penstock.cli._demo_stages import (
     stream_records,
     write_dataset,
 )
-from penstock.cli._demo_trainer import EPOCHS, Step
-from penstock.cli._demo_training import (
+from penstock.cli.demo._trainer import EPOCHS, Step
+from penstock.cli.demo._training import (
     TRAINING_STAGES,
     Plan,
     kill_training,
     resume_training,
     train_uncut,
 )
-from penstock.cli._paths import leftovers_in
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import document, invoke, visible, written
 from tests.cli.drafts import held_draft
@@ -179,7 +179,9 @@ def test_a_broken_promise_is_exit_code_1(
     def lose_a_shard(demo: Run) -> None:
         next(Path(demo.directory).glob("part-*")).unlink()
 
-    monkeypatch.setattr("penstock.cli._demo.STAGES", [write_dataset, lose_a_shard, stream_records])
+    monkeypatch.setattr(
+        "penstock.cli.demo._demo.STAGES", [write_dataset, lose_a_shard, stream_records]
+    )
     done = invoke("demo", "--keep", tmp_path / "data")
     assert done.exit_code == 1
     assert "this does not hold: all 50,000 records are there" in done.stderr
@@ -203,7 +205,7 @@ def test_a_checkpoint_that_is_off_by_little_breaks_the_promise(
 
     assert [train_uncut, kill_training, resume_training] == TRAINING_STAGES
     stages = [train_uncut, kill_training, disturb, resume_training]
-    monkeypatch.setattr("penstock.cli._demo.TRAINING_STAGES", stages)
+    monkeypatch.setattr("penstock.cli.demo._demo.TRAINING_STAGES", stages)
     kept = tmp_path / "data"
     told = document("demo", "--records", 301, "--keep", kept, code=1)
     assert told["holds"] is False

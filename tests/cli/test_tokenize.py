@@ -17,8 +17,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import penstock
-from penstock.cli._tokenize_parts import PartsLeft, TokenProgress
-from penstock.index._tokens._journal import PutAside, note
+from penstock.cli.tokenize._parts import PartsLeft, TokenProgress
+from penstock.index.tokens._journal import PutAside, note
 from tests.cli.commands import document, hidden, invoke, options, succeed, visible, written
 from tests.cli.token_samples import TEXTS, bpe, corpus
 from tests.faults.halting import halting
@@ -283,7 +283,7 @@ def test_a_bucket_is_tokenised_like_a_folder(
 
 
 SMALL_PARTS = """
-import penstock.index._tokens._tokenize as made
+import penstock.index.tokens._tokenize as made
 from penstock.cli import main
 made._UNIT_BYTES = 1 << 16
 main()

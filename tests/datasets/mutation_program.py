@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._column_folder import find_column, publish_column
+from penstock.datasets.columns._folder import find_column, publish_column
 from penstock.errors import PenstockError
 
 ROWS = 400

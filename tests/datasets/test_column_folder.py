@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.datasets._column_folder import (
+from penstock.datasets.columns._folder import (
     ColumnMeta,
     column_name,
     drop_columns,

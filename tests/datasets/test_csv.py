@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.datasets import CsvRows, Source
-from penstock.datasets._csv_values import CsvParser
+from penstock.datasets.text._csv_values import CsvParser
 from penstock.errors import (
     CorruptIndexError,
     MalformedLineError,
@@ -22,7 +22,7 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
-from penstock.index._csv_types import Dialect
+from penstock.index.csv._types import Dialect
 from tests.datasets.sample import Record, flat_records
 from tests.datasets.source_contract import SourceContract
 from tests.index.test_csv_scan import rows_in

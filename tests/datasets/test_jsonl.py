@@ -164,7 +164,7 @@ OPEN_AND_READ = """
 import resource, sys
 import penstock, numpy, pyarrow
 from penstock.datasets import JsonlDataset
-import penstock.datasets._jsonl
+import penstock.datasets.text._jsonl
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
 def read_bytes(): return int(open("/proc/self/io").read().split()[1])
 memory, bytes_read = peak(), read_bytes()

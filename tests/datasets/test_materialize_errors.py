@@ -20,8 +20,8 @@ from penstock.datasets import (
     list_columns_of,
     typed_schema,
 )
-from penstock.datasets._materialize_bad import decoded
 from penstock.datasets._memory import ListSource
+from penstock.datasets.columns._bad import decoded
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from tests.datasets.materialize_samples import lines, records, same
 

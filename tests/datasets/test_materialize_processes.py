@@ -20,7 +20,7 @@ from penstock.datasets import (
     list_columns_of,
     typed_schema,
 )
-from penstock.datasets._materialize_build import only_column_builder
+from penstock.datasets.columns._build import only_column_builder
 from penstock.index import create_default_jsonl_indexer
 from tests.datasets.materialize_programs import Counted, wrong_batches
 from tests.datasets.materialize_samples import WHOLE as FIELDS

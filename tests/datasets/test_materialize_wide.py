@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import penstock
 from penstock.datasets import missing_fields
-from penstock.datasets._column_units import UnitFiles
+from penstock.datasets.columns._units import UnitFiles
 from tests.datasets.wide_programs import RECORDS, work_of_materialize, write_wide
 from tests.faults.child import run
 from tests.rounds import rounds

@@ -17,9 +17,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets._mds import MdsRows, cut, is_mds
-from penstock.datasets._mds_arrays import Arrays
-from penstock.datasets._mds_cells import Cells
+from penstock.datasets.mds._arrays import Arrays
+from penstock.datasets.mds._cells import Cells
+from penstock.datasets.mds._rows import MdsRows, cut, is_mds
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets._megatron import MegatronTokens, is_megatron
+from penstock.datasets.megatron._tokens import MegatronTokens, is_megatron
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.datasets._token_source import TokenSource
+    from penstock.datasets.tokens._source import TokenSource
     from tests.servers.s3_server import S3Server
 
 DOCUMENTS = [

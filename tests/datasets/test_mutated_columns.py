@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from penstock import DataLoader
-from penstock.datasets._column_folder import find_column, publish_column
+from penstock.datasets.columns._folder import find_column, publish_column
 from penstock.errors import CorruptIndexError
 from tests.rounds import rounds
 

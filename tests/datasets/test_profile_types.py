@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import penstock
 from penstock.datasets import missing_fields
 from penstock.datasets._memory import ListSource
-from penstock.datasets._profile_types import profile_types
+from penstock.datasets.fields._profile_types import profile_types
 from penstock.errors import SchemaMismatchError
 from penstock.index import profile_records
 from tests.rounds import rounds

@@ -13,7 +13,7 @@ import pytest
 
 import penstock
 from penstock.datasets import JsonlDataset, SubsampledDataset, TokensDataset
-from penstock.datasets._dataset import _MOST_OPEN
+from penstock.datasets.text._dataset import _MOST_OPEN
 from penstock.errors import CorruptIndexError, OptionError, StaleIndexError
 from penstock.index import IndexStore
 from tests.datasets.token_folders import (

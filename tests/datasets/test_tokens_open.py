@@ -16,7 +16,7 @@ import pytest
 
 import penstock
 from penstock.datasets import JsonlDataset, TokensDataset
-from penstock.datasets._mds import MdsRows
+from penstock.datasets.mds._rows import MdsRows
 from penstock.errors import (
     CorruptIndexError,
     ObjectNotFoundError,

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.datasets._expression import parse
-from penstock.datasets._predicate import holds
+from penstock.datasets.where._expression import parse
+from penstock.datasets.where._predicate import holds
 from penstock.errors import OptionError, StaleIndexError
 from tests.datasets.listed_source import ListedSource
 

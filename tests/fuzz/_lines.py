@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any
 
@@ -153,7 +154,8 @@ def _shown_typed(records: list[Any]) -> Values:
 def _as(kind: str, value: Any) -> Any:
     if kind == "float64" and type(value) is int:
         return float(value)
-    return int(value) if kind == "int64" and type(value) is float else value
+    is_whole = kind == "int64" and type(value) is float and math.isfinite(value)
+    return int(value) if is_whole else value
 
 
 def _rows(paths: list[Path]) -> int:

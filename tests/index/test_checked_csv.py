@@ -21,10 +21,10 @@ from penstock.index import (
     make_index,
     read_bad_lines,
 )
-from penstock.index._checks import Checks, Look, UnitFound
-from penstock.index._row_check import scan_rows
-from penstock.index._unit_file import NewUnitFile, UnitFile
-from penstock.index._units import Part
+from penstock.index.checked._checks import Checks, Look, UnitFound
+from penstock.index.checked._row_check import scan_rows
+from penstock.index.checked._unit_file import NewUnitFile, UnitFile
+from penstock.index.checked._units import Part
 from penstock.storage import LocalStore
 from tests.index.checked import bad_of, meta_of, profile_of
 

@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.index import Profile
-from penstock.index._checks import Checks, Look
-from penstock.index._line_check import LineCheck
 from penstock.index._line_pieces import LinePieces
 from penstock.index._scan import LineScan
+from penstock.index.checked._checks import Checks, Look
+from penstock.index.checked._line_check import LineCheck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import MalformedLineError, OptionError
-from penstock.index._csv_rows import RowFinder
-from penstock.index._csv_scan import CsvScanner
-from penstock.index._csv_types import Dialect, wider_type
+from penstock.index.csv._rows import RowFinder
+from penstock.index.csv._scan import CsvScanner
+from penstock.index.csv._types import Dialect, wider_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,7 +155,7 @@ TYPED = st.sampled_from(
 def test_types_are_those_of_all_values_however_they_are_grouped(
     values: list[str], places: list[int]
 ) -> None:
-    from penstock.index._csv_types import TypesSeen
+    from penstock.index.csv._types import TypesSeen
 
     def kind(groups: list[list[str]]) -> str:
         seen = TypesSeen(["a", "b"], Dialect())

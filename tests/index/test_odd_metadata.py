@@ -12,8 +12,8 @@ import penstock
 from penstock.errors import PenstockError
 from penstock.index import create_default_jsonl_indexer, read_bad_lines, read_profile
 from penstock.index._load import _Folder
-from penstock.index._tokens._unit_file import TokenFile, parts_in
-from penstock.index._unit_file import UnitFile
+from penstock.index.checked._unit_file import UnitFile
+from penstock.index.tokens._unit_file import TokenFile, parts_in
 from tests.forged import ODD, put_odd
 from tests.index.tokenize_program import Program
 from tests.index.tokenize_samples import by_hand, tokenise, tokens_in, write_texts

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from penstock.index import TextField, load_tokenizer, tokenizer_of
-from penstock.index._tokens._documents import TokenWork
-from penstock.index._tokens._key import work_key
+from penstock.index.tokens._documents import TokenWork
+from penstock.index.tokens._key import work_key
 from tests.index.text_samples import trained_bpe
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
 )
-from penstock.index._tokens._tokenizer import (
+from penstock.index.tokenizers._tokenizer import (
     Tokenizer,
     load_tokenizer,
     single_threaded,
@@ -435,7 +435,7 @@ def test_one_process_among_several_can_be_kept_to_one_thread(
 
 def test_no_library_is_imported_that_was_not_given() -> None:
     program = (
-        "import sys; from penstock.index._tokens._tokenizer import tokenizer_of\n"
+        "import sys; from penstock.index.tokenizers._tokenizer import tokenizer_of\n"
         "tokenizer_of(lambda text: [1]).encode(['a'])\n"
         "print(*{'tokenizers', 'tiktoken', 'sentencepiece', 'transformers', 'torch'} "
         "& set(sys.modules))"

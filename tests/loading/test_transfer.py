@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from penstock.loading._transfer import receive, send
+from penstock.loading.engines._transfer import receive, send
 
 DTYPES = st.sampled_from([np.dtype(name) for name in ("i8", "i4", "u1", "f4", "f8", "?")])
 SHAPES = arrays.array_shapes(min_dims=1, max_dims=2, min_side=0, max_side=20)

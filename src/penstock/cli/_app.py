@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import click
 
@@ -22,7 +23,9 @@ _VERBS = {
     "clean": "Remove what killed writers and builders left behind.",
     "demo": "See it work in a few seconds.",
 }
-"""Each is defined under its name in the module of that name; told here, none must be loaded."""
+"""Each verb and its line in the help, which loads none of them."""
+
+_HERE = Path(__file__).parent
 
 
 class _Verbs(click.Group):
@@ -32,7 +35,9 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        verb = getattr(importlib.import_module(f"penstock.cli._{cmd_name}"), cmd_name)
+        folder = f"{cmd_name}." if (_HERE / cmd_name).is_dir() else ""
+        module = importlib.import_module(f"penstock.cli.{folder}_{cmd_name}")
+        verb = getattr(module, cmd_name)
         return verb if isinstance(verb, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.cli._fields import as_text, pick, without_nonfinite
-from penstock.cli._show_tokens import ids_text
 from penstock.cli._terminal import echo, echo_json
+from penstock.cli.show._tokens import ids_text
 from penstock.errors import MalformedLineError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._held import held
-from penstock.datasets._projection import has_types, project, projected, typed_fields
 from penstock.datasets._table_source import TableSource
+from penstock.datasets.fields._projection import has_types, project, projected, typed_fields
 from penstock.decode import WholeSchema, unify
 from penstock.errors import SchemaMismatchError
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.datasets._block_texts import BLOCK_BYTES
 from penstock.datasets._recent import Kept
+from penstock.datasets.text._block_texts import BLOCK_BYTES
 from penstock.storage import Block, block_cache, block_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.datasets._texts import Places
+    from penstock.datasets.text._texts import Places
     from penstock.index import Found
     from penstock.storage import StorageOptions
 

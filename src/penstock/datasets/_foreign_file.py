@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from penstock.datasets._network import is_network
-from penstock.datasets._texts import MappedText, RangedText
+from penstock.datasets.text._texts import MappedText, RangedText
 from penstock.errors import ObjectNotFoundError, StaleIndexError
 from penstock.storage import LocalStore
 
 if TYPE_CHECKING:
-    from penstock.datasets._texts import Text
+    from penstock.datasets.text._texts import Text
     from penstock.index import Found
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.datasets._token_source import TOKENS, TokenSource
+from penstock.datasets.tokens._source import TOKENS, TokenSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -136,7 +136,7 @@ def _of_records(  # noqa: PLR0913 (as users give them)
     kind = _format_of(listing)
     chosen = _only(listing, kind)
     if kind == "CSV":
-        from penstock.datasets._csv import CsvRows  # noqa: PLC0415
+        from penstock.datasets.text._csv import CsvRows  # noqa: PLC0415
 
         tabs = all(found.entry.name.lower().endswith(".tsv") for found in chosen.files)
         return CsvRows(
@@ -147,10 +147,10 @@ def _of_records(  # noqa: PLR0913 (as users give them)
             progress=progress,
         )
     if kind == "Parquet":
-        from penstock.datasets._parquet import ParquetRows  # noqa: PLC0415
+        from penstock.datasets.parquet._parquet import ParquetRows  # noqa: PLC0415
 
         return ParquetRows(what, storage_options=storage_options)
-    from penstock.datasets._jsonl import JsonlDataset  # noqa: PLC0415
+    from penstock.datasets.text._jsonl import JsonlDataset  # noqa: PLC0415
 
     found = open_or_build(chosen, LineScanner(), options=options, index=index, progress=progress)
     return JsonlDataset(found)

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.datasets._mds_index import is_shard
+from penstock.datasets.mds._index import is_shard
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
 from penstock.index import (
     CSV,
@@ -87,7 +87,7 @@ def _holds_tokens(folder: str, options: StorageOptions) -> bool:
 
 
 def _dataset(index: SampleIndex, folder: str) -> Source:
-    from penstock.datasets._tokens import TokensDataset  # noqa: PLC0415 (only when used)
+    from penstock.datasets.tokens._dataset import TokensDataset  # noqa: PLC0415 (only when used)
 
     dataset = TokensDataset(index)
     if index.meta is None:
@@ -135,7 +135,7 @@ def megatron_tokens(
     """
     if not isinstance(what, str | os.PathLike) or is_pattern(os.fspath(what)):
         return None
-    from penstock.datasets._megatron import MegatronTokens, names_pair  # noqa: PLC0415 (rare)
+    from penstock.datasets.megatron._tokens import MegatronTokens, names_pair  # noqa: PLC0415 (rare)
 
     return MegatronTokens(what, storage_options=given) if names_pair(what, options) else None
 
@@ -152,7 +152,7 @@ def megatron_pair(
     names = {found.path for found in listing.files}
     if listing.folder is None or any(name.lower().endswith(_RECORDS) for name in names):
         return None
-    from penstock.datasets._megatron import MegatronTokens, names_pair  # noqa: PLC0415 (rare)
+    from penstock.datasets.megatron._tokens import MegatronTokens, names_pair  # noqa: PLC0415 (rare)
 
     ends = [name.removesuffix(_IDX) for name in sorted(names) if name.endswith(_IDX)]
     pairs = [prefix for prefix in ends if f"{prefix}{_BIN}" in names] or ends[:1]
@@ -185,7 +185,7 @@ def mds_rows(
                 path=marker,
             )
         return None
-    from penstock.datasets._mds import MdsRows, is_mds  # noqa: PLC0415 (rare)
+    from penstock.datasets.mds._rows import MdsRows, is_mds  # noqa: PLC0415 (rare)
 
     # One that is damaged is told by whoever opens it.
     is_one = is_mds(folder, options) or shards

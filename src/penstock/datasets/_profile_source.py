@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._column_place import Freshness
-from penstock.datasets._column_units import RecordsUnit, SharedSource, cut, stretches
-from penstock.datasets._dataset import Dataset
-from penstock.datasets._jsonl import JsonlDataset
 from penstock.datasets._kept import keep_file
-from penstock.datasets._materialized import Materialized, origins_of
+from penstock.datasets.columns._materialized import Materialized, origins_of
+from penstock.datasets.columns._place import Freshness
+from penstock.datasets.columns._units import RecordsUnit, SharedSource, cut, stretches
+from penstock.datasets.text._dataset import Dataset
+from penstock.datasets.text._jsonl import JsonlDataset
 from penstock.decode import as_values
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import (

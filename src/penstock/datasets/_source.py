@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.datasets._materialize_bad import OnError
+    from penstock.datasets.columns._bad import OnError
     from penstock.work import View
 
     Fields: TypeAlias = pa.Schema | Mapping[str, str | pa.DataType] | Sequence[str]
@@ -186,7 +186,7 @@ class Source(ABC):
         counted, with `"mask"` only reading it is an error. `workers` processes decode, by default
         one a processor and none where it takes no longer than a moment.
         """
-        from penstock.datasets._materialize import materialize  # noqa: PLC0415 (pyarrow)
+        from penstock.datasets.columns._materialize import materialize  # noqa: PLC0415 (pyarrow)
 
         return materialize(self, fields, path, progress, on_error=on_error, workers=workers)
 
@@ -286,7 +286,7 @@ class Source(ABC):
         return table_of(self, fields) if ids is None else batch_of(self, self._numbers(ids), fields)
 
     def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
-        from penstock.datasets._projection import projected  # noqa: PLC0415 (pyarrow)
+        from penstock.datasets.fields._projection import projected  # noqa: PLC0415 (pyarrow)
 
         return projected(self, ids, fields)
 
@@ -318,7 +318,7 @@ class Source(ABC):
         A comparison as text (`"age >= 18 and country in ('de', 'fr')"`) or a pyarrow compute
         expression over the fields. It is evaluated once.
         """
-        from penstock.datasets._where import where  # noqa: PLC0415 (only when used)
+        from penstock.datasets.where._where import where  # noqa: PLC0415 (only when used)
 
         return where(self, expression)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._field_paths import doubled
 from penstock.datasets._source import Source
+from penstock.datasets.fields._paths import doubled
 from penstock.decode import as_records, fit_batch
 from penstock.errors import OptionError
 

@@ -313,7 +313,7 @@ class Concatenated(Source):
         return joined([self.sources[number]._columns(own, schema) for number, own in shares], back)
 
     def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
-        from penstock.datasets._materialized import gathered_apart  # noqa: PLC0415 (built on views)
+        from penstock.datasets.columns._materialized import gathered_apart  # noqa: PLC0415 (built on views)
 
         batch = gathered_apart(self, ids, fields)
         return super()._projected(ids, fields) if batch is None else batch

@@ -13,17 +13,6 @@ if TYPE_CHECKING:
     from penstock.index._blocks import LARGEST_FRAME as LARGEST_FRAME
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
-    from penstock.index._checks import Aside as Aside
-    from penstock.index._checks import Checks as Checks
-    from penstock.index._checks import Look as Look
-    from penstock.index._csv_scan import CsvScanner as CsvScanner
-    from penstock.index._csv_types import Dialect as Dialect
-    from penstock.index._csv_types import convert_options as convert_options
-    from penstock.index._csv_types import read_options as read_options
-    from penstock.index._csv_types import type_of as type_of
-    from penstock.index._csv_types import whole_rows as whole_rows
-    from penstock.index._csv_types import wider_type as wider_type
-    from penstock.index._csv_types import with_line_end as with_line_end
     from penstock.index._fingerprint import digest as digest
     from penstock.index._fingerprint import file_fingerprint as file_fingerprint
     from penstock.index._index_store import IndexStore as IndexStore
@@ -33,7 +22,6 @@ if TYPE_CHECKING:
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
     from penstock.index._kept_columns import sync as sync
-    from penstock.index._line_check import JSON_NAMES as JSON_NAMES
     from penstock.index._line_pieces import LinePieces as LinePieces
     from penstock.index._line_pieces import Piece as Piece
     from penstock.index._listing import CSV as CSV
@@ -66,12 +54,6 @@ if TYPE_CHECKING:
     from penstock.index._parquet_scan import read_footers as read_footers
     from penstock.index._place import Place as Place
     from penstock.index._place import place_of as place_of
-    from penstock.index._profile import Profile as Profile
-    from penstock.index._profile import profile_records as profile_records
-    from penstock.index._profile_files import decode_profile as decode_profile
-    from penstock.index._profile_files import profile_text as profile_text
-    from penstock.index._profile_files import read_profile as read_profile
-    from penstock.index._row_check import scan_rows as scan_rows
     from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
@@ -79,30 +61,48 @@ if TYPE_CHECKING:
     from penstock.index._scan import FileScan as FileScan
     from penstock.index._scan import LineScanner as LineScanner
     from penstock.index._scan import Scanner as Scanner
-    from penstock.index._seen_kinds import UNREADABLE as UNREADABLE
     from penstock.index._stale import Changes as Changes
     from penstock.index._stale import Hashed as Hashed
     from penstock.index._stale import changes as changes
     from penstock.index._stale import hashed_files as hashed_files
-    from penstock.index._tokens._generator import (
+    from penstock.index.checked._checks import Aside as Aside
+    from penstock.index.checked._checks import Checks as Checks
+    from penstock.index.checked._checks import Look as Look
+    from penstock.index.checked._line_check import JSON_NAMES as JSON_NAMES
+    from penstock.index.checked._row_check import scan_rows as scan_rows
+    from penstock.index.checked._units import Part as Part
+    from penstock.index.csv._scan import CsvScanner as CsvScanner
+    from penstock.index.csv._types import Dialect as Dialect
+    from penstock.index.csv._types import convert_options as convert_options
+    from penstock.index.csv._types import read_options as read_options
+    from penstock.index.csv._types import type_of as type_of
+    from penstock.index.csv._types import whole_rows as whole_rows
+    from penstock.index.csv._types import wider_type as wider_type
+    from penstock.index.csv._types import with_line_end as with_line_end
+    from penstock.index.profile._files import decode_profile as decode_profile
+    from penstock.index.profile._files import profile_text as profile_text
+    from penstock.index.profile._files import read_profile as read_profile
+    from penstock.index.profile._profile import Profile as Profile
+    from penstock.index.profile._profile import profile_records as profile_records
+    from penstock.index.profile._seen_kinds import UNREADABLE as UNREADABLE
+    from penstock.index.tokenizers._tokenizer import Encoded as Encoded
+    from penstock.index.tokenizers._tokenizer import NamedTokenizer as NamedTokenizer
+    from penstock.index.tokenizers._tokenizer import Tokenizer as Tokenizer
+    from penstock.index.tokenizers._tokenizer import load_tokenizer as load_tokenizer
+    from penstock.index.tokenizers._tokenizer import tokenizer_of as tokenizer_of
+    from penstock.index.tokens._generator import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
-    from penstock.index._tokens._job import TokenReport as TokenReport
-    from penstock.index._tokens._journal import journal_problem as journal_problem
-    from penstock.index._tokens._journal import take_back_dead as take_back_dead
-    from penstock.index._tokens._text import TextField as TextField
-    from penstock.index._tokens._text import get_text_from_jsonl as get_text_from_jsonl
-    from penstock.index._tokens._tokenize import TokenIndexer as TokenIndexer
-    from penstock.index._tokens._tokenize import (
+    from penstock.index.tokens._job import TokenReport as TokenReport
+    from penstock.index.tokens._journal import journal_problem as journal_problem
+    from penstock.index.tokens._journal import take_back_dead as take_back_dead
+    from penstock.index.tokens._text import TextField as TextField
+    from penstock.index.tokens._text import get_text_from_jsonl as get_text_from_jsonl
+    from penstock.index.tokens._tokenize import TokenIndexer as TokenIndexer
+    from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
-    from penstock.index._tokens._tokenizer import Encoded as Encoded
-    from penstock.index._tokens._tokenizer import NamedTokenizer as NamedTokenizer
-    from penstock.index._tokens._tokenizer import Tokenizer as Tokenizer
-    from penstock.index._tokens._tokenizer import load_tokenizer as load_tokenizer
-    from penstock.index._tokens._tokenizer import tokenizer_of as tokenizer_of
-    from penstock.index._tokens._view import TokenView as TokenView
-    from penstock.index._units import Part as Part
+    from penstock.index.tokens._view import TokenView as TokenView
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -115,93 +115,93 @@ __all__, __getattr__, __dir__ = facade(
         "SampleGeneratorInterface": "_indexer",
         "SampleIndex": "_sample_index",
         "SampleLocation": "_sample_index",
-        "TokenReport": "_tokens._job",
-        "TokenizedSampleGenerator": "_tokens._generator",
+        "TokenReport": "tokens._job",
+        "TokenizedSampleGenerator": "tokens._generator",
         "create_default_jsonl_indexer": "_indexer",
-        "create_tokenize_and_index_jsonl_text_func": "_tokens._tokenize",
-        "get_text_from_jsonl": "_tokens._text",
+        "create_tokenize_and_index_jsonl_text_func": "tokens._tokenize",
+        "get_text_from_jsonl": "tokens._text",
         "read_bad_lines": "_bad_lines",
-        "read_profile": "_profile_files",
+        "read_profile": "profile._files",
     },
     for_rooms={
-        "Aside": "_checks",
+        "Aside": "checked._checks",
         "BuildOptions": "_build",
         "CSV": "_listing",
         "DOCUMENT_FILES": "_names",
         "Changes": "_stale",
-        "Checks": "_checks",
-        "CsvScanner": "_csv_scan",
-        "Dialect": "_csv_types",
+        "Checks": "checked._checks",
+        "CsvScanner": "csv._scan",
+        "Dialect": "csv._types",
         "Documents": "_sample_index",
-        "Encoded": "_tokens._tokenizer",
+        "Encoded": "tokenizers._tokenizer",
         "FileMeta": "_meta",
         "FileScan": "_scan",
         "Footer": "_parquet_scan",
         "Found": "_listing",
         "Hashed": "_stale",
         "JSONL": "_listing",
-        "JSON_NAMES": "_line_check",
+        "JSON_NAMES": "checked._line_check",
         "LARGEST_FRAME": "_blocks",
         "LinePieces": "_line_pieces",
         "LineScanner": "_scan",
         "Listing": "_listing",
-        "Look": "_checks",
+        "Look": "checked._checks",
         "Meta": "_meta",
         "Mode": "_build",
-        "NamedTokenizer": "_tokens._tokenizer",
+        "NamedTokenizer": "tokenizers._tokenizer",
         "PARQUET": "_listing",
-        "Part": "_units",
+        "Part": "checked._units",
         "Piece": "_line_pieces",
         "Place": "_place",
-        "Profile": "_profile",
+        "Profile": "profile._profile",
         "Scanner": "_scan",
         "TOKEN_FOLDER": "_names",
-        "TextField": "_tokens._text",
-        "TokenIndexer": "_tokens._tokenize",
-        "TokenView": "_tokens._view",
-        "Tokenizer": "_tokens._tokenizer",
+        "TextField": "tokens._text",
+        "TokenIndexer": "tokens._tokenize",
+        "TokenView": "tokens._view",
+        "Tokenizer": "tokenizers._tokenizer",
         "TokensMeta": "_meta",
-        "UNREADABLE": "_seen_kinds",
+        "UNREADABLE": "profile._seen_kinds",
         "UnifiedSchema": "_parquet_scan",
         "changes": "_stale",
-        "convert_options": "_csv_types",
+        "convert_options": "csv._types",
         "decode_meta": "_meta",
-        "decode_profile": "_profile_files",
+        "decode_profile": "profile._files",
         "digest": "_fingerprint",
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",
         "has_builder": "_aside",
         "hashed_files": "_stale",
         "hidden_of": "_names",
-        "journal_problem": "_tokens._journal",
+        "journal_problem": "tokens._journal",
         "kind_in": "_load",
         "list_files": "_listing",
         "load_beside": "_open_index",
         "load_place": "_open_index",
-        "load_tokenizer": "_tokens._tokenizer",
+        "load_tokenizer": "tokenizers._tokenizer",
         "local_folder": "_open_index",
         "make_index": "_open_index",
         "open_or_build": "_open_index",
         "place_of": "_place",
-        "profile_records": "_profile",
+        "profile_records": "profile._profile",
         "put_aside": "_aside",
-        "profile_text": "_profile_files",
+        "profile_text": "profile._files",
         "ranges_of": "_parquet_groups",
         "read_footer": "_parquet_scan",
         "read_footers": "_parquet_scan",
         "read_group": "_parquet_groups",
         "read_meta": "_load",
-        "read_options": "_csv_types",
+        "read_options": "csv._types",
         "rebuilding": "_names",
         "refuse_put_aside": "_aside",
         "rows_before": "_sample_index",
-        "scan_rows": "_row_check",
+        "scan_rows": "checked._row_check",
         "sync": "_kept_columns",
-        "tokenizer_of": "_tokens._tokenizer",
-        "take_back_dead": "_tokens._journal",
-        "type_of": "_csv_types",
-        "whole_rows": "_csv_types",
-        "wider_type": "_csv_types",
-        "with_line_end": "_csv_types",
+        "tokenizer_of": "tokenizers._tokenizer",
+        "take_back_dead": "tokens._journal",
+        "type_of": "csv._types",
+        "whole_rows": "csv._types",
+        "wider_type": "csv._types",
+        "with_line_end": "csv._types",
     },
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptIndexError
 from penstock.index._names import FILES, PUT_ASIDE, hidden_beside
-from penstock.index._tokens._journal import JOURNAL, journal_problem
+from penstock.index.tokens._journal import JOURNAL, journal_problem
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:

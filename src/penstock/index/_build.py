@@ -15,11 +15,11 @@ from penstock.errors import (
 )
 from penstock.index._blocks import Frames, scan_file
 from penstock.index._builder import Builder, Scanned
-from penstock.index._checks import Checks
 from penstock.index._folder import NewFolder
 from penstock.index._load import read_meta
 from penstock.index._scan import LineScanner
 from penstock.index._stale import changes, hashed_files
+from penstock.index.checked._checks import Checks
 from penstock.jsonl import compression_of
 from penstock.order import whole_number
 from penstock.storage import LocalStore
@@ -103,7 +103,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and what becomes of the old
     with ExitStack() as stack:
         if options.checks or _take_long(builder, options):
             # Only now: much is loaded for it that a plain scan does not need.
-            from penstock.index._checked_build import CheckedBuild  # noqa: PLC0415
+            from penstock.index.checked._build import CheckedBuild  # noqa: PLC0415
 
             checked = stack.enter_context(CheckedBuild(builder, place, options))
             folder = stack.enter_context(NewFolder(place))

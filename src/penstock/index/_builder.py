@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index._checks import Checks
     from penstock.index._listing import Found, Listing
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
+    from penstock.index.checked._checks import Checks
 
 _log = logging.getLogger("penstock.index")
 

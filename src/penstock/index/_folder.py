@@ -26,7 +26,7 @@ from penstock.index._names import (
     hidden_beside,
     hidden_name,
 )
-from penstock.index._tokens._journal import JOURNAL, Reach, take_back_dead
+from penstock.index.tokens._journal import JOURNAL, Reach, take_back_dead
 from penstock.storage import cache_directory, locate, mark_as_cache, remove_tree
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ import numpy as np
 
 from penstock.errors import BadRecordsError, StallError
 from penstock.loading._device import moved_to, pinned
-from penstock.loading._engines import Stalled
 from penstock.loading._fetch import named_batch
+from penstock.loading.engines._engines import Stalled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.loading._engines import Engine
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._ranks import Ranks
     from penstock.loading._stats import Tally
     from penstock.loading._steps import Task
+    from penstock.loading.engines._engines import Engine
     from penstock.order import Cursor
 
 _log = logging.getLogger("penstock.loading")

@@ -25,7 +25,7 @@ from penstock.loading._run import Run
 from penstock.loading._skip_list import read_skips
 from penstock.loading._stats import Stats
 from penstock.loading._steps import Sharing, epoch_steps, step_counts
-from penstock.loading._workers import choose_workers
+from penstock.loading.engines._choice import choose_workers
 from penstock.order import Cursor, Plan, whole_number
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.loading._column_choice import Columns
-    from penstock.loading._engines import Engine
     from penstock.loading._fetch import OnError
     from penstock.loading._run import Start
     from penstock.loading._skip_list import Skipped
     from penstock.loading._steps import EpochSteps
-    from penstock.loading._workers import Workers
+    from penstock.loading.engines._choice import Workers
+    from penstock.loading.engines._engines import Engine
     from penstock.order import Kind
 
 

@@ -1,0 +1,243 @@
+"""`penstock show`: records to look at."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.cli._by_number import (
+    ByNumber,
+    Record,
+    chosen_numbers,
+    open_by_number,
+    records_of,
+)
+from penstock.cli._other_sources import eos_of, is_tokens, other_source
+from penstock.cli._paths import find
+from penstock.cli._printing import Printed
+from penstock.cli._selection import Batches, sampled, sliced
+from penstock.cli._terminal import Progress, echo
+from penstock.cli._units import counted
+from penstock.cli._verb import (
+    FINDINGS,
+    FINE,
+    Verb,
+    examples,
+    index_option,
+    json_option,
+    storage_option,
+)
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.cli._selection import Batch, Numbered
+    from penstock.cli.show._matching import Matching
+    from penstock.datasets import Source
+    from penstock.storage import StorageOptions
+
+_FIRST = slice(0, 5)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which records."""
+
+    path: str
+    which: slice | None
+    sample: int | None
+    seed: int
+    where: str | None
+
+    @property
+    def head(self) -> int | None:
+        """How many of the first records are enough, if that can be said beforehand."""
+        if self.sample or self.where is not None:
+            return None
+        start, stop = (self.which or _FIRST).start or 0, (self.which or _FIRST).stop
+        return stop if stop is not None and 0 <= start < stop else None
+
+
+class _Show(Verb):
+    """Takes `-1` as a record number although it looks like an option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        valued = {name for p in self.params if not getattr(p, "is_flag", True) for name in p.opts}
+        negative = [
+            i
+            for i, (before, text) in enumerate(zip(["", *args], args, strict=False))
+            if re.fullmatch(r"-\d+(:-?\d*)?", text) and before not in valued
+        ]
+        if len(negative) == 1 and "--" not in args:
+            (at,) = negative
+            args = [*args[:at], *args[at + 1 :], "--", args[at]]
+        return super().parse_args(ctx, args)
+
+
+def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -> slice | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(-?\d+)|(-?\d+)?:(-?\d+)?", text)
+    if match is None:
+        message = f"{text!r}: expected a record number (0, -1) or a range (10:20, -5:, :3)."
+        raise click.BadParameter(message, ctx, param)
+    if match[1]:
+        number = int(match[1])
+        return slice(number, number + 1 or None)
+    return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
+
+
+@click.command(
+    cls=_Show,
+    epilog=examples(
+        "penstock show logs",
+        "penstock show logs 1000",
+        "penstock show logs -3: --fields id,user.name",
+        "penstock show table.csv --where \"age > 30 and city starts with 'B'\"",
+        "penstock show s3://bucket/logs --sample 10 --seed 1 --json",
+        "penstock show tokens 0 --decode tokenizer.json",
+    ),
+)
+@click.argument("path")
+@click.argument("which", metavar="[N | A:B]", required=False, callback=_parse_which)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="K records of all of them, each equally likely; without an index that reads everything.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    help="Only records for which it holds: \"age > 30 and not name starts with 'test'\".",
+)
+@click.option("--fields", metavar="A,B.C", help="Only these fields; items[].price goes into lists.")
+@click.option(
+    "--decode",
+    metavar="TOKENIZER",
+    help="Of tokens: the text that they stand for, by this file (tokenizer.json, or a .model).",
+)
+@index_option
+@storage_option
+@json_option
+def show(  # noqa: PLR0913 (one argument an option)
+    *,
+    path: str,
+    which: slice | None,
+    sample: int | None,
+    seed: int,
+    where: str | None,
+    fields: str | None,
+    decode: str | None,
+    folder: str | None,
+    storage_options: StorageOptions,
+    as_json: bool,
+) -> int:
+    """Show records of PATH: the first 5, number N (from 0; -1 is the last), or the range A:B.
+
+    JSON Lines, CSV, Parquet, or tokens (a folder of penstock tokenize, Megatron-LM's .bin and
+    .idx, an MDS folder), of which --decode shows the text. With an index (penstock index) any
+    record is fetched at once, and numbers are those of the index. Without one JSON Lines are
+    streamed; malformed lines are passed over with a warning and have no number.
+    """
+    if which is not None and sample is not None:
+        raise click.UsageError("give either [N | A:B] or --sample, not both.")
+    wanted = _Wanted(path, which, sample, seed, where)
+    source = other_source(path, storage_options) if folder is None else None
+    if source is not None and (decode is not None or is_tokens(source)):
+        if where is not None:
+            raise OptionError("--where: tokens have no fields that a condition could be about.")
+        return _show_tokens(wanted, source, (decode, fields), storage_options, as_json=as_json)
+    if decode is not None:
+        raise OptionError(
+            f"--decode: {path} holds records, not tokens; they are shown without it. penstock "
+            "tokenize makes tokens of their text."
+        )
+    names = [name.strip() for name in fields.split(",")] if fields else None
+    printed = Printed(names, as_json=as_json)
+    with open_by_number(path, storage_options, folder, head=wanted.head) as opened:
+        if opened is not None:
+            held = _show_by_number(wanted, opened, printed)
+        else:
+            held = _show_stream(wanted, storage_options, printed)
+    printed.finish()
+    if printed.count or (which is None and where is None):
+        return FINE
+    missing = "no such record" if where is None else "no record matches"
+    echo(f"penstock: {missing}: {held}.", err=True)
+    return FINDINGS
+
+
+def _show_by_number(wanted: _Wanted, opened: ByNumber, printed: Printed) -> str:
+    """Print the records; return what there is."""
+    sample = (wanted.sample, wanted.seed) if wanted.sample else None
+    numbers = chosen_numbers(opened.source, wanted.which, sample, wanted.where)
+    printed.add_all(records_of(opened, numbers))
+    return f"{wanted.path} holds {counted(len(opened.source), 'record')}"
+
+
+def _show_tokens(
+    wanted: _Wanted,
+    source: Source,
+    shown: tuple[str | None, str | None],
+    options: StorageOptions,
+    *,
+    as_json: bool,
+) -> int:
+    """Print samples of tokens; `shown` is the tokenizer and the field that they lie in."""
+    from penstock.cli.show._tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for them)
+
+    sample = (wanted.sample, wanted.seed) if wanted.sample else None
+    numbers = chosen_numbers(source, wanted.which, sample, None)
+    decode, field = shown
+    printed = PrintedTokens(eos_of(wanted.path, options), decode, as_json=as_json)
+    printed.add_all(samples_of(ByNumber(wanted.path, source), numbers, field))
+    printed.finish()
+    if printed.count or wanted.which is None:
+        return FINE
+    held = f"{wanted.path} holds {counted(len(source), 'sample')}"
+    echo(f"penstock: no such sample: {held}.", err=True)
+    return FINDINGS
+
+
+def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> str:
+    """Print the records, reading no more than that takes; return what is known to be there."""
+    matching = None
+    if wanted.where is not None:
+        from penstock.cli.show._matching import Matching  # noqa: PLC0415 (pyarrow)
+
+        matching = Matching(wanted.where)
+    found = find(wanted.path, options)
+    with Progress(sum(found.entry(file).size for file in found.files)) as progress:
+        batches = Batches(found.files, progress)
+        with closing(iter(batches)) as stream:
+            records = _streamed(wanted, stream, matching)
+            printed.add_all(
+                Record(one.number, one.path, f"{one.path}:{one.line}", one.value) for one in records
+            )
+    if not batches.ended:
+        return "the range is empty"
+    if matching is not None and wanted.which is None and batches.total:
+        matching.refuse_unseen()
+    return f"{wanted.path} holds {counted(batches.total, 'record')}"
+
+
+def _streamed(
+    wanted: _Wanted, stream: Iterator[Batch], matching: Matching | None
+) -> Iterator[Numbered]:
+    """Yield the records that are wanted; a range is one of record numbers, also of matches."""
+    if matching is None or wanted.which is not None:
+        if wanted.sample:
+            return sampled(stream, wanted.sample, wanted.seed)
+        records = sliced(stream, wanted.which or _FIRST)
+        return records if matching is None else matching.filter(records)
+    matches = matching.batches(stream)
+    if wanted.sample:
+        return sampled(matches, wanted.sample, wanted.seed)
+    return sliced(matches, _FIRST)

@@ -1,0 +1,1 @@
+"""Fields decoded once into mapped columns."""

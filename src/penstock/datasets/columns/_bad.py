@@ -1,0 +1,185 @@
+"""Values that cannot be read as the type asked for: told, made null, or set aside."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets._joining import joined
+from penstock.datasets.text._dataset import Dataset
+from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
+from penstock.jsonl import decompressed
+from penstock.storage import is_remote, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Source
+
+OnError: TypeAlias = Literal["raise", "null", "mask"]
+"""Of a value that does not fit: an error, null, or an error only for who reads it."""
+OF_A_RECORD = (MalformedLineError, SchemaMismatchError)
+_BLOCK = 1 << 20
+_MOST_FETCHED = 64 << 20
+"""Bytes of a remote file that are read to tell the number of a line."""
+_FEW, _MANY = 100, 10_000
+_REMEDY = ". With on_error='null' such values become null, and are counted."
+
+
+class Decoded(NamedTuple):
+    """The columns of some records, null where a value could not be read."""
+
+    columns: pa.RecordBatch
+    bad: dict[str, list[int]]
+    """For each field with such values the numbers of their records."""
+
+
+def most_bad(length: int) -> int:
+    """Return how many of so many records may be set aside: 1 %, but 100 at least.
+
+    >>> most_bad(1000), most_bad(100_000), most_bad(10**9)
+    (100, 1000, 10000)
+    """
+    return min(_MANY, max(_FEW, length // 100))
+
+
+def decoded(
+    source: Source, ids: NDArray[np.int64], schema: pa.Schema, on_error: OnError, most: int
+) -> Decoded:
+    """Return the fields of some records; `most` records may be set aside by "mask".
+
+    A value that cannot be read makes nothing else null, except on a line that is not JSON.
+    """
+    try:
+        return Decoded(_read(source, ids, schema), {})
+    except OF_A_RECORD as why:
+        if on_error == "raise":
+            raise told(source, why, ids, schema) from None
+    rows: list[int] = []
+    for row in _bad_rows(source, ids, schema):
+        rows.append(row)
+        if on_error == "mask" and len(rows) > most:
+            raise too_many(source, ids[rows], schema, most)
+    bad: dict[str, list[int]] = {}
+    arrays = [_readable(source, ids[rows], field, bad) for field in schema]
+    return Decoded(_put_in(source, ids, rows, pa.record_batch(arrays, schema=schema)), bad)
+
+
+def too_many(
+    source: Source, bad: NDArray[np.int64], schema: pa.Schema, most: int
+) -> BadRecordsError:
+    """Return the error that more records are bad than can be set aside; it tells of the first."""
+    first = ""
+    try:
+        _read(source, bad[:1], schema)
+    except OF_A_RECORD as why:
+        first = f" The first: {str(told(source, why, bad[:1], schema)).removesuffix(_REMEDY)}."
+    return BadRecordsError(
+        f"{len(bad):,} records or more cannot be read as the types asked for, and at most "
+        f"{most:,} are set aside.{first} Give the fields types that hold their values. Where the "
+        "records are bad indeed: on_error='null' of materialize has null in their place, skip= of "
+        "a loader leaves them out, and its max_bad= with on_error='mask' allows for more."
+    )
+
+
+def _read(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+    return source._projected(ids, schema)  # noqa: SLF001 (what a source is asked for)
+
+
+def _bad_rows(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> Iterator[int]:
+    """Yield the rows in which something is bad, where it is known that there are some.
+
+    Twice as many are read at once as were good before them, and half as many of those in which
+    something is bad. So each is read a few times, be few of them bad or all.
+    """
+    start, size, bad_before = 0, 1, len(ids)
+    while start < len(ids):
+        if start < bad_before:
+            size = max(1, (bad_before - start) // 2)
+        stop = min(start + size, len(ids))
+        try:
+            _read(source, ids[start:stop], schema)
+        except OF_A_RECORD:
+            bad_before = stop
+            if stop - start == 1:
+                yield start
+                start, size = stop, 1
+        else:
+            start, size = stop, 2 * size
+
+
+def _readable(
+    source: Source, ids: NDArray[np.int64], field: pa.Field, bad: dict[str, list[int]]
+) -> pa.Array:
+    """Return a field of bad records, null where it cannot be read; note those in `bad`."""
+    schema = pa.schema([field])
+    try:
+        return _read(source, ids, schema).column(0)
+    except OF_A_RECORD:
+        rows = [*_bad_rows(source, ids, schema)]
+    bad[field.name] = ids[rows].tolist()
+    nulls = pa.record_batch([pa.nulls(len(rows), field.type)], schema=schema)
+    return _put_in(source, ids, rows, nulls).column(0)
+
+
+def _put_in(
+    source: Source, ids: NDArray[np.int64], rows: Sequence[int], those: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Return the fields of some records, where what stands in some rows is given."""
+    others = np.setdiff1d(np.arange(len(ids)), rows)
+    order = np.empty(len(ids), np.int64)
+    order[np.concatenate([others, np.array(rows, np.int64)])] = np.arange(len(ids))
+    return joined([_read(source, ids[others], those.schema), those], order)
+
+
+def told(
+    source: Source, why: Exception, ids: NDArray[np.int64], schema: pa.Schema
+) -> MalformedLineError | SchemaMismatchError:
+    """Return the error about a bad record with the line that it stands on, and what can be done."""
+    details: dict[str, Any] = {
+        name: value for name, value in vars(why).items() if not name.startswith("_")
+    }
+    record = details.get("record")
+    if record is None:
+        record = int(ids[next(_bad_rows(source, ids, schema))])
+    details["record"] = record
+    text = str(why).rstrip(". ")
+    if source.files:
+        details["path"], details["offset"], _ = source.location(record)
+        line = _line_number(source, record)
+        if line is not None:
+            details["line_number"] = line
+            text += f". It is line {line:,} of {details['path']}"
+        elif details["path"] not in text:
+            text += f". It lies in {details['path']} at {details['offset']:,}"
+    kind = MalformedLineError if isinstance(why, MalformedLineError) else SchemaMismatchError
+    return kind(text + _REMEDY, **details)
+
+
+def _line_number(source: Source, record: int) -> int | None:
+    """Return the number of a record's line in its file; None where records are no lines."""
+    if not isinstance(source, Dataset):
+        return None
+    path, offset, _ = source.location(record)
+    if is_remote(path) and offset > _MOST_FETCHED:
+        return None
+    origin = source._sample_index.origin  # noqa: SLF001 (where its files are read)
+    store, name = locate(path, None if origin is None else origin.options)
+    line, left = 1, int(offset)
+    with closing(store.open(name)) as file:
+        for block in decompressed(file, _BLOCK):
+            line += block[:left].count(b"\n")
+            left -= len(block)
+            if left <= 0:
+                break
+    return line
+
+
+def numbers_of(bad: Sequence[int]) -> NDArray[np.int64]:
+    """Return record numbers as an ascending array."""
+    return np.unique(np.array(bad, np.int64))

@@ -1,0 +1,302 @@
+"""Columns that are not there yet: decoded by units, then published one by one."""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import logging
+import os
+import re
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets.columns._bad import most_bad, numbers_of, too_many
+from penstock.datasets.columns._estimate import estimated, refuse_full_disk
+from penstock.datasets.columns._facts import are_unchanged, as_lists, facts_of
+from penstock.datasets.columns._folder import HIDDEN, META, list_columns, publish_column
+from penstock.datasets.columns._place import make_root
+from penstock.datasets.columns._units import ColumnUnit, SharedSource, UnitFiles, UnitParts, cut
+from penstock.datasets.parquet._parquet import ParquetRows
+from penstock.datasets.text._dataset import Dataset
+from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
+from penstock.index import digest
+from penstock.storage import NO_ROOM, read_metadata, remove_special, remove_tree
+from penstock.work import run_units, viewed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from concurrent.futures import Executor
+    from pathlib import Path
+
+    from penstock.datasets._source import Source
+    from penstock.datasets.columns._bad import OnError
+    from penstock.datasets.columns._folder import Column
+    from penstock.datasets.columns._place import Freshness
+    from penstock.work import View
+
+_log = logging.getLogger("penstock.datasets")
+_LAYOUT = 1
+"""Raised whenever the files of units, or what they are cut from, change."""
+_LOCK = ".lock"
+_LOCKING = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_BUILDING = ".penstock-building-"
+_SCHEMA = "schema.arrow"
+_PAUSE = 0.05
+_STUCK_SECONDS = 3600.0
+"""For how long a builder may finish nothing before others give up waiting for it."""
+_SYNCS = 4
+"""Files of a column that are waited for side by side."""
+_IN_CALLER_SECONDS = 1.0
+_OFFSETS = re.compile(r".+-offsets-[0-9a-f]{16}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """How columns are built."""
+
+    on_error: OnError = "raise"
+    workers: int | None = None
+    progress: bool | View | None = None
+    most_bad: int = 0
+    """Records that "mask" may set aside, where that is more than it does by itself."""
+    tells_of_unknown: bool = True
+    """Whether fields that no record seems to have are warned of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A field, and the column of its first records, if there is one."""
+
+    field: pa.Field
+    old: Column | None = None
+
+    @property
+    def start(self) -> int:
+        """The first record that is to be decoded."""
+        return 0 if self.old is None else self.old.meta.length
+
+
+@contextmanager
+def only_column_builder(root: Path) -> Iterator[None]:
+    """Be the only one who changes the columns in a folder, in any process of any host."""
+    make_root(root)
+    try:
+        descriptor = os.open(root / _LOCK, _LOCKING | os.O_CREAT, 0o666)
+    except OSError as why:
+        raise _not_written(root, why) from None
+    try:
+        _wait(descriptor, root)
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # A process forked meanwhile holds a copy.
+        os.close(descriptor)
+
+
+def _wait(descriptor: int, root: Path) -> None:
+    seen: set[str] = set()
+    deadline = 0.0
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        # Not that of pathlib, which fails where a folder is removed while it looks.
+        now = set(glob.glob(f"{glob.escape(str(root))}/{_BUILDING}*/*", include_hidden=True))
+        if now != seen or not deadline:
+            # It does something; large data takes long.
+            seen, deadline = now, time.monotonic() + _STUCK_SECONDS
+        if time.monotonic() > deadline:
+            raise IndexTimeoutError(
+                f"another process has been building columns in {root} and has finished nothing "
+                f"for {_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another folder: "
+                "path=",
+                path=str(root),
+            )
+        time.sleep(_PAUSE)
+
+
+def build(
+    source: Source, wanted: Sequence[Wanted], root: Path, how: Building, freshness: Freshness
+) -> None:
+    """Build columns; the caller is the only builder.
+
+    `freshness` told that the columns that are to become longer hold. What a killed builder of the
+    same columns had finished is used; what others left is removed.
+    """
+    _refuse_touched(source, freshness)
+    if isinstance(source, Dataset):
+        source = copy(source)  # It opens the files that are there now.
+    starts = sorted({one.start for one in wanted})
+    groups = [[one for one in wanted if one.start == start] for start in starts]
+    folders = [_Folder(source, group, root, how, freshness) for group in groups]
+    _remove_leftovers(root, {folder.path for folder in folders})
+    costs = [estimated(source, folder.schema, folder.start) for folder in folders]
+    refuse_full_disk(sum(cost.disk_bytes for cost in costs), root)
+    is_quick = sum(cost.core_seconds for cost in costs) < _IN_CALLER_SECONDS
+    workers = 0 if is_quick or not isinstance(source, Dataset | ParquetRows) else None
+    workers = workers if how.workers is None else how.workers
+    units = [unit for folder in folders for unit in folder.units]
+    total = sum(unit.size for unit in units)
+    try:
+        for folder in folders:
+            folder.make()
+        with viewed(how.progress, total, "materialising", unit="records") as view:
+            run_units(units, workers=workers, advance=view.add, caller_helps=True)
+        _refuse_touched(source, freshness)
+        with ThreadPoolExecutor(_SYNCS, "penstock-sync") as pool:
+            for folder, group in zip(folders, groups, strict=True):
+                folder.publish(group, pool)
+    except Exception as why:
+        # After Ctrl-C what is finished stays, for the next time.
+        for folder in folders:
+            shutil.rmtree(folder.path, ignore_errors=True)
+        if isinstance(why, OSError) and not isinstance(why, PenstockError):
+            raise _not_written(root, why) from why
+        if isinstance(why, StorageError) and why.errno in NO_ROOM:
+            raise _not_written(root, why) from why
+        raise
+    for folder in folders:
+        shutil.rmtree(folder.path, ignore_errors=True)
+    _remove_leftovers(root, set())
+
+
+class _Folder:
+    """The hidden folder of units that are decoded together."""
+
+    def __init__(
+        self,
+        source: Source,
+        group: Sequence[Wanted],
+        root: Path,
+        how: Building,
+        freshness: Freshness,
+    ) -> None:
+        self._source, self._root, self._on_error = source, root, how.on_error
+        self._most_bad = max(most_bad(len(source)), how.most_bad)
+        self.start = group[0].start
+        self._fingerprint, self._files = freshness.fingerprint, freshness.files
+        self._ranges = cut(source, self.start)
+        self.schema = pa.schema([pa.field(one.field.name, one.field.type) for one in group])
+        records = [self._fingerprint, [*as_lists(self._files)], len(source)]
+        key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
+        self.path = root / f"{_BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
+        # Who was killed while publishing had begun with more fields than are missing now.
+        for path in sorted(root.glob(f"{_BUILDING}{key}-*")):
+            with suppress(OSError, pa.ArrowException):
+                schema = _schema_in(path)
+                if {*zip(self.schema.names, self.schema.types, strict=True)} <= {
+                    *zip(schema.names, schema.types, strict=True)
+                }:
+                    self.path, self.schema = path, schema
+                    break
+
+    @property
+    def units(self) -> list[ColumnUnit]:
+        shared = SharedSource(self._source)
+        most = self._most_bad
+        return [
+            ColumnUnit(shared, str(self.path), number, low, high, self.schema, self._on_error, most)
+            for number, (low, high) in enumerate(self._ranges)
+        ]
+
+    def make(self) -> None:
+        if self.path.is_symlink():
+            remove_tree(self.path)
+        self.path.mkdir(exist_ok=True)
+        remove_special(self.path)
+        (self.path / _SCHEMA).write_bytes(self.schema.serialize())
+
+    def publish(self, group: Sequence[Wanted], pool: Executor) -> None:
+        files = UnitFiles([unit.path for unit in self.units])
+        length = len(self._source)
+        if self._on_error == "mask":
+            bad = numbers_of([number for numbers in files.bad.values() for number in numbers])
+            if len(bad) > self._most_bad:
+                raise too_many(self._source, bad, self.schema, self._most_bad)
+        for field, old in ((one.field, one.old) for one in group):
+            found = numbers_of(files.bad.get(field.name, ()))
+            nulled = 0 if old is None else old.meta.nulled
+            bad = np.empty(0, np.int64) if old is None else old.bad
+            if self._on_error == "null":
+                nulled += len(found)
+                if nulled:
+                    _log.warning(
+                        "field %r: %d values that do not fit %s are null",
+                        field.name,
+                        nulled,
+                        field.type,
+                    )
+            else:
+                bad = np.concatenate([bad, found])
+            publish_column(
+                self._root,
+                pa.field(field.name, field.type),
+                UnitParts(files, self.schema.get_field_index(field.name), old),
+                fingerprint=self._fingerprint,
+                length=length,
+                bad=bad,
+                nulled=nulled,
+                files=self._files,
+                pool=pool,
+            )
+
+
+def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
+    """Remove units of columns that are all there: of who was killed after the last of them."""
+    folders = [*root.glob(f"{_BUILDING}*")]
+    if not folders:
+        return
+    try:
+        descriptor = os.open(root / _LOCK, _LOCKING)
+    except OSError:
+        return
+    try:
+        with suppress(BlockingIOError):  # Somebody is at it.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for folder in folders:
+                with suppress(OSError, pa.ArrowException):
+                    if has_all(_schema_in(folder)):
+                        shutil.rmtree(folder)
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def _schema_in(folder: Path) -> pa.Schema:
+    return pa.ipc.read_schema(pa.py_buffer(read_metadata(folder / _SCHEMA)))
+
+
+def _remove_leftovers(root: Path, kept: set[Path]) -> None:
+    """Remove what dead builders left, and offsets that no column needs; nobody else is at it."""
+    needed = {name for meta in list_columns(root) for name in meta.lists}
+    for path in [*root.iterdir()]:
+        is_draft = path.name.startswith(_BUILDING) or HIDDEN in path.name
+        is_unused = (
+            _OFFSETS.fullmatch(path.name) and path.name not in needed and not (path / META).exists()
+        )
+        if (is_draft and path not in kept) or is_unused:
+            remove_tree(path)
+
+
+def _refuse_touched(source: Source, before: Freshness) -> None:
+    if not are_unchanged(before.files, facts_of(source)):
+        raise StaleIndexError(
+            f"files were overwritten while their records were decoded: {source.files[0]}, or "
+            f"others of {len(source.files):,}. Open them again when nobody writes to them."
+        )
+
+
+def _not_written(root: Path, why: OSError) -> StorageError:
+    return StorageError(
+        f"columns cannot be written in {root}: {why.strerror or why}. Free space there, or give "
+        "another folder: path=, or the variable PENSTOCK_CACHE for the cache.",
+        path=str(root),
+        errno=why.errno,
+    )

@@ -1,0 +1,176 @@
+"""What it would cost to build columns, from a look at a few records."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock._cpus import usable_cpus
+from penstock.datasets.columns._bad import OF_A_RECORD, decoded
+from penstock.datasets.columns._units import is_stream
+from penstock.datasets.text._dataset import Dataset
+from penstock.errors import StorageError
+from penstock.storage import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Source
+
+_RUNS = 8
+_RUN_RECORDS = 125
+"""In each of so many places; 1,000 in all."""
+_FIRST = 16
+"""Records that are read before time counts: to open files and to make decoders."""
+_LOOK_SECONDS = 0.03
+_WRITE_RATE = 400e6
+_FETCH_RATE = 50e6
+"""Bytes a second of writing columns, and of reading remote files: on the slow side of common."""
+_WORKERS_SECONDS = 0.5
+"""Until worker processes run."""
+_COLUMN_SECONDS = 0.005
+"""Of each column, to make its files and to wait until they are on disk."""
+is_ = pa.types
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsEstimate:
+    """What building columns takes, about."""
+
+    seconds: float
+    bytes: int
+    """Of the columns; twice as much while they are built."""
+    records: int
+    """To be decoded."""
+    folder: str
+    """Where they go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What building the columns of one source takes, about."""
+
+    core_seconds: float
+    """Of one processor."""
+    fetch_bytes: int
+    """To be read from a remote place."""
+    bytes: int
+    disk_bytes: int
+    records: int
+    columns: int
+
+    @property
+    def seconds(self) -> float:
+        """With all processors."""
+        seconds = self.core_seconds
+        if seconds > 1:
+            seconds = seconds / usable_cpus() + _WORKERS_SECONDS
+        writing = self.bytes / _WRITE_RATE + self.columns * _COLUMN_SECONDS
+        return max(seconds, self.fetch_bytes / _FETCH_RATE) + writing
+
+
+def estimated(source: Source, schema: pa.Schema, start: int = 0) -> Cost:
+    """Return what it takes to decode these fields of the records from `start` on."""
+    length = len(source)
+    records = length - start
+    if not records or not len(schema):
+        return Cost(0.0, 0, 0, 0, records, len(schema))
+    seconds, size = _look(source, schema, start)
+    fetched = 0
+    if source.files and is_remote(source.files[0]):
+        fetched = int(_stored_bytes(source) * records / length)
+    column_bytes = int(size * length)
+    disk_bytes = column_bytes + int(size * records)
+    return Cost(seconds * records, fetched, column_bytes, disk_bytes, records, len(schema))
+
+
+def _look(source: Source, schema: pa.Schema, start: int) -> tuple[float, float]:
+    """Return the seconds and the bytes that a record takes."""
+    took, rows, size, sized = 0.0, 0, 0, 0
+    for ids in _sample(source, start):
+        began = time.perf_counter()
+        try:
+            batch = source._projected(ids, schema)  # noqa: SLF001 (what a source is asked for)
+        except OF_A_RECORD:
+            # Found out record by record, which tells nothing of others.
+            if not sized:
+                batch = decoded(source, ids[:_FIRST], schema, "null", 0).columns
+                size, sized = sum(map(column_bytes, batch.columns)), batch.num_rows
+            continue
+        if sized or len(ids) > _FIRST:
+            took += time.perf_counter() - began
+            rows += len(ids)
+        size += sum(map(column_bytes, batch.columns))
+        sized += len(ids)
+        if took > _LOOK_SECONDS:
+            break
+    return took / max(1, rows), size / max(1, sized)
+
+
+def _sample(source: Source, start: int) -> Iterator[NDArray[np.int64]]:
+    """Yield numbers of a few records, in places where it costs little to begin to read."""
+    length = len(source)
+    files = source.files
+    if files and is_remote(files[0]):
+        # Each place is a request.
+        yield np.arange(start, min(length, start + _RUN_RECORDS), dtype=np.int64)
+        return
+    places = source.blocks[:-1]
+    meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
+    if isinstance(source, Dataset) and meta is not None:
+        streams = [run for run in meta.runs if is_stream(source, run.file)]
+        if streams:
+            places = meta.starts()[:-1]
+    places = places[places >= start] if (places >= start).any() else np.array([start])
+    chosen = np.unique(places[np.linspace(0, len(places) - 1, _RUNS).astype(np.int64)])
+    first = int(chosen[0])
+    yield np.arange(first, min(length, first + _FIRST), dtype=np.int64)
+    run = _RUN_RECORDS * _RUNS // len(chosen)
+    for place in chosen.tolist():
+        yield np.arange(place, min(length, place + run), dtype=np.int64)
+
+
+def column_bytes(array: pa.Array) -> int:
+    """Return the bytes that an array takes as part of a column, about.
+
+    >>> column_bytes(pa.array([[1, 2], None])), column_bytes(pa.array(["ab"]))
+    (34, 10)
+    """
+    type_, size = array.type, len(array) if array.null_count else 0
+    if is_.is_list(type_) or is_.is_large_list(type_):
+        return size + 8 * len(array) + column_bytes(array.flatten())
+    if is_.is_fixed_size_list(type_):
+        return size + int(type_.list_size) * 8 * len(array)
+    if is_.is_struct(type_):
+        return size + sum(map(column_bytes, array.flatten()))
+    if is_.is_boolean(type_):
+        return size + len(array)
+    try:
+        return size + len(array) * (int(type_.bit_width) // 8)
+    except ValueError:  # Texts have no width.
+        return size + int(array.nbytes) + 4 * len(array)
+
+
+def _stored_bytes(source: Source) -> int:
+    meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
+    return 0 if meta is None else sum(file.size for file in meta.files)
+
+
+def refuse_full_disk(needed: int, root: Path) -> None:
+    """Raise where there is not enough room for columns."""
+    free = shutil.disk_usage(root).free
+    if needed > free:
+        raise StorageError(
+            f"building these columns takes about {needed:,} bytes, and {free:,} are free in "
+            f"{root}. Free space there, ask for fewer fields, or give another folder: path=, or "
+            "the variable PENSTOCK_CACHE for the cache.",
+            path=str(root),
+        )

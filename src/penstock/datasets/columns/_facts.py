@@ -1,0 +1,126 @@
+"""What is known of the files of a source, to tell later whether they are still the same."""
+
+# ruff: noqa: SLF001 (what a source is made from says where its files are told of)
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.datasets.parquet._parquet import ParquetRows
+from penstock.datasets.text._dataset import Dataset
+from penstock.index import digest
+from penstock.storage import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from penstock.datasets._source import Source
+    from penstock.index import FileMeta
+    from penstock.storage import Entry
+
+_GONE = -1
+
+
+class FileFacts(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True):
+    """A file as it was at some time."""
+
+    path: str
+    """As the index has it, or absolute."""
+    size: int
+    """Bytes; -1 where the file is gone, or another than the source was opened with."""
+    modified: int
+    """Nanoseconds since the epoch."""
+    version: str | None = None
+    """An ETag, where the file has one."""
+
+    def has_become(self, now: FileFacts) -> bool:
+        """Whether a file that was this may be that now, its first bytes unchanged.
+
+        One that grew was appended to: whether it was, the index of the source says.
+
+        >>> FileFacts("a", 9, 5).has_become(FileFacts("a", 9, 6))
+        False
+        """
+        if now.size != self.size:
+            return now.size > self.size >= 0
+        if now.size == _GONE:
+            return False
+        if self.version is not None and now.version is not None:
+            return self.version == now.version
+        return self.modified == now.modified
+
+
+def facts_of(origin: Source) -> list[FileFacts]:
+    """Return what is known of the files of a source, in their order, without asking a network.
+
+    Local files are looked at; of remote ones counts what the source was opened with. There is none
+    for records in memory, and for remote files in an index of another tool.
+    """
+    if isinstance(origin, ParquetRows):
+        return [_entry_facts(found.path, found.entry) for found in origin._opened().files]
+    if not isinstance(origin, Dataset):
+        return []
+    meta, paths = origin._sample_index.meta, origin.files
+    if any(map(is_remote, paths[:1])):
+        return [] if meta is None else [_told(file.path, file) for file in meta.files]
+    names = paths if meta is None else [file.path for file in meta.files]
+    return [*map(_looked_at, paths, names)]
+
+
+def state_of(source: Source) -> str:
+    """Return a text that changes whenever a file of a source, or of a view, is written to.
+
+    Its fingerprint does not see what changed in the middle of a file of the same size. The same
+    for all records in memory.
+    """
+    found: list[list[object]] = []
+
+    def look(origin: Source) -> Source:
+        found.extend(as_lists(facts_of(getattr(origin, "origin", origin))))
+        return origin
+
+    source._over(look)
+    return digest(found)
+
+
+def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool:
+    """Whether all files of a source are what they were, or only longer; others may have come."""
+    known = {file.path: file for file in now}
+    was = list(before)
+    # Who says nothing of files knows only sources that have none.
+    return bool(was) == bool(known) and all(
+        file.path in known and file.has_become(known[file.path]) for file in was
+    )
+
+
+def as_lists(files: Iterable[FileFacts]) -> Iterator[list[object]]:
+    """Yield the facts as plain values, for a key."""
+    for file in files:
+        yield [file.path, file.size, file.modified, file.version]
+
+
+def _looked_at(path: str, name: str) -> FileFacts:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return FileFacts(name, _GONE, 0)
+    return FileFacts(name, found.st_size, found.st_mtime_ns)
+
+
+def _told(name: str, file: FileMeta | Entry) -> FileFacts:
+    return FileFacts(name, file.size, round(file.modified * 1e9), file.version)
+
+
+def _entry_facts(path: str, entry: Entry) -> FileFacts:
+    if is_remote(path):
+        return _told(path, entry)
+    try:
+        found = os.stat(path)
+    except OSError:
+        return FileFacts(path, _GONE, 0)
+    if (found.st_size, found.st_mtime) != (entry.size, entry.modified):
+        return FileFacts(path, _GONE, 0)  # Its footer, and columns of it, are kept since then.
+    return FileFacts(path, found.st_size, found.st_mtime_ns)

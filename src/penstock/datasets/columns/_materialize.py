@@ -1,0 +1,217 @@
+"""Fields decoded once: columns that are there, those that are missing, and what they would cost."""
+
+# ruff: noqa: SLF001 (a view is asked for what it is made of)
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from penstock.datasets._arrow import whole_schema
+from penstock.datasets.columns._build import Building, only_column_builder
+from penstock.datasets.columns._columns import SourceColumns
+from penstock.datasets.columns._estimate import ColumnsEstimate
+from penstock.datasets.columns._folder import drop_columns, list_columns
+from penstock.datasets.columns._materialized import Materialized, origins_of
+from penstock.datasets.columns._place import Freshness, column_place
+from penstock.datasets.columns._write import check_type
+from penstock.datasets.fields._projection import typed_fields
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+    from pathlib import Path
+
+    from penstock.datasets._source import Fields, Source
+    from penstock.datasets.columns._bad import OnError
+    from penstock.datasets.columns._folder import ColumnMeta
+    from penstock.datasets.columns._plan import ColumnSpec
+    from penstock.work import View
+
+_POLICIES = ("raise", "null", "mask")
+
+
+def materialize(  # noqa: PLR0913 (as users give them)
+    source: Source,
+    fields: Fields,
+    path: str | os.PathLike[str] | None = None,
+    progress: bool | View | None = True,  # noqa: FBT001, FBT002
+    *,
+    on_error: OnError = "raise",
+    workers: int | None = None,
+) -> Source:
+    """Return the same records with columns of these fields; see `Source.materialize`.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> source = ListSource([{"price": 2, "tags": ["a"]}, {"price": 3}])
+    >>> source.materialize({"price": "float32"}).read([1, 0, 1], {"price": "float32"}).to_pydict()
+    {'price': [3.0, 2.0, 3.0]}
+    """
+    if on_error not in _POLICIES:
+        raise OptionError(f"on_error={on_error!r}: expected one of {', '.join(_POLICIES)}.")
+    schema = typed_fields(source, fields, lambda: whole_schema(source))
+    for field in schema:
+        check_type(field.name, field.type)
+    origins = _origins(source)
+    if path is not None and len({origin.fingerprint for origin in origins}) > 1:
+        raise OptionError(
+            f"path={os.fspath(path)!r}: a folder holds the columns of one source, and these "
+            f"records come from {len(origins)}. Materialise each of them before they are put "
+            "together."
+        )
+    # A bar belongs in a terminal; who wants one elsewhere has a view of their own.
+    how = Building(on_error, workers, None if progress is True else progress)
+    return source._over(lambda origin: _materialized(origin, schema, path, how))
+
+
+def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> Source:
+    """Return the same records with columns of all these fields; those that are there stay.
+
+    What cannot be decoded is told of by whoever reads it, and so is a field that nobody has. Up to
+    `most_bad` records may be bad, and in any case as many as `on_error="mask"` bears.
+
+    >>> import pyarrow as pa
+    >>> from penstock.datasets._memory import ListSource
+    >>> source = ListSource([{"a": "x", "b": 2}]).materialize({"a": "int8"}, on_error="null")
+    >>> schema = pa.schema({"a": pa.int8(), "b": pa.int8()})
+    >>> missing_columns(source, schema).read([0], schema).to_pydict()
+    {'a': [None], 'b': [2]}
+    """
+    how = Building("mask", most_bad=most_bad, tells_of_unknown=False)
+    return source._over(
+        lambda origin: _materialized(origin, _without_columns(origin, schema), None, how)
+    )
+
+
+def _materialized(
+    source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None, how: Building
+) -> Materialized:
+    origin = _bare(source)
+    specs = SourceColumns(origin, path, how.on_error).ensured(schema, how) if len(origin) else []
+    return _with(source, specs)
+
+
+def _with(source: Source, specs: Collection[ColumnSpec]) -> Materialized:
+    """Return a source with these columns, and with those that it has of other fields."""
+    known = source.specs if isinstance(source, Materialized) else ()
+    renewed = {(spec.path, spec.type) for spec in specs}
+    kept = (spec for spec in known if (spec.path, spec.type) not in renewed)
+    return Materialized(_bare(source), [*kept, *specs])
+
+
+def _without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
+    """Return the fields that a source has no column of."""
+    known = {(s.path, s.type) for s in source.specs} if isinstance(source, Materialized) else ()
+    return pa.schema([field for field in schema if (field.name, field.type) not in known])
+
+
+def _bare(source: Source) -> Source:
+    return source.origin if isinstance(source, Materialized) else source
+
+
+def _origins(source: Source) -> list[Source]:
+    """Return the sources that the records of one lie in, without their columns."""
+    return [*map(_bare, origins_of(source))]
+
+
+def columns_of(
+    source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None = None
+) -> Source | None:
+    """Return the same records with columns of all these fields; None where one of them is missing.
+
+    Nothing is built; columns that are published beside remote data are fetched. Those that a source
+    has stay as they are; of the others only columns in which nothing was made null are used.
+
+    >>> import pyarrow as pa
+    >>> from penstock.datasets._memory import ListSource
+    >>> source, schema = ListSource([{"a": 1}]), pa.schema({"a": pa.int8()})
+    >>> _ = source.materialize(schema)
+    >>> columns_of(source, schema).read([0], schema).to_pydict()
+    {'a': [1]}
+    """
+    has_all = True
+
+    def change(origin: Source) -> Source:
+        nonlocal has_all
+        bare = _bare(origin)
+        fields = _without_columns(origin, schema)
+        specs = SourceColumns(bare, path).existing(fields) if has_all and len(bare) else []
+        if specs is None:
+            has_all = False
+            return origin
+        return _with(origin, specs)
+
+    changed = source._over(change)
+    return changed if has_all else None
+
+
+def estimate_columns(
+    source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None = None
+) -> ColumnsEstimate:
+    """Return what it would take to build the columns of these fields that are missing."""
+    # A source may be part of a view more than once.
+    places = [SourceColumns(origin, path) for origin in _origins(source)]
+    costs = [one.cost(schema) for one in {one.place.root: one for one in places}.values()]
+    return ColumnsEstimate(
+        sum(cost.seconds for cost in costs),
+        sum(cost.bytes for cost in costs),
+        sum(cost.records for cost in costs),
+        costs[0].folder,
+    )
+
+
+class ListedColumn(NamedTuple):
+    """A column that is there."""
+
+    meta: ColumnMeta
+    stale: bool | None
+    """Whether it is of other records, so that it is built anew when it is asked for.
+
+    None where there is no index that could tell."""
+    folder: str
+    """Where it lies."""
+
+
+def list_columns_of(
+    source: Source, path: str | os.PathLike[str] | None = None
+) -> list[ListedColumn]:
+    """Return all columns on this machine of the sources that some records lie in."""
+    found: dict[str, list[ListedColumn]] = {}
+    for origin in _origins(source):
+        freshness = Freshness(origin)
+        for root in column_place(origin, path).roots:
+            found[str(root)] = [
+                ListedColumn(meta, not freshness.holds(meta), str(root))
+                for meta in list_columns(root)
+            ]
+    return [column for some in found.values() for column in some]
+
+
+def drop_columns_of(
+    source: Source,
+    names: Collection[str] | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> list[ColumnMeta]:
+    """Remove the columns of these fields, or all of them; whoever uses one keeps it."""
+    return drop_columns_in([column_place(origin, path).root for origin in _origins(source)], names)
+
+
+def list_columns_in(folders: Iterable[Path]) -> list[ListedColumn]:
+    """Return all columns in some folders, whatever they are of."""
+    return [
+        ListedColumn(meta, None, str(folder)) for folder in folders for meta in list_columns(folder)
+    ]
+
+
+def drop_columns_in(
+    folders: Iterable[Path], names: Collection[str] | None = None
+) -> list[ColumnMeta]:
+    """Remove the columns of these fields from some folders, or all of them."""
+    dropped = []
+    for folder in folders:
+        if list_columns(folder):  # Else it may be a folder of something else.
+            with only_column_builder(folder):
+                dropped += drop_columns(folder, names)
+    return dropped

@@ -1,0 +1,169 @@
+"""Columns beside remote data: published for everybody, and fetched once a host."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, TypeAlias
+
+from penstock.datasets.columns._estimate import refuse_full_disk
+from penstock.datasets.columns._folder import HIDDEN, META, decode_column, sizes_in
+from penstock.errors import (
+    CorruptFileError,
+    CorruptIndexError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+)
+from penstock.storage import fetch_metadata, locate, read_blocks, remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from penstock.datasets.columns._folder import ColumnMeta
+    from penstock.datasets.columns._place import ColumnPlace, Freshness
+    from penstock.storage import Entry, Store
+
+_log = logging.getLogger("penstock.datasets")
+_COPY_BYTES = 8 << 20
+
+Published: TypeAlias = "dict[str, dict[str, Entry]]"
+"""For each folder in a remote place the files in it."""
+
+
+def find_published(
+    wanted: Sequence[tuple[str, int]], place: ColumnPlace, freshness: Freshness
+) -> Published:
+    """Return the folders of published columns that are of the present records.
+
+    `wanted` names columns, each with the records that it must have to be worth it. The folders
+    with the offsets of their lists come before them.
+    """
+    if place.beside is None or not wanted:
+        return {}
+    store, name = locate(place.beside, place.options)
+    folders = _listed(store, name)
+    found: Published = {}
+    for column, least in wanted:
+        meta = _meta_of(store, folders.get(column, {}))
+        if meta is None or meta.length < least or not freshness.holds(meta):
+            continue
+        found |= _told_of(folders, column, meta) or {}
+    return found
+
+
+def _told_of(folders: Published, column: str, meta: ColumnMeta) -> Published | None:
+    """Return the files that a column consists of; None where one is not there as it was written."""
+    found: Published = {}
+    for folder, sizes in meta.folders(column).items():
+        there = folders.get(folder)
+        if there is None or any(
+            name not in there or there[name].size != size for name, size in sizes.items()
+        ):
+            return None
+        found[folder] = {name: there[name] for name in sizes}
+    found[column][META] = folders[column][META]
+    return found
+
+
+def fetch_columns(published: Published, place: ColumnPlace) -> None:
+    """Bring published columns to this machine; the caller is the only builder there."""
+    if place.beside is None or not published:
+        return
+    store, _ = locate(place.beside, place.options)
+    wanted = {
+        name: files
+        for name, files in published.items()
+        # The name of offsets tells what is in them, unless they are damaged.
+        if META in files or sizes_in(place.root / name) != {n: e.size for n, e in files.items()}
+    }
+    refuse_full_disk(sum(e.size for files in wanted.values() for e in files.values()), place.root)
+    try:
+        for name, files in wanted.items():
+            _fetch(store, files, place.root / name)
+    except (ObjectChangedError, ObjectNotFoundError) as why:
+        _log.warning("columns in %s are being replaced and are not used: %s", place.beside, why)
+
+
+def _listed(store: Store, name: str) -> Published:
+    folders: Published = {}
+    with suppress(ObjectNotFoundError):
+        for entry in store.list(name, recursive=True):
+            folder, _, file = entry.name.removeprefix(f"{name}/").partition("/")
+            # Nobody makes us write anywhere else, whatever objects are called.
+            if file and "/" not in file and folder[:1] != "." and file[:1] != ".":
+                folders.setdefault(folder, {})[file] = entry
+    return folders
+
+
+def _meta_of(store: Store, files: dict[str, Entry]) -> ColumnMeta | None:
+    if META not in files:
+        return None
+    try:
+        text = fetch_metadata(store, files[META].name, files[META])
+        return decode_column(text, store.path(files[META].name))
+    except (CorruptFileError, CorruptIndexError, ObjectChangedError, ObjectNotFoundError) as why:
+        _log.warning("%s cannot be used: %s", store.path(files[META].name), why)
+        return None
+
+
+def _fetch(store: Store, files: dict[str, Entry], final: Path) -> None:
+    folder = final.with_name(f".{secrets.token_hex(8)}{HIDDEN}tmp")
+    folder.mkdir()
+    try:
+        for name, entry in files.items():
+            with closing(store.open(entry.name, entry)) as file, (folder / name).open("wb") as out:
+                for block in read_blocks(file, _COPY_BYTES):
+                    out.write(block)
+        remove_tree(final)  # Of other records, or it would not be fetched.
+        folder.rename(final)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish_columns(
+    columns: Iterable[tuple[Path, ColumnMeta]], place: ColumnPlace, freshness: Freshness
+) -> None:
+    """Upload columns, each from its folder; it counts from when its `meta.json` is there."""
+    assert place.beside is not None  # noqa: S101 (it is where they go)
+    store, name = locate(place.beside, place.options)
+    folders = _listed(store, name)
+    for folder, meta in columns:
+        there = _meta_of(store, folders.get(folder.name, {}))
+        if (
+            there is not None
+            and freshness.holds(there)
+            and there.length == meta.length
+            and _told_of(folders, folder.name, there) is not None
+        ):
+            continue
+        with suppress(ObjectNotFoundError):
+            store.delete(f"{name}/{folder.name}/{META}")
+        for one, sizes in meta.folders(folder.name).items():
+            known = folders.get(one, {})
+            # The names of offsets tell what is in them.
+            if one == folder.name or sizes != {file: e.size for file, e in known.items()}:
+                _delete(store, [entry for file, entry in known.items() if file not in sizes])
+                _upload(store, folder.parent / one, name, sizes)
+                folders[one] = {}
+        _upload(store, folder, name, [META])
+
+
+def _delete(store: Store, entries: Iterable[Entry]) -> None:
+    for entry in entries:
+        with suppress(ObjectNotFoundError):
+            store.delete(entry.name)
+
+
+def _upload(store: Store, folder: Path, name: str, files: Iterable[str]) -> None:
+    for path in (folder / file for file in files):
+        draft = store.draft(name, path.name)
+        try:
+            with path.open("rb") as data:
+                while block := data.read(_COPY_BYTES):
+                    draft.write(block)
+            draft.publish(f"{name}/{folder.name}/{path.name}", exclusive=False)
+        finally:
+            draft.discard()

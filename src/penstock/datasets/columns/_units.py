@@ -1,0 +1,298 @@
+"""Ranges of records that are decoded by themselves, each into one file on the way to columns."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import pickle
+from collections.abc import Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets.columns._bad import decoded
+from penstock.datasets.text._dataset import Dataset
+from penstock.decode import keep_pandas_out
+from penstock.index import LARGEST_FRAME
+from penstock.jsonl import compression_of
+from penstock.storage import LocalStore, open_regular
+from penstock.work import shares
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Source
+    from penstock.datasets.columns._bad import OnError
+    from penstock.datasets.columns._folder import Column
+    from penstock.storage import Draft
+
+_UNIT_BYTES = 48 << 20
+"""Of text in a unit, or less where there is little of it."""
+_LEAST_BYTES = 4 << 20
+_MANY_UNITS = 16
+_UNIT_RECORDS = 262_144
+_STRETCH = 16_384
+"""Records that are decoded together."""
+_STRETCH_BYTES = 16 << 20
+_STREAM_BYTES = 512 << 10
+"""Text of a stretch that can only be decompressed forward: so little is kept, to go back to."""
+_BAD = b"penstock.bad"
+_OLD_STRETCH = 65_536
+_KEPT_ARRAYS = 1 << 16
+"""Of units, at most: less than 100 MB."""
+
+
+class SharedSource:
+    """A source that a process opens once, however many units it does."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        return pickle.dumps(self.source)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], SharedSource], tuple[bytes]]:
+        return _opened_once, (self._pickled,)
+
+
+@lru_cache(1)
+def _opened_once(pickled: bytes) -> SharedSource:
+    keep_pandas_out()  # This is a worker: what is pickled comes from there.
+    return SharedSource(pickle.loads(pickled))  # noqa: S301 (the parent's)
+
+
+@dataclass(frozen=True)
+class RecordsUnit:
+    """Some records, and the file that what is made of them goes to; see `penstock.work.Unit`."""
+
+    shared: SharedSource
+    folder: str
+    number: int
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        return f"records {self.start:,} to {self.stop - 1:,}"
+
+    @property
+    def size(self) -> int:
+        """Records."""
+        return self.stop - self.start
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.folder}/{self.number:06}.unit"
+
+    def is_done(self) -> bool:
+        """Whether the file is there."""
+        return os.path.exists(self.path)
+
+
+@dataclass(frozen=True)
+class ColumnUnit(RecordsUnit):
+    """Some records whose fields are decoded into an Arrow file."""
+
+    schema: pa.Schema
+    on_error: OnError
+    most_bad: int
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return f"{self.folder}/{self.number:06}.arrow"
+
+    def run(self, advance: Callable[[int], object]) -> None:
+        """Decode the records, a stretch at a time."""
+        source = self.shared.source
+        draft = LocalStore().draft(self.folder, os.path.basename(self.path))
+        try:
+            # No `with`: to close it after a write that failed would hide why.
+            writer = pa.ipc.new_file(pa.PythonFile(_DraftFile(draft), "w"), self.schema)
+            for start, stop in stretches(source, self.start, self.stop):
+                ids = np.arange(start, stop, dtype=np.int64)
+                with _no_search_for_garbage():
+                    columns, bad = decoded(source, ids, self.schema, self.on_error, self.most_bad)
+                about = {_BAD: json.dumps(bad).encode()} if bad else None
+                writer.write_batch(columns, custom_metadata=about)
+                advance(stop - start)
+            writer.close()
+            draft.publish(self.path, exclusive=False)
+        finally:
+            draft.discard()
+
+
+@contextmanager
+def _no_search_for_garbage() -> Iterator[None]:
+    """Spare Python the search among many thousands of lists that are all in use, a tenth of it."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class _DraftFile(io.RawIOBase):
+    """A draft as pyarrow writes to it."""
+
+    def __init__(self, draft: Draft) -> None:
+        super().__init__()
+        self._draft = draft
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        with memoryview(data) as view:
+            self._draft.write(view)
+            self._position += view.nbytes
+            return view.nbytes
+
+
+def cut(source: Source, start: int) -> list[tuple[int, int]]:
+    """Return ranges of the records from `start` on that lie together, of a bearable size each.
+
+    The same for the same source, so that one who goes on with the work of another finds it.
+    """
+    length = len(source)
+    records = _UNIT_RECORDS
+    text_bytes = _text_bytes(source)
+    if text_bytes:
+        unit_bytes = min(_UNIT_BYTES, max(_LEAST_BYTES, text_bytes // _MANY_UNITS))
+        records = min(records, max(1, unit_bytes * length // text_bytes))
+    borders = _borders(source)
+    borders = borders[borders > start] - start
+    return [(start + low, start + high) for low, high in shares(length - start, borders, records)]
+
+
+def _text_bytes(source: Source) -> int:
+    meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
+    return 0 if meta is None else meta.bytes
+
+
+def _borders(source: Source) -> NDArray[np.int64]:
+    """Return the first records of blocks, but none inside of a file that is read as a whole."""
+    borders = source.blocks
+    meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
+    if meta is None or not isinstance(source, Dataset):
+        return borders
+    starts = meta.starts()
+    streams = [is_stream(source, run.file) for run in meta.runs]
+    runs = np.minimum(np.searchsorted(starts, borders, "right") - 1, len(streams) - 1)
+    kept = np.isin(borders, starts) | ~np.array([*streams, False], np.bool_)[runs]
+    found: NDArray[np.int64] = borders[kept]
+    return found
+
+
+def is_stream(source: Dataset, file: int) -> bool:
+    """Whether a file can only be decompressed from its beginning."""
+    index = source._sample_index  # noqa: SLF001 (where its records lie)
+    compression = compression_of(index.file_locations[file])
+    if compression != "zstd":
+        return compression is not None
+    frames = index.frames_of(file)
+    return not len(frames) or int(frames[:, 4].max()) > LARGEST_FRAME
+
+
+def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of records that are decoded together: not too many, and not too much text."""
+    for low in range(start, stop, _STRETCH):
+        high = min(low + _STRETCH, stop)
+        if not isinstance(source, Dataset):
+            yield low, high
+            continue
+        at = source.location(np.arange(low, high))
+        is_forward = any(is_stream(source, file) for file in np.unique(at.file).tolist())
+        most = _STREAM_BYTES if is_forward else _STRETCH_BYTES
+        ends = np.cumsum(at.bytes)
+        # A stretch goes on until its text is too much, but has one record at least.
+        parts = np.flatnonzero(np.diff(ends // most, prepend=0)) + low
+        yield from pairwise(np.unique([low, *parts.tolist(), high]).tolist())
+
+
+class UnitParts(Sequence[pa.Array]):
+    """The values of one field: of a column that is to grow, and then of units, part by part."""
+
+    def __init__(self, files: UnitFiles, column: int, old: Column | None = None) -> None:
+        self._files = files
+        self._column = column
+        self._old = old
+        length = 0 if old is None else old.meta.length
+        starts = range(0, length, _OLD_STRETCH)
+        self._olds = [(low, min(low + _OLD_STRETCH, length)) for low in starts]
+
+    def __len__(self) -> int:
+        return len(self._olds) + len(self._files.batches)
+
+    @overload
+    def __getitem__(self, which: int) -> pa.Array: ...
+    @overload
+    def __getitem__(self, which: slice) -> list[pa.Array]: ...
+    def __getitem__(self, which: int | slice) -> pa.Array | list[pa.Array]:
+        if isinstance(which, slice):
+            return [self[at] for at in range(*which.indices(len(self)))]
+        if which < len(self._olds) and self._old is not None:
+            return self._old.take(np.arange(*self._olds[which], dtype=np.int64))
+        return self._files.column(which - len(self._olds), self._column)
+
+
+class UnitFiles:
+    """The files of all units, mapped one at a time; columns are taken from them in order.
+
+    To read a batch takes time for each of its columns, so some of them are kept for their turn.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._kept: dict[int, list[pa.Array]] = {}
+        """Of batches that were read, the columns from `_first` on."""
+        self._first = 0
+        self._last: tuple[str, pa.RecordBatchFileReader] | None = None
+        self.batches: list[tuple[str, int]] = []
+        """The file of each batch, and its number there."""
+        self.bad: dict[str, list[int]] = {}
+        """For each field the records whose value could not be read."""
+        for path in paths:
+            reader = self._reader(path)
+            for at in range(reader.num_record_batches):
+                self.batches.append((path, at))
+                _, about = reader.get_batch_with_custom_metadata(at)
+                if about is not None and _BAD in about:
+                    for name, numbers in json.loads(about[_BAD]).items():
+                        self.bad.setdefault(name, []).extend(numbers)
+
+    def column(self, which: int, number: int) -> pa.Array:
+        """Return the values of one column in some records."""
+        if which >= len(self.batches):
+            raise IndexError(which)
+        together = max(1, _KEPT_ARRAYS // len(self.batches))
+        first = number - number % together
+        if first != self._first:
+            self._first, self._kept = first, {}
+        if which not in self._kept:
+            path, at = self.batches[which]
+            batch = self._reader(path).get_batch(at)
+            numbers = range(first, min(first + together, batch.num_columns))
+            self._kept[which] = [batch.column(one) for one in numbers]
+        return self._kept[which][number - first]
+
+    def _reader(self, path: str) -> pa.RecordBatchFileReader:
+        if self._last is None or self._last[0] != path:
+            open_regular(path).close()  # A pipe would make the map wait.
+            self._last = path, pa.ipc.open_file(pa.memory_map(path))
+        return self._last[1]

@@ -1,0 +1,1 @@
+"""Field paths, field types, and how fields are read."""

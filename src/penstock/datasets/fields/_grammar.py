@@ -1,0 +1,260 @@
+"""Field types as text: `int64 = -1`, `float32[768]`, `list<list<int64>>`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from dataclasses import replace
+from functools import lru_cache
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets.fields._tensor_types import (
+    Category,
+    Dense,
+    FieldType,
+    ListOf,
+    Number,
+    Optional,
+    Text,
+    UpTo,
+    number_in,
+)
+from penstock.errors import OptionError
+
+GRAMMAR = """\
+    int64           float16 float32 float64, int8 … int64, uint8 … uint64, bool,
+                    date32, timestamp[us], duration[ms] …: a tensor
+    int64 = -1      the same with -1 for null
+    int64?          values and a mask
+    float32[768]    exactly 768 values; float32[768]? and float32[768] = 0 where it may be null
+    int64[:50]      at most 50 values, filled up with 0; int64[:50] = -1 with -1
+    list<int64>     any number of values; list<int64 = -1>, list<list<int64>>, list<float32[3]>
+    string          a list of texts; string = "" for null; binary, list<string>
+    category        codes and a vocabulary"""
+
+_SCALARS = {
+    "bool": pa.bool_(),
+    "float16": pa.float16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    **{
+        f"{u}int{bits}": getattr(pa, f"{u}int{bits}")()
+        for u in ("", "u")
+        for bits in (8, 16, 32, 64)
+    },
+    "date32": pa.date32(),
+    "date64": pa.date64(),
+}
+_WITH_UNIT = {
+    "timestamp": pa.timestamp,
+    "duration": pa.duration,
+    "time32": pa.time32,
+    "time64": pa.time64,
+}
+_TEXTS = {
+    "string": pa.string(),
+    "large_string": pa.large_string(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+}
+_KNOWN = [*_SCALARS, *_WITH_UNIT, *_TEXTS, "category", "list"]
+
+_SPACE = re.compile(r"\s*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+_UNIT = re.compile(r"\[\s*(\w+)\s*(?:,\s*(?:tz\s*=\s*)?([^\]\s]+)\s*)?\]")
+_SIZE = re.compile(r"\[\s*(:?)\s*([0-9]+)\s*\]")
+_WORD = re.compile(r"""[^\s<>?\[\]"']+""")
+_QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*")|'([^']*)'""", re.DOTALL)
+
+
+@lru_cache(1024)
+def parsed(text: str) -> FieldType:
+    """Return the field type that a text names; spaces are free.
+
+    >>> str(parsed("list< int64=-1 >"))
+    'list<int64 = -1>'
+    """
+    return _Parser(text).whole()
+
+
+class _Parser:
+    """One pass over a text, from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def whole(self) -> FieldType:
+        type_ = self._type()
+        if not self._ends():
+            self._fault("nothing more was expected here")
+        return type_
+
+    def _type(self) -> FieldType:
+        start = self._skip()
+        name = self._take(_NAME)
+        if name is None:
+            self._fault("a type was expected here")
+        if name[0] in ("list", "large_list"):
+            return self._list(is_large=name[0] == "large_list")
+        if name[0] in _TEXTS:
+            return self._text(_TEXTS[name[0]])
+        if name[0] == "category":
+            return self._category()
+        return self._number(name[0], start)
+
+    def _list(self, *, is_large: bool) -> ListOf:
+        self._expect("<")
+        start = self._skip()
+        item = self._type()
+        if isinstance(item, Optional):
+            self._fault(f"no mask inside of lists: give a default, as in {item.item} = 0", start)
+        if isinstance(item, Category | UpTo):
+            self._fault(f"{item} cannot stand inside of lists", start)
+        self._expect(">")
+        self._nothing_behind("lists have no size, mask or default of their own: null is empty")
+        return ListOf(item, is_large)
+
+    def _text(self, arrow: pa.DataType) -> Text:
+        start = self._skip()
+        if self._peek("?"):
+            self._fault(f"a null {arrow} is None without it", start)
+        if not self._peek("="):
+            self._nothing_behind(f"a {arrow} has no size")
+            return Text(arrow)
+        self.at += 1
+        start = self._skip()
+        quoted = self._take(_QUOTED)
+        if quoted is None:
+            self._fault('a text in quotes was expected here, as in "" or "none"', start)
+        try:
+            value = json.loads(quoted[1], strict=False) if quoted[1] else quoted[2]
+            is_bytes = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
+            return Text(arrow, value.encode() if is_bytes else _utf8(value))
+        except ValueError as why:
+            self._fault(f"this is no text: {why}", start)
+
+    def _category(self) -> Category:
+        self._nothing_behind("the code of a null category is -1, and it has no size")
+        return Category(pa.string())
+
+    def _number(self, name: str, start: int) -> FieldType:
+        item: Number | Dense = Number(self._scalar(name, start))
+        while self._peek("["):
+            where = self.at
+            size = self._take(_SIZE)
+            if size is None:
+                self._fault("a size was expected here, as in [768] or [:50]", where)
+            count = int(size[2])
+            if not count or count >= 2**31:
+                self._fault("a size is at least 1 and fits int32", where)
+            if size[1]:
+                if self._peek("["):
+                    self._fault("nothing can stand behind a size such as [:50]")
+                return self._up_to(item, count)
+            item = Dense(item, count)
+        if self._peek("?"):
+            self.at += 1
+            return Optional(item)
+        return self._with_default(item)
+
+    def _up_to(self, item: Number | Dense, count: int) -> UpTo:
+        if self._peek("?"):
+            self._fault("a null list is empty without it")
+        return UpTo(self._with_default(item), count)
+
+    def _scalar(self, name: str, start: int) -> pa.DataType:
+        if name in _SCALARS:
+            return _SCALARS[name]
+        if name not in _WITH_UNIT:
+            near = difflib.get_close_matches(name, _KNOWN, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self._fault(f"no type is called {name}{hint}", start)
+        self._skip()
+        unit = self._take(_UNIT)
+        arguments = [] if unit is None else [part for part in unit.groups() if part]
+        try:
+            return _WITH_UNIT[name](*arguments)
+        except (TypeError, ValueError, pa.ArrowException):
+            example = f"{name}[{'s' if name == 'time32' else 'us'}]"
+            self._fault(f"{name} has a unit, as in {example}", start)
+
+    def _with_default(self, item: Number | Dense) -> Number | Dense:
+        if not self._peek("="):
+            return item
+        self.at += 1
+        start = self._skip()
+        number = number_in(item)
+        word = self._take(_WORD)
+        default = None if word is None else _value(word[0], number)
+        if default is None:
+            self._fault(f"this is no {number.name} that could stand for null", start)
+        return _with(item, default)
+
+    def _skip(self) -> int:
+        space = _SPACE.match(self.text, self.at)
+        assert space is not None  # noqa: S101 (it matches everywhere)
+        self.at = space.end()
+        return self.at
+
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self.text, self.at)
+        if found:
+            self.at = found.end()
+        return found
+
+    def _peek(self, sign: str) -> bool:
+        self._skip()
+        return self.text.startswith(sign, self.at)
+
+    def _ends(self) -> bool:
+        return self._skip() == len(self.text)
+
+    def _expect(self, sign: str) -> None:
+        if not self._peek(sign):
+            self._fault(f"{sign!r} was expected here")
+        self.at += 1
+
+    def _nothing_behind(self, why: str) -> None:
+        if any(map(self._peek, "[?=")):
+            self._fault(why)
+
+    def _fault(self, what: str, at: int | None = None) -> NoReturn:
+        at = self.at if at is None else at
+        raise OptionError(
+            f"this is no field type:\n    {self.text}\n    {' ' * at}^ {what}\n"
+            f"Field types are\n{GRAMMAR}"
+        )
+
+
+def _utf8(text: str) -> str:
+    """Return a text as it is; raise for a lone surrogate, which Arrow cannot hold."""
+    text.encode()
+    return text
+
+
+def _value(word: str, number: Number) -> float | None:
+    """Return the value that a word stands for, or None where it is none of the type."""
+    if pa.types.is_boolean(number.arrow):
+        return {"true": True, "false": False}.get(word.lower())
+    try:
+        if pa.types.is_floating(number.arrow):
+            value = float(word)
+            with np.errstate(over="ignore"):
+                fits = np.isinf(np.array(value).astype(number.dtype)) == np.isinf(value)
+            return value if fits else None
+        whole = int(word)
+    except ValueError:
+        return None
+    bounds = np.iinfo(number.dtype)
+    return whole if bounds.min <= whole <= bounds.max else None
+
+
+def _with(item: Number | Dense, default: float) -> Number | Dense:
+    if isinstance(item, Dense):
+        return replace(item, item=_with(item.item, default))
+    return replace(item, default=default)

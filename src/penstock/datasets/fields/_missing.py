@@ -1,0 +1,138 @@
+"""Fields that somebody asks for and no record has: nearly always misspelt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets._memory import ListSource
+from penstock.datasets._views import Chosen, Concatenated
+from penstock.datasets.columns._materialized import Materialized
+from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
+from penstock.datasets.text._dataset import Dataset
+from penstock.errors import MalformedLineError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from penstock.datasets._source import Source
+
+_HEAD = 100
+"""Records that are looked at first: they lie together, those of a schema here and there."""
+_HINTS = 20
+"""Fields for which similar names are looked for."""
+
+
+class Missing(NamedTuple):
+    """What is known of a field that is not there."""
+
+    text: str
+    is_certain: bool
+    """Whether no record can have it; else some were looked at, and none of them had it."""
+
+
+def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
+    """Return what to tell of those fields that a source does not have.
+
+    A view is taken for the source that it is made of.
+
+    >>> source = ListSource([{"price": 1, "items": [{"id": 7}]}])
+    >>> [missing.text for missing in missing_fields(source, ["pirce", "items[].id"])]
+    ["there is no field 'pirce' in these records: did you mean 'price'?"]
+    """
+    look = _Look()
+    found = {path: look.has(source, path) for path in paths}
+    missing = [path for path, is_there in found.items() if not is_there]
+    there = paths_in(source.schema) if missing else []
+    # To look for similar names takes time for each of them.
+    hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
+    return [_told(path, found[path], hints.get(path, ".")) for path in missing]
+
+
+def _told(path: str, is_there: bool | None, hint: str) -> Missing:  # noqa: FBT001 (of three)
+    if is_there is None:
+        text = f"no record that was looked at has a field {path!r}{hint}"
+    else:
+        text = f"there is no field {path!r} in these records{hint}"
+    return Missing(text, is_certain=is_there is False)
+
+
+class _Look:
+    """A look at sources, in which nothing is read twice."""
+
+    def __init__(self) -> None:
+        self._heads: dict[Source, list[Any]] = {}
+
+    def has(self, source: Source, path: str) -> bool | None:
+        """Whether a source has a field; None where only reading everything would tell."""
+        if isinstance(source, Chosen):
+            return self.has(source.source, path)
+        if isinstance(source, Materialized):
+            return self.has(source.origin, path)
+        if isinstance(source, Concatenated):
+            found = {self.has(one, path) for one in source.sources}
+            return True if True in found else None if None in found else False
+        if isinstance(source, ListSource):
+            return _any_holds(source, path) if len(source) else None
+        if getattr(source, "schema_is_complete", False):
+            return _is_in(source.schema, path)
+        is_near = isinstance(source, Dataset) and _any_holds(self._head(source), path)
+        return is_near or _is_in(source.schema, path) or None
+
+    def _head(self, source: Source) -> list[Any]:
+        """Return the first records that can be read, as they are."""
+        if source not in self._heads:
+            self._heads[source] = _readable(source, min(_HEAD, len(source)))
+        return self._heads[source]
+
+
+def _readable(source: Source, count: int) -> list[Any]:
+    try:
+        return source[:count]
+    except MalformedLineError:
+        pass
+    records: list[Any] = []
+    for number in range(count):
+        with suppress(MalformedLineError):
+            records.append(source[number])
+    return records
+
+
+def _is_in(schema: pa.Schema, path: str) -> bool:
+    name, *steps = steps_of(path)
+    at = schema.get_field_index(name)
+    is_path = at >= 0 and _may_lead(schema.field(at).type, tuple(steps))
+    return is_path or schema.get_field_index(path) >= 0
+
+
+def _may_lead(type_: pa.DataType, steps: Steps) -> bool:
+    if not steps or pa.types.is_null(type_):
+        return True  # Nobody knows what is inside of what was always null.
+    step, *rest = steps
+    if step is LIST:
+        return is_listlike(type_) and _may_lead(type_.value_type, tuple(rest))
+    if not pa.types.is_struct(type_) or type_.get_field_index(step) < 0:
+        return False
+    return _may_lead(type_.field(step).type, tuple(rest))
+
+
+def _any_holds(records: Iterable[Any], path: str) -> bool:
+    steps = steps_of(path)
+    return any(
+        isinstance(one, Mapping) and (path in one or _may_hold(one, steps)) for one in records
+    )
+
+
+def _may_hold(value: object, steps: Steps) -> bool:
+    if not steps or value is None:
+        return True
+    step, *rest = steps
+    if step is LIST:
+        if not isinstance(value, list | tuple | np.ndarray):
+            return False
+        return not len(value) or any(_may_hold(item, tuple(rest)) for item in value)
+    return isinstance(value, Mapping) and step in value and _may_hold(value[step], tuple(rest))

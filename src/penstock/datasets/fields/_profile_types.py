@@ -1,0 +1,278 @@
+"""Field types that hold everything that a profile has seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.datasets.fields._grammar import parsed
+from penstock.datasets.fields._paths import LIST, Steps, steps_of
+from penstock.datasets.fields._tensor_types import (
+    Category,
+    Dense,
+    FieldType,
+    ListOf,
+    Number,
+    Optional,
+    Text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_ITEMS = "[]"
+_ANY_NAME = "*"
+_FEW_WORDS = 256
+_TIMES_EACH = 10
+"""A text is a category where there are few of them, and each comes again so often on average."""
+_PLAIN: dict[str, FieldType] = {
+    "bool": Number(pa.bool_()),
+    "float": Number(pa.float64()),
+    "string": Text(pa.string()),
+    "binary": Text(pa.binary()),
+}
+_INTEGERS = (pa.int64(), pa.uint64())
+
+
+class ProfileTypes(NamedTuple):
+    """What the fields of a profile are to a loader."""
+
+    types: dict[str, str]
+    """For each path a field type that holds all its values, null included."""
+    left_out: dict[str, str]
+    """The paths that have no such type, and why."""
+
+
+def profile_types(
+    document: Mapping[str, Any],
+    schema_types: Mapping[str, str] | None = None,
+    *,
+    categories: bool = False,
+) -> ProfileTypes:
+    """Return field types that hold every value that a profile has seen.
+
+    Only a text with a lone surrogate fails all the same: UTF-8, and so Arrow, cannot express it.
+    `document` is what `profile.json` holds. Where a schema is certain, as in tables,
+    `schema_types` has the types that it gives to its fields, and only null is taken from the
+    profile. With `categories`, texts that come again and again are categories.
+
+    >>> from penstock.index import profile_records
+    >>> records = [{"id": 1, "tags": ["a"], "user": {"age": 41}, "x": 1}, {"id": 2, "x": "one"}]
+    >>> found = profile_types(profile_records([records]).document())
+    >>> found.types
+    {'id': 'int64', 'tags': 'list<string>', 'user.age': 'int64?'}
+    >>> found.left_out
+    {'x': 'x is int in record 0, and string from record 1 on'}
+    """
+    types: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    has_lists = "list" in document["record_types"]
+    drift = {found["path"]: str(found["text"]) for found in document["drift"]}
+    for field in _fields(document):
+        if field.is_inside or (has_lists and field.path.startswith(_ITEMS)):
+            continue  # Of a list, whose own path stands for it; or of a record that is one.
+        if field.path in types or field.path in left_out:
+            types.pop(field.path, None)
+            left_out[field.path] = "two fields have this path, one of which has a dot in its name"
+            continue
+        try:
+            known = None if schema_types is None else schema_types.get(field.path)
+            if known is not None:
+                types[field.path] = str(_with_null(parsed(known), field))
+            elif schema_types is None or not field.is_object:
+                _refuse_odd(field, drift, has_schema=schema_types is not None)
+                types[field.path] = str(_with_null(_wrapped(field), field))
+            if categories and field.is_category and types.get(field.path) == "string":
+                types[field.path] = str(Category(pa.string()))
+        except _HasNoTypeError as why:
+            if str(why):
+                left_out[field.path] = str(why)
+    return ProfileTypes(types, left_out)
+
+
+class _HasNoTypeError(Exception):
+    """A field cannot be asked for; without a text there is nothing to say about it."""
+
+
+class _Field:
+    """A field, and what it is a part of."""
+
+    def __init__(self, told: Mapping[str, Any], around: _Field | None) -> None:
+        self.path: str = told["path"]
+        self.around = around
+        self.item: _Field | None = None
+        """Of lists: what stands for their items."""
+        self._told = told
+        self.kinds = frozenset(told["types"]) - {"null"}
+        self.is_inside = around is not None and self.path == around.path + _ITEMS
+        """Whether it stands for the items of a list."""
+        if around is not None and self.is_inside:
+            around.item = self
+
+    @property
+    def is_object(self) -> bool:
+        """Whether it is nothing but objects, whose fields have paths of their own."""
+        innermost = self.innermost
+        return innermost is not None and innermost.kinds == {"object"}
+
+    @property
+    def is_category(self) -> bool:
+        distinct = self._told.get("distinct", 0)
+        is_few = self._told.get("distinct_is_exact") and 0 < distinct <= _FEW_WORDS
+        return bool(is_few) and distinct * _TIMES_EACH <= self._told["count"]
+
+    @property
+    def name(self) -> str:
+        """What it is called in what it is a part of."""
+        if self.around is None:
+            return self.path
+        return self.path.removeprefix(self.around.path).removeprefix(".")
+
+    @property
+    def innermost(self) -> _Field | None:
+        """The items of lists of lists; None where there are none, because all are empty."""
+        field: _Field | None = self
+        while field is not None and field.kinds == {"list"}:
+            field = field.item
+        return field
+
+    @cached_property
+    def lists(self) -> int:
+        """In how many lists, one in another, its values stand."""
+        around = 0 if self.around is None else self.around.lists
+        return around + self.is_inside
+
+    @cached_property
+    def may_be_null(self) -> bool:
+        """Whether there is null in its place, in a record or in the item of a list."""
+        if self._told["nulls"] or self._told["missing"]:
+            return True
+        return not self.is_inside and self.around is not None and self.around.may_be_null
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The steps that lead to it."""
+        around = () if self.around is None else self.around.steps
+        return (*around, LIST if self.is_inside else self.name)
+
+    @property
+    def is_misread(self) -> bool:
+        """Whether its path leads to something else; at the top a name may look like one."""
+        return self.around is not None and steps_of(self.path) != self.steps
+
+    @property
+    def odd_part(self) -> _Field | None:
+        """What it is a part of and is not always that, so that it cannot be read."""
+        around = self.around
+        while around is not None:
+            if around.kinds not in ({"object"}, {"list"}):
+                return around
+            around = around.around
+        return None
+
+    @property
+    def lowest(self) -> int:
+        low = self._told["types"].get("int", {}).get("min")
+        return low if isinstance(low, int) else 0
+
+    @property
+    def integers(self) -> pa.DataType | None:
+        """The type that holds all its integers; None where there is none."""
+        seen = self._told["types"]["int"]
+        for type_ in _INTEGERS:
+            limits = np.iinfo(str(type_))
+            ends = (seen.get("min"), seen.get("max"))
+            if all(isinstance(end, int) and limits.min <= end <= limits.max for end in ends):
+                return type_
+        return None
+
+
+def _fields(document: Mapping[str, Any]) -> Iterator[_Field]:
+    """Yield all fields; each knows what it is a part of, which comes before it."""
+    above: list[_Field] = []
+    fields = []
+    for told in document["fields"]:
+        path = told["path"]
+        while above and not path.startswith((f"{above[-1].path}.", f"{above[-1].path}{_ITEMS}")):
+            above.pop()
+        above.append(_Field(told, above[-1] if above else None))
+        fields.append(above[-1])
+    yield from fields
+
+
+def _refuse_odd(field: _Field, drift: Mapping[str, str], *, has_schema: bool) -> None:
+    innermost = field.innermost
+    if innermost is None:
+        raise _HasNoTypeError("all its lists are empty")
+    if _ANY_NAME in field.path.split("."):
+        is_first = field.name == _ANY_NAME
+        raise _HasNoTypeError("its names are too many to be fields" if is_first else "")
+    if field.is_misread:
+        raise _HasNoTypeError("a name in it looks like a path, or is empty")
+    if (odd := field.odd_part) is not None:
+        raise _HasNoTypeError(f"{odd.path} is not always an object")
+    kinds = innermost.kinds
+    if not kinds:
+        raise _HasNoTypeError("it is null everywhere")
+    if kinds == {"object"}:
+        raise _HasNoTypeError
+    if has_schema:
+        raise _HasNoTypeError(f"no tensor stands for {' and '.join(sorted(kinds))}")
+    if len(kinds) > 1 and kinds != {"int", "float"}:
+        told = drift.get(innermost.path)
+        raise _HasNoTypeError(told or f"it holds {' and '.join(sorted(kinds))}")
+
+
+def _wrapped(field: _Field) -> FieldType:
+    """Return the type of a field whose values are of one kind, as if there was no null."""
+    innermost = field.innermost
+    assert innermost is not None  # noqa: S101 (who has none was refused)
+    type_ = _plain(innermost)
+    for _ in range(innermost.lists):
+        assert isinstance(type_, Number | Dense | Text | ListOf)  # noqa: S101 (of plain kinds)
+        type_ = ListOf(type_)
+    return type_
+
+
+def _plain(field: _Field) -> FieldType:
+    kind = "float" if len(field.kinds) > 1 else min(field.kinds)
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind != "int":
+        raise _HasNoTypeError(f"of {kind} only a schema knows the type")
+    type_ = field.integers
+    if type_ is None:
+        raise _HasNoTypeError("some of its integers fit neither int64 nor uint64")
+    return Number(type_)
+
+
+def _with_null(type_: FieldType, field: _Field) -> FieldType:
+    """Return a type that takes null, where there is some."""
+    if isinstance(type_, ListOf):
+        innermost = field.innermost or field
+        # A list that is null is empty; only what stands in the innermost one may be null.
+        return _with_default(type_, innermost.lowest) if innermost.may_be_null else type_
+    is_float = isinstance(type_, Number) and pa.types.is_floating(type_.arrow)  # Null is NaN.
+    if isinstance(type_, Number | Dense) and field.may_be_null and not is_float:
+        return Optional(type_)
+    return type_
+
+
+def _with_default(type_: ListOf, lowest: int) -> ListOf:
+    """Return lists in which something stands for null: there is no mask inside of them."""
+    item = type_.item
+    if isinstance(item, ListOf):
+        return ListOf(_with_default(item, lowest))
+    if not isinstance(item, Number) or pa.types.is_floating(item.arrow):
+        return type_
+    if pa.types.is_boolean(item.arrow):
+        return ListOf(replace(item, default=False))
+    limits = np.iinfo(item.dtype)
+    if limits.min == 0:
+        return ListOf(replace(item, default=int(limits.max)))
+    is_free = pa.types.is_integer(item.arrow) and lowest >= 0
+    return ListOf(replace(item, default=-1 if is_free else int(limits.min)))

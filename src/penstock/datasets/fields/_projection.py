@@ -1,0 +1,298 @@
+"""The columns that a caller names, by paths and types, out of any source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.datasets._held import held
+from penstock.datasets._joining import joined
+from penstock.datasets._table_source import TableSource
+from penstock.datasets.fields._paths import (
+    LIST,
+    Steps,
+    closest,
+    doubled,
+    is_listlike,
+    paths_in,
+    steps_of,
+    type_at,
+)
+from penstock.datasets.fields._plan import Plan, Way
+from penstock.datasets.fields._types import arrow_type
+from penstock.errors import OptionError, SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Fields, Source
+
+
+__all__ = ["arrow_type", "has_types", "project", "projected", "typed_fields", "typed_schema"]
+
+
+def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.RecordBatch:
+    """Return one column a field, in the order and of exactly the types asked for.
+
+    `fields` maps names or paths to types, or names them and the source's schema has the types. A
+    path goes into structs by dots and into lists by `[]`: `items[].price` is a list column. What
+    is missing is null. In a record with a top-level field whose own name looks like a path, that
+    field wins over the path.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> source = ListSource([{"user": {"age": 42}, "items": [{"price": 1}, {"price": 2}]}, {}])
+    >>> projected(source, np.arange(2), {"items[].price": "list<int8>", "user.age": "int64"})
+    pyarrow.RecordBatch
+    items[].price: list<item: int8>
+      child 0, item: int8
+    user.age: int64
+    ----
+    items[].price: [[1,2],null]
+    user.age: [42,null]
+    """
+    schema = typed_fields(source, fields, lambda: source._inferred(ids).schema)  # noqa: SLF001
+    try:
+        return project(source, ids, schema)
+    except SchemaMismatchError:
+        if has_types(fields):
+            raise
+    # A schema knows the records that it was made from; these hold something wider.
+    return projected(TableSource(held(source, ids)), np.arange(len(ids)), fields)
+
+
+def has_types(fields: Fields) -> bool:
+    """Whether whoever named fields said what types they have."""
+    return isinstance(fields, pa.Schema | Mapping)
+
+
+def typed_fields(source: Source, fields: Fields, more: Callable[[], pa.Schema]) -> pa.Schema:
+    """Return the fields with their types, one column each.
+
+    Names without a type have the one of the source's schema, or else of the schema that `more`
+    finds.
+    """
+    if isinstance(fields, str):
+        raise OptionError(f"fields={fields!r}: expected several names; for one write [{fields!r}]")
+    schema = typed_schema(fields)
+    if schema is None:
+        schema = _named(source, [_name(name) for name in fields], more)
+    if twice := doubled(schema.names):
+        raise OptionError(f"fields name {', '.join(map(repr, twice))} more than once")
+    return schema
+
+
+def typed_schema(fields: Fields | None) -> pa.Schema | None:
+    """Return fields that were named with their types as a schema; None where types are to find.
+
+    >>> typed_schema({"a": "int8"}), typed_schema(["a"])
+    (a: int8, None)
+    """
+    if isinstance(fields, pa.Schema):
+        return fields
+    if not isinstance(fields, Mapping):
+        return None
+    return pa.schema([(_name(name), arrow_type(type_)) for name, type_ in fields.items()])
+
+
+def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+    """Return the columns of a schema whose names may be paths."""
+    paths = [name for name in schema.names if len(steps_of(name)) > 1]
+    if not paths:
+        return source._columns(ids, schema)  # noqa: SLF001
+    names = frozenset(paths) & frozenset(source.schema.names)
+    if getattr(source, "schema_is_complete", False):
+        return _read(source, ids, schema, _plan(schema, names, complete=True))
+    # Of a type that no path leads to, a name that is there is nothing but a name.
+    only_names = frozenset(n for n in names if not _may_lead(n, schema.field(n).type))
+    paths, names = [n for n in paths if n not in only_names], names - only_names
+    plan = _plan(schema, only_names, complete=False)
+    if not names:
+        return _read(source, ids, schema, plan)
+    try:
+        return _read(source, ids, schema, plan, names)
+    except (_TwoMeaningsError, SchemaMismatchError):
+        # A record with a field of that very name may hold anything where the path leads.
+        return _read_by_names(source, ids, schema, paths, only_names)
+
+
+def _may_lead(path: str, type_: pa.DataType) -> bool:
+    """Whether a type has as many lists as a path goes into."""
+    for _ in range(steps_of(path).count(LIST)):
+        if not is_listlike(type_):
+            return False
+        type_ = type_.value_type
+    return True
+
+
+def _read_by_names(
+    source: Source,
+    ids: NDArray[np.int64],
+    schema: pa.Schema,
+    paths: Sequence[str],
+    only_names: frozenset[str],
+) -> pa.RecordBatch:
+    """Read what of `paths` is the name of a field in a record as that, and else as a path."""
+    groups: dict[frozenset[str], list[int]] = {}
+    for row, record in enumerate(source._records(ids)):  # noqa: SLF001
+        there = record if isinstance(record, Mapping) else ()
+        groups.setdefault(frozenset(name for name in paths if name in there), []).append(row)
+    parts = [
+        _read(source, ids[rows], schema, _plan(schema, names | only_names, complete=True))
+        for names, rows in groups.items()
+    ]
+    back = np.empty(len(ids), np.int64)
+    back[np.concatenate([*groups.values()])] = np.arange(len(ids))
+    return joined(parts, back)
+
+
+def _read(
+    source: Source,
+    ids: NDArray[np.int64],
+    schema: pa.Schema,
+    plan: Plan,
+    doubtful: frozenset[str] = frozenset(),
+) -> pa.RecordBatch:
+    """Read what is planned; of `doubtful` fields some records have the name, and some the path."""
+    layers = [source._columns(ids, layer) for layer in plan.layers]  # noqa: SLF001
+    columns = []
+    for field, ways in zip(schema, plan.ways, strict=True):
+        try:
+            columns.append(_column(field, ways, layers, is_doubtful=field.name in doubtful))
+        except _NullAt as null:
+            raise SchemaMismatchError(
+                f"record {ids[null.row]:,}: field {field.name!r} holds null, which does not fit "
+                f"{field.type if field.nullable else field}. Ask for a type that may be null",
+                field=field.name,
+                record=int(ids[null.row]),
+            ) from None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+# Batches are asked for with the same fields again and again.
+_plan = lru_cache(256)(Plan)
+
+
+def _name(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    raise OptionError(f"a field is named by a text, not by {name!r}")
+
+
+def _named(source: Source, names: Sequence[str], more: Callable[[], pa.Schema]) -> pa.Schema:
+    known = source.schema
+    types = {name: type_at(known, name) for name in names}
+    unknown = [name for name, type_ in types.items() if type_ is None or pa.types.is_null(type_)]
+    if unknown:
+        wider = more()
+        types |= {name: type_at(wider, name) or types[name] for name in unknown}
+        for name in unknown:
+            if types[name] is None:
+                raise _no_such_field(name, [*paths_in(known), *paths_in(wider)])
+    return pa.schema([(name, types[name]) for name in names])
+
+
+def _no_such_field(name: str, there: Sequence[str]) -> OptionError:
+    return OptionError(
+        f"there is no field {name!r} in these records: {closest(name, there)} "
+        f"With a type, as in {{{name!r}: 'int64'}}, it is null where it is missing"
+    )
+
+
+class _NullAt(Exception):  # noqa: N818 (caught above, where the record is known)
+    """A null in a row where the type has none."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+class _TwoMeaningsError(Exception):
+    """A path leads to something, and only the record tells whether its name is there, and null."""
+
+
+def _column(
+    field: pa.Field, ways: Sequence[Way], layers: Sequence[pa.RecordBatch], *, is_doubtful: bool
+) -> pa.Array:
+    column: pa.Array | None = None
+    for way in ways:
+        name, *steps = way.steps
+        found = _inside(layers[way.layer].column(name), tuple(steps), field.type)
+        if column is not None and is_doubtful and (_null_rows(column) & ~_null_rows(found)).any():
+            raise _TwoMeaningsError
+        column = found if column is None else _first_present(column, found)
+    if not field.nullable:
+        _refuse(_null_rows(column))
+    return column
+
+
+def _first_present(one: pa.Array, other: pa.Array) -> pa.Array:
+    if one.null_count == len(one):
+        return other
+    return one if other.null_count == len(other) else pc.coalesce(one, other)
+
+
+def _inside(array: pa.Array, steps: Steps, type_: pa.DataType) -> pa.Array:
+    """Return what stands at the end of the steps, a value (or null) for each of the array."""
+    if not steps:
+        return array
+    step, *rest = steps
+    if step is not LIST:
+        return _inside(_field(array, step), tuple(rest), type_)
+    nulls = array.is_null()
+    if pa.types.is_fixed_size_list(type_):
+        # It has items also where it is null; `flatten` would leave them out.
+        size = type_.list_size
+        items = array.values.slice(array.offset * size, len(array) * size)
+        offsets = np.arange(len(array) + 1) * size
+        items = _items(items, tuple(rest), type_, offsets, nulls)
+        return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=nulls)
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    is_large = pa.types.is_large_list(type_)
+    offsets = np.zeros(len(array) + 1, np.int64 if is_large else np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    items = _items(array.flatten(), tuple(rest), type_, offsets, nulls)
+    lists = pa.LargeListArray if is_large else pa.ListArray
+    return lists.from_arrays(pa.array(offsets), items, type=type_, mask=nulls)
+
+
+def _field(array: pa.StructArray, name: str) -> pa.Array:
+    if array.null_count:
+        # Unlike `field`, this makes null what stands in a null struct, in a time that grows with
+        # the number of fields.
+        return pc.struct_field(array, name)
+    return array.field(array.type.get_field_index(name))
+
+
+def _items(
+    items: pa.Array,
+    steps: Steps,
+    type_: pa.DataType,
+    offsets: NDArray[np.integer],
+    nulls: pa.BooleanArray,
+) -> pa.Array:
+    """Return what stands at the end of the steps in each item of lists, null lists aside."""
+    try:
+        inner = _inside(items, steps, type_.value_type)
+        if not type_.value_field.nullable and inner.null_count:
+            lists = ~nulls.to_numpy(zero_copy_only=False)
+            _refuse(_null_rows(inner) & np.repeat(lists, np.diff(offsets)))
+    except _NullAt as null:
+        raise _NullAt(int(np.searchsorted(offsets, null.row, "right")) - 1) from None
+    return inner
+
+
+def _null_rows(array: pa.Array) -> NDArray[np.bool_]:
+    nulls: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    return nulls
+
+
+def _refuse(nulls: NDArray[np.bool_]) -> None:
+    if nulls.any():
+        raise _NullAt(int(nulls.argmax()))

@@ -1,0 +1,92 @@
+"""Arrow types as text: what a user writes behind the name of a field."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import pyarrow as pa
+
+from penstock.datasets.fields._grammar import parsed
+from penstock.errors import OptionError
+
+_NAMES = {
+    "null": pa.null(),
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "uint8": pa.uint8(),
+    "uint16": pa.uint16(),
+    "uint32": pa.uint32(),
+    "uint64": pa.uint64(),
+    "float16": pa.float16(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "large_string": pa.large_string(),
+    "binary": pa.binary(),
+    "large_binary": pa.large_binary(),
+    "date32": pa.date32(),
+    "date64": pa.date64(),
+    "time32[s]": pa.time32("s"),
+    "time32[ms]": pa.time32("ms"),
+    "time64[us]": pa.time64("us"),
+    "time64[ns]": pa.time64("ns"),
+    **{f"timestamp[{unit}]": pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")},
+    **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
+}
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([^\]\s]+)\]")
+_LIST = re.compile(r"(list|large_list)<(.*)>", re.DOTALL)
+
+
+def arrow_type(type_: str | pa.DataType) -> pa.DataType:
+    """Return the Arrow type that a text names; a type stands for itself.
+
+    >>> arrow_type("list<list<float32>>")
+    ListType(list<item: list<item: float>>)
+    >>> arrow_type("timestamp[us, UTC]"), arrow_type("int64[:50] = -1")
+    (TimestampType(timestamp[us, tz=UTC]), ListType(list<item: int64>))
+    """
+    if isinstance(type_, pa.DataType):
+        return type_
+    if isinstance(type_, str):
+        return _parsed(type_)
+    raise OptionError(
+        f"a field's type is a text such as 'int64' or a pyarrow.DataType, not {type_!r}"
+    )
+
+
+def type_text(type_: pa.DataType) -> str:
+    """Return a type as a user writes it, where there is such a way.
+
+    >>> type_text(pa.list_(pa.float32())), type_text(pa.list_(pa.float32(), 3))
+    ('list<float32>', 'float32[3]')
+    >>> type_text(pa.decimal128(5))
+    'decimal128(5, 0)'
+    """
+    if pa.types.is_fixed_size_list(type_):
+        return f"{type_text(type_.value_type)}[{type_.list_size}]"
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return (
+            f"{'list' if pa.types.is_list(type_) else 'large_list'}<{type_text(type_.value_type)}>"
+        )
+    return next((name for name, known in _NAMES.items() if known == type_), str(type_))
+
+
+@lru_cache(1024)
+def _parsed(text: str) -> pa.DataType:
+    # What else the loader takes has values that lie in Arrow like those of a plainer type.
+    return _plain(text.strip()) or parsed(text).arrow
+
+
+def _plain(name: str) -> pa.DataType | None:
+    if name in _NAMES:
+        return _NAMES[name]
+    if zoned := _ZONED.fullmatch(name):
+        return pa.timestamp(zoned[1], zoned[2])
+    if lists := _LIST.fullmatch(name):
+        item = _plain(lists[2].strip())
+        return item and (pa.list_ if lists[1] == "list" else pa.large_list)(item)
+    return None

@@ -1,0 +1,231 @@
+"""The distinct values of a field, in the order in which the records bring them up."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+from contextlib import suppress
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.datasets._kept import keep_file
+from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
+from penstock.datasets._table_source import TableSource
+from penstock.datasets._views import Chosen, Concatenated, fingerprint_of
+from penstock.datasets.columns._facts import state_of
+from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
+from penstock.storage import cache_directory, open_regular
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Source
+
+_log = logging.getLogger("penstock.datasets")
+
+_VERSION = 2
+"""Raised whenever the same records would give other values, or in another order."""
+_COLUMN = "values"
+_STRETCH = 65_536
+_FEW = 1000
+"""Records among which the first value nearly always is."""
+_PIECES = 16
+"""Into how many what cannot be read is divided: more read little twice, fewer ask seldom."""
+_MOST_LEFT_OUT = 10_000
+"""Each costs a read of its own; so many are no bad records any more, but another type."""
+_MAX_INT64 = 2**63 - 1
+_KINDS = (pa.string(), pa.binary(), pa.bool_(), pa.int64(), pa.uint64())
+is_ = pa.types
+
+
+def vocabulary(source: Source, name: str, length: int) -> pa.Array:
+    """Return the distinct values, without null, of a field of the first `length` records.
+
+    They stand in the order of their first appearance, so records that are appended never change
+    the place of a value. For records in files they are kept in the cache directory. Values are
+    texts, bytes, whole numbers or booleans, of the kind that the first one is of; `name` may be a
+    dotted path. Records that cannot be read, or only as another kind, are left out: whoever reads
+    them for their own sake is told.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> vocabulary(ListSource([{"a": "y"}, {"a": "x"}, {}, {"a": "y"}]), "a", 4).to_pylist()
+    ['y', 'x']
+    """
+    if not lies_in_files(source):
+        return _found(source, name, length)
+    own = (source.fingerprint, state_of(source))
+    key = fingerprint_of("vocabulary", *own, str(_VERSION), name, str(length))
+    path = cache_directory() / "views" / f"{key}.arrow"
+    values = _kept(path)
+    if values is None:
+        values = _found(source, name, length)
+        try:
+            _keep(path, values)
+        except StorageError as error:
+            _log.warning("the vocabulary of %r is found again next time: %s", name, error)
+    return values
+
+
+def root_of(source: Source) -> Source:
+    """Return what the records of a view come from: all views of one source have the same root.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> source = ListSource([{"a": 1}, {"a": 2}])
+    >>> root_of(source.take([1]).take([0])) is source, root_of(source.take([1]) + source) is source
+    (True, True)
+    """
+    if isinstance(source, Chosen):
+        return root_of(source.source)
+    if not isinstance(source, Concatenated):
+        return source
+    roots = {root.fingerprint: root for root in map(root_of, source.sources)}
+    return next(iter(roots.values())) if len(roots) == 1 else Concatenated([*roots.values()])
+
+
+def _found(source: Source, name: str, length: int) -> pa.Array:
+    first = _first_value(source, name, length)
+    if first is None:
+        if length:
+            refuse_unknown(source, name)
+        return pa.array([], pa.string())
+    types = _types_of(source, name, first)
+    places: dict[Any, None] = {}
+    # What the loader cannot read either, it tells of when its turn comes.
+    left_out: list[Exception] = []
+    for ids in _stretches(first, length):
+        for _, column in _readable(source, name, ids, types, left_out):
+            distinct = column.unique().drop_null()
+            places.update(dict.fromkeys(distinct.to_numpy(zero_copy_only=False).tolist()))
+    if left_out:
+        _log.warning(
+            "the vocabulary of %r is without %d records that cannot be read, the first: %s",
+            *(name, len(left_out), left_out[0]),
+        )
+    return _array(list(places), types[0])
+
+
+def _stretches(start: int, stop: int) -> Iterator[NDArray[np.int64]]:
+    for low in range(start, stop, _STRETCH):
+        yield np.arange(low, min(low + _STRETCH, stop))
+
+
+def _first_value(source: Source, name: str, length: int) -> int | None:
+    """Return the first record that has a value, among those that can be read."""
+    few = min(_FEW, length)
+    for ids in chain([np.arange(few)], _stretches(few, length)):
+        for some, column in _readable(source, name, ids, None, []):
+            if column.null_count < len(column):
+                return int(some[pc.index(column.is_valid(), True).as_py()])
+    return None
+
+
+def _readable(
+    source: Source,
+    name: str,
+    ids: NDArray[np.int64],
+    types: Sequence[pa.DataType] | None,
+    left_out: list[Exception],
+) -> Iterator[tuple[NDArray[np.int64], pa.Array]]:
+    """Yield the numbers and values of those records that can be read as one of `types`, in order.
+
+    Without types as what they are.
+    """
+    stack = [ids] if len(ids) else []
+    while stack:
+        some = stack.pop()
+        try:
+            column = _column(source, name, some, types)
+        except (MalformedLineError, SchemaMismatchError) as why:
+            if len(some) > 1:
+                stack += np.array_split(some, min(_PIECES, len(some)))[::-1]
+                continue
+            left_out.append(why)
+            if len(left_out) > _MOST_LEFT_OUT:
+                raise SchemaMismatchError(
+                    f"field {name!r} is no category: more than {_MOST_LEFT_OUT:,} records cannot "
+                    f"be read, or not as what its first value is. The first: {left_out[0]}. To "
+                    f"leave them without codes, give the values that have some: "
+                    f"FieldEncoder(types, {{{name!r}: […]}})"
+                ) from None
+        else:
+            yield some, column
+
+
+def _column(
+    source: Source, name: str, ids: NDArray[np.int64], types: Sequence[pa.DataType] | None
+) -> pa.Array:
+    if types is None:
+        (columns,) = read_fields(source.take(ids), [name], len(ids))
+        return columns.column(0)
+    first, *others = types
+    try:
+        return source.read(ids, {name: first}).column(0)
+    except SchemaMismatchError:
+        for type_ in others:
+            with suppress(SchemaMismatchError):
+                return source.read(ids, {name: type_}).column(0)
+        raise
+
+
+def _types_of(source: Source, name: str, number: int) -> tuple[pa.DataType, ...]:
+    """Return what values are read as: those of the kind that the first one is of.
+
+    What else decided, such as all records or a sample of them, might change with those appended.
+    """
+    whole = source._inferred(np.array([number], np.int64))  # noqa: SLF001 (the contract's own)
+    type_ = TableSource(whole).read([0], [name]).schema.field(0).type
+    if is_.is_dictionary(type_):
+        type_ = type_.value_type
+    if is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_):
+        return (pa.string(),)
+    if is_.is_binary(type_) or is_.is_large_binary(type_) or is_.is_binary_view(type_):
+        return (pa.binary(),)
+    if is_.is_boolean(type_):
+        return (pa.bool_(),)
+    if is_.is_integer(type_):
+        return (pa.int64(), pa.uint64())
+    raise OptionError(
+        f"field {name!r} is no category: record {number:,} holds {type_}, and only texts, bytes, "
+        f"whole numbers and booleans have codes. Ask for a type that holds it"
+    )
+
+
+def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    if not is_.is_integer(type_):
+        return pa.array(values, type_)
+    # No type has both, negative and very large ones: those that come first have codes.
+    if next((value > 0 for value in values if not 0 <= value <= _MAX_INT64), False):
+        return pa.array([value for value in values if value >= 0], pa.uint64())
+    return pa.array([value for value in values if value <= _MAX_INT64], pa.int64())
+
+
+def _kept(path: Path) -> pa.Array | None:
+    try:
+        with open_regular(path) as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        values = pa.ipc.open_file(pa.py_buffer(mapped)).get_batch(0).column(_COLUMN)
+        values.validate(full=True)
+    except FileNotFoundError:
+        return None
+    except (OSError, LookupError, ValueError, MemoryError, pa.ArrowException) as error:
+        _log.warning("%s cannot be used and is made again: %s", path, error)
+        return None
+    if values.type not in _KINDS or values.null_count:
+        _log.warning("%s holds no vocabulary and is made again", path)
+        return None
+    return values
+
+
+def _keep(path: Path, values: pa.Array) -> None:
+    batch = pa.RecordBatch.from_arrays([values], [_COLUMN])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as file:
+        file.write_batch(batch)
+    keep_file(path, sink.getvalue())

@@ -1,0 +1,288 @@
+"""Samples of MDS folders, as MosaicML Streaming writes them, by number."""
+
+from __future__ import annotations
+
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from penstock.datasets._foreign_file import stale
+from penstock.datasets._source import Location, Source
+from penstock.datasets.mds._cells import BadCell, Cells
+from penstock.datasets.mds._index import is_mds, read_mds_index
+from penstock.datasets.mds._shard import ShardTexts
+from penstock.datasets.mds._values import encoding_of
+from penstock.decode import fit_batch, typed_batch
+from penstock.errors import CorruptFileError, SchemaMismatchError
+from penstock.storage import StorageOptions, locate
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.datasets.mds._cells import Encoding
+    from penstock.datasets.mds._index import MdsIndex
+
+__all__ = ["MdsRows", "is_mds"]
+
+_SAMPLED = 1000
+"""Records that the types of columns are taken from whose encoding does not tell."""
+_SIZE_BYTES = 4
+
+
+class MdsRows(Source):
+    """The samples of an MDS folder (MosaicML Streaming, format 2), local or remote, read only.
+
+    Values are what the writer was given: numbers, texts, bytes, JSON, NumPy arrays; images come as
+    their bytes, and pickles are refused. Columns have the types of the encodings; an array of one
+    axis is a list. Plain shards are mapped, or read by ranges where they are remote; compressed
+    ones are decompressed whole, and the last ones (256 MiB) are kept: `blocks` are the shards.
+
+    >>> import json
+    >>> from pathlib import Path
+    >>> from struct import pack
+    >>> columns = {"column_names": ["a", "b"], "column_encodings": ["str", "uint8"]}
+    >>> file = {"basename": "shard.00000.mds", "bytes": 20}
+    >>> shard = {**columns, "column_sizes": [None, 1], "raw_data": file, "samples": 1}
+    >>> text = pack("<3I", 1, 12, 20) + pack("<I3sB", 3, b"one", 7)
+    >>> _ = Path("shard.00000.mds").write_bytes(text)
+    >>> _ = Path("index.json").write_text(json.dumps({"version": 2, "shards": [shard]}))
+    >>> MdsRows(".")[0]
+    {'a': 'one', 'b': 7}
+    """
+
+    _NAME_IN_CACHE = "penstock.datasets._mds.MdsRows"
+
+    _is_by_blocks = False
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._options = StorageOptions(storage_options)
+        store, name = locate(folder, self._options)
+        self._folder = store.path(name)  # Another process may have another working directory.
+        self._warned: set[str] = set()
+        self._known: str | None = None  # The fingerprint, where another process opened this first.
+        self._samples: _Samples | None = None
+        self._opened()
+
+    def _opened(self) -> _Samples:
+        """Return the samples; what is pickled is opened when it is first used."""
+        samples = self._samples
+        if samples is None:
+            index = read_mds_index(self._folder, self._options)
+            samples = _Samples(index, self._options, by_blocks=self._is_by_blocks)
+            fingerprint = index.fingerprint_of(len(index.shards))
+            if self._known not in (None, fingerprint):
+                raise stale(self._folder, "another process opened it with other shards")
+            self._known, self._samples = fingerprint, samples
+        return samples
+
+    def by_blocks(self) -> Self:
+        """Return the same samples; remote or compressed shards are brought once for all of a host.
+
+        What is kept on disk is whole shards, decompressed, which every process maps.
+        """
+        index = self._opened().index
+        if self._is_by_blocks or all(one.is_mappable for one in index.shards):
+            return self
+        twin = copy(self)
+        samples = _Samples(index, self._options, by_blocks=True)
+        vars(twin).update(_is_by_blocks=True, _samples=samples)
+        return twin
+
+    def __len__(self) -> int:
+        return int(self._opened().starts[-1])
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with what `index.json` says of columns and shards, and with the shards.
+
+        Where it has no hashes of them, their heads and tails count; of remote ones their ETags.
+        """
+        if self._known is None:
+            self._opened()
+        return str(self._known)
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        samples = self._opened()
+        ends = samples.starts
+        for shards in np.flatnonzero((least <= ends) & (ends <= most))[::-1].tolist():
+            yield int(ends[shards]), samples.index.fingerprint_of(shards)
+
+    @property
+    def schema_is_complete(self) -> bool:
+        """Whether all types are known without reading samples."""
+        return all(encoding.is_typed for encoding in self._opened().encodings.values())
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """All columns; types that encodings do not tell are those of the first samples."""
+        samples = self._opened()
+        first = 0 if self.schema_is_complete or not len(self) else int(samples.starts[1])
+        return self._inferred(np.arange(min(first, _SAMPLED), dtype=np.int64)).schema
+
+    @property
+    def files(self) -> list[str]:
+        """The shards with samples, in the order of the numbers."""
+        return [shard.path for shard in self._opened().index.shards]
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """The first sample of each shard, and the number of all samples."""
+        return self._opened().starts.copy()
+
+    def location(self, which: Any) -> Location:
+        """Return the shard of a sample, its place in there uncompressed, and its bytes."""
+        is_one = not isinstance(which, np.ndarray | list | tuple | range)
+        ids = np.array([self._number(which)], np.int64) if is_one else self._numbers(which)
+        samples = self._opened()
+        shards, numbers = samples.places(ids)
+        begins, sizes = samples.texts.places(shards, numbers)
+        if not is_one:
+            return Location(shards, begins, sizes)
+        return Location(self.files[int(shards[0])], int(begins[0]), int(sizes[0]))
+
+    def raw(self, which: int) -> bytes:
+        """Return a sample's own bytes: the sizes of its columns, and their values."""
+        return self._bytes_of(np.array([self._number(which)], np.int64))[0]
+
+    def _bytes_of(self, ids: NDArray[np.int64]) -> list[bytes]:
+        samples = self._opened()
+        return samples.texts.read(*samples.places(ids))
+
+    def _cells(self, ids: NDArray[np.int64]) -> dict[str, Cells]:
+        """Return the bytes of each column of some samples."""
+        encodings = self._opened().encodings
+        try:
+            cells = cut(self._bytes_of(ids), [one.size for one in encodings.values()])
+        except BadCell as bad:
+            self._fail(int(ids[bad.row]), bad, "")
+        return dict(zip(encodings, cells, strict=True))
+
+    def _values(self, ids: NDArray[np.int64], name: str, cells: Cells) -> list[Any]:
+        try:
+            return self._opened().encodings[name].values(cells)
+        except BadCell as bad:
+            self._fail(int(ids[bad.row]), bad, name)
+
+    def _array(self, ids: NDArray[np.int64], name: str, cells: Cells) -> pa.Array:
+        try:
+            return self._opened().encodings[name].array(cells, name, self._warned)
+        except BadCell as bad:
+            self._fail(int(ids[bad.row]), bad, name)
+
+    def _fail(self, number: int, bad: BadCell, column: str) -> NoReturn:
+        file, offset, size = self.location(number)
+        what = f"column {column!r}" if column else "it"
+        told = f"record {number:,} ({file}, {size:,} bytes at byte {offset:,})"
+        if bad.is_damage:
+            message = f"{told}: {what} cannot be read: {bad.why}. Copy the shard again."
+            raise CorruptFileError(message, path=file, offset=offset, record=number) from None
+        raise SchemaMismatchError(
+            f"{told}: {what} has {bad.why}, which no Arrow column holds together. Read such "
+            "records without fields, or leave the column out.",
+            field=column,
+            record=number,
+        ) from None
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        cells = self._cells(ids)
+        columns = [self._values(ids, name, own) for name, own in cells.items()]
+        if not columns:
+            return [{} for _ in ids]
+        return [dict(zip(cells, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        import pyarrow as pa  # noqa: PLC0415 (loaded with the schema at the latest)
+
+        cells, encodings = self._cells(ids), self._opened().encodings
+        arrays = {}
+        for field in schema:
+            name = field.name
+            if name not in cells:
+                continue
+            if encodings[name].is_parsed:
+                rows = [{name: value} for value in self._values(ids, name, cells[name])]
+                arrays[name] = typed_batch(rows, pa.schema([field]), ids).column(0)
+            else:
+                arrays[name] = self._array(ids, name, cells[name])
+        return fit_batch(_batch(arrays, len(ids)), schema, ids)
+
+    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        arrays = {name: self._array(ids, name, own) for name, own in self._cells(ids).items()}
+        return _batch(arrays, len(ids))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**vars(self), "_samples": None, "_warned": set()}
+        state.pop("schema", None)
+        return state
+
+
+class _Samples:
+    """The numbers, the columns and the bytes of a folder's samples."""
+
+    def __init__(self, index: MdsIndex, options: StorageOptions, *, by_blocks: bool) -> None:
+        self.index = index
+        self.texts = ShardTexts(index.shards, options, by_blocks=by_blocks)
+        self.starts = np.cumsum([0, *(one.samples for one in index.shards)], dtype=np.int64)
+        self.encodings: dict[str, Encoding] = {}
+        for name, kind, size in index.columns:
+            encoding = encoding_of(kind, name)
+            if encoding.size != size:
+                raise CorruptFileError(
+                    f"{index.folder}: index.json says {size} bytes for column {name!r}, and its "
+                    f"encoding {kind!r} has {encoding.size}. Write the folder anew.",
+                    path=index.folder,
+                )
+            self.encodings[name] = encoding
+
+    def places(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the shard of each sample, and its number in there."""
+        shards = np.searchsorted(self.starts, ids, "right") - 1
+        return shards, ids - self.starts[shards]
+
+
+def cut(texts: Sequence[bytes], sizes: Sequence[int | None]) -> list[Cells]:
+    r"""Return where the columns of samples lie; `sizes` are those of columns that have one.
+
+    A sample is the sizes (uint32) of its other columns, then the values of all of them.
+
+    >>> [cells.parts() for cells in cut([b"\2\0\0\0abxyz", b"\0\0\0\0uvw"], [None, 3])]
+    [[b'ab', b''], [b'xyz', b'uvw']]
+    """
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    begins = np.cumsum(lengths) - lengths
+    joined = b"".join(texts)
+    head = _SIZE_BYTES * sum(size is None for size in sizes)
+    if (lengths < head).any():
+        row = int((lengths < head).argmax())
+        raise BadCell(row, f"its {lengths[row]:,} bytes are too few for {len(sizes)} columns")
+    heads = np.frombuffer(joined, np.uint8)[begins[:, None] + np.arange(head)].view("<u4")
+    stated = iter(heads.astype(np.int64).T)
+    cells, at = [], begins + head
+    for size in sizes:
+        end = at + (next(stated) if size is None else size)
+        cells.append(Cells(joined, at, end))
+        at = end
+    if (wrong := at != begins + lengths).any():
+        row = int(wrong.argmax())
+        raise BadCell(row, f"its columns take {at[row] - begins[row]:,} of {lengths[row]:,} bytes")
+    return cells
+
+
+def _batch(arrays: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
+    import pyarrow as pa  # noqa: PLC0415 (loaded with the arrays at the latest)
+
+    if not arrays:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))

@@ -1,0 +1,1 @@
+"""Token documents of Megatron-LM file pairs."""

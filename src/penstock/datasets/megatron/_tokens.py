@@ -1,0 +1,289 @@
+"""Tokens of Megatron-LM's indexed datasets (`.bin` and `.idx`) by number."""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.datasets._cached_ranges import CachedRanges
+from penstock.datasets._foreign_file import MappedFile, open_plain, stale
+from penstock.datasets._recent import Kept
+from penstock.datasets._source import Location
+from penstock.datasets.megatron._files import (
+    BIN,
+    IDX,
+    MegatronFiles,
+    is_megatron,
+    names_pair,
+    prefix_of,
+)
+from penstock.datasets.text._block_texts import BLOCK_BYTES
+from penstock.datasets.tokens._rows import between
+from penstock.datasets.tokens._source import TokenSource
+from penstock.errors import ObjectChangedError, ObjectNotFoundError
+from penstock.index import rows_before
+from penstock.storage import StorageOptions, is_remote, locate, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets.megatron._index import MegatronIndex
+    from penstock.datasets.text._texts import Text
+    from penstock.datasets.tokens._rows import Ends
+
+__all__ = ["MegatronTokens", "is_megatron", "names_pair"]
+
+_KEPT_FILES = 64
+_texts: Kept[Text] = Kept(_KEPT_FILES)
+
+
+def _after_fork_in_child() -> None:
+    _texts.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class MegatronTokens(TokenSource):
+    r"""The sequences of a Megatron-LM dataset, local or remote, read only.
+
+    `path` is the prefix, or one of the two files. A row is a sequence; where all have one length
+    `sample_size` says it. Both files are mapped and nothing is copied from the `.idx`, however
+    many sequences it has; of remote data the `.idx` is fetched once for a host, and the `.bin` is
+    read by ranges. Windows know where documents end, which may have several sequences.
+
+    >>> from pathlib import Path
+    >>> from struct import pack
+    >>> np.arange(5, dtype="<u2").tofile("corpus.bin")
+    >>> head = pack("<9sQBQQ", b"MMIDIDX\0\0", 1, 8, 2, 3)
+    >>> _ = Path("corpus.idx").write_bytes(head + pack("<2i5q", 3, 2, 0, 6, 0, 1, 2))
+    >>> tokens = MegatronTokens("corpus")
+    >>> len(tokens), tokens[1].tolist(), tokens.windows(4)[0].tolist()
+    (2, [3, 4], [0, 1, 2, 3])
+    """
+
+    _NAME_IN_CACHE = "penstock.datasets._megatron.MegatronTokens"
+
+    _is_by_blocks = False
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._options = StorageOptions(storage_options)
+        store, name = locate(f"{prefix_of(path)[0]}{IDX}", self._options)
+        self._prefix = store.path(name).removesuffix(IDX)
+        self._known: str | None = None  # The fingerprint, where another process opened this first.
+        self._files: MegatronFiles | None = None
+        self._opened()
+
+    def _opened(self) -> MegatronFiles:
+        """Return the files; what is pickled is opened when it is first used."""
+        files = self._files
+        if files is None:
+            files = MegatronFiles(self._prefix, self._options)
+            if self._known not in (None, files.fingerprint):
+                raise stale(self._prefix, "another process opened other files of these names")
+            self._known, self._files = files.fingerprint, files
+        return files
+
+    @property
+    def _index(self) -> MegatronIndex:
+        return self._opened().index
+
+    def by_blocks(self) -> Self:
+        """Return the same rows out of whole MiB of a remote `.bin`, fetched once a host."""
+        if self._is_by_blocks or not is_remote(self._prefix):
+            return self
+        twin = copy(self)
+        twin._is_by_blocks = True  # noqa: SLF001 (of this class)
+        return twin
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the size, the head and the tail of both files."""
+        return self._known or self._opened().fingerprint
+
+    @property
+    def files(self) -> list[str]:
+        """The `.bin`."""
+        return [self._opened().bin.path]
+
+    @property
+    def token_dtype(self) -> np.dtype[Any]:
+        """The integer type of every token."""
+        return self._index.dtype
+
+    @cached_property
+    def sample_size(self) -> int | None:
+        """Tokens of each row; None where rows have lengths of their own."""
+        return self._index.one_length()
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """Row offsets of about 1 MiB of tokens each."""
+        rows, end = len(self), self._index.end
+        begins = np.arange(BLOCK_BYTES, end, BLOCK_BYTES, dtype=np.int64)
+        inner = self._rows_before(begins)
+        return np.unique(np.concatenate([[0], inner, [rows]])).astype(np.int64)
+
+    def location(self, which: Any) -> Location:
+        """Return where a row lies, or each of an array of them."""
+        if np.ndim(which):
+            begins, sizes = self._places(self._numbers(which))
+            return Location(np.zeros(len(begins), np.int64), begins, sizes)
+        begins, sizes = self._places(np.array([self._number(which)], np.int64))
+        return Location(self.files[0], int(begins[0]), int(sizes[0]))
+
+    def raw(self, which: int) -> bytes:
+        """Return the bytes of a row."""
+        begins, sizes = self._places(np.array([self._number(which)], np.int64))
+        return self._bytes(begins, sizes)[0]
+
+    def __getitem__(self, which: Any) -> Any:
+        """Return the row of a number, or rows of a slice, a list or an array of them."""
+        if isinstance(which, slice | list | tuple | range) or np.ndim(which):
+            return super().__getitem__(which)
+        begins, sizes = self._places(np.array([self._number(which)], np.int64))
+        text = self._mapped()
+        if text is None or not sizes[0]:
+            return np.frombuffer(self._bytes(begins, sizes)[0], self.token_dtype)
+        return text.items(self.token_dtype, int(begins[0]), int(begins[0] + sizes[0]))
+
+    def _places(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return at which byte rows begin, and their bytes; both inside of the file."""
+        files = self._opened()
+        return files.index.located(ids, files.bin.entry.size)
+
+    def _text(self) -> Text:
+        files = self._opened()
+        key = (files.opening, self._is_by_blocks)
+        text = _texts.get(key)
+        if text is None:
+            if self._is_by_blocks:
+                text = CachedRanges(files.bin, self._options)
+            else:
+                text = open_plain(files.bin)
+            _texts.put(key, text, 1)
+        return text
+
+    def _mapped(self) -> MappedFile | None:
+        text = self._text()
+        return text if isinstance(text, MappedFile) else None
+
+    def _bytes(self, begins: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[bytes]:
+        if not sizes.any():
+            return [b""] * len(sizes)  # The file may be empty, too.
+        try:
+            with reading():
+                return self._text().read_many(begins, sizes)
+        except (ObjectChangedError, ObjectNotFoundError) as why:
+            raise stale(self.files[0], str(why)) from None
+
+    def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        begins, sizes = self._places(ids)
+        # Of a bytearray, because it is the caller's to write to.
+        data = bytearray().join(self._bytes(begins, sizes))
+        return np.frombuffer(data, self.token_dtype), sizes // self.token_dtype.itemsize
+
+    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        text = self._mapped()
+        if text is None:
+            super()._fill(ids, out)
+            return
+        begins, _ = self._places(ids)
+        item = self.token_dtype.itemsize
+        kind = np.dtype(f"V{out.shape[1] * item}")
+        # A row as one value begins at every token, so that a gather copies each at once.
+        rows = text.items(kind, 0, self._opened().bin.entry.size, item)
+        out.view(kind).reshape(-1)[...] = rows[begins // item]
+
+    def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._places(ids)[1] // self.token_dtype.itemsize
+
+    def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
+        # A sequence is of one document, and ends with it or with a piece of it.
+        return self._lengths(ids), np.arange(len(ids) + 1, dtype=np.int64)
+
+    # The stream is the .bin itself, so that a byte's place tells the token's.
+
+    @cached_property
+    def _no_stream(self) -> str:
+        if self._index.is_stream():
+            return ""
+        return (
+            f"the sequences of {self._prefix}{BIN} do not lie one after the other. Take them as "
+            "they are, or write the data again with Megatron-LM's tools."
+        )
+
+    @property
+    def _stream_tokens(self) -> int:
+        return self._index.end // self.token_dtype.itemsize
+
+    def _starts_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        if not len(self):
+            return np.zeros(len(ids), np.int64)
+        starts = self._index.places[np.minimum(ids, len(self) - 1)] // self.token_dtype.itemsize
+        return np.where(ids < len(self), starts, self._stream_tokens)
+
+    def _rows_before(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the first row that begins at each byte or behind it."""
+        none, all_ = np.zeros(len(places), np.int64), np.full(len(places), len(self), np.int64)
+        return rows_before(
+            lambda rows: self._index.places[rows].view(np.uint64), places, none, all_
+        )
+
+    def _samples_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._rows_before(positions * self.token_dtype.itemsize + 1) - 1
+
+    def _run_starts(self) -> NDArray[np.int64] | None:
+        if self._mapped() is None:
+            return None
+        return np.array([0, self._stream_tokens], np.int64)
+
+    def _run(self, number: int, width: int) -> NDArray[Any]:
+        text = self._mapped()
+        if number or text is None:
+            raise IndexError(f"there is no run {number}")  # See _run_starts.
+        item = self.token_dtype.itemsize
+        return text.items(np.dtype(f"V{width * item}"), 0, self._index.end, item)
+
+    def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
+        borders = self._index.borders
+        none, all_ = np.zeros(len(begins), np.int64), np.full(len(begins), len(borders), np.int64)
+
+        def starts(documents: NDArray[np.int64]) -> NDArray[np.uint64]:
+            return self._starts_of(borders[documents]).view(np.uint64)
+
+        lows = rows_before(starts, begins + 1, none, all_)
+        highs = rows_before(starts, stops, none, all_)
+        documents, offsets = between(lows, highs)
+        found = starts(documents).astype(np.int64)
+        rows = np.repeat(np.arange(len(begins)), np.diff(offsets))
+        # Documents without a token begin where the next one does.
+        is_new = np.ones(len(found), bool)
+        is_new[1:] = (found[1:] != found[:-1]) | (rows[1:] != rows[:-1])
+        counts = np.bincount(rows[is_new], minlength=len(begins))
+        return found[is_new], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    def _about(self) -> str:
+        tokens = self._opened().bin.entry.size // self.token_dtype.itemsize
+        width = "" if self.sample_size is None else f", {self.sample_size:,} a record"
+        documents = self._index.documents
+        return f"{tokens:,} tokens ({self.token_dtype.name}){width}, {documents:,} documents"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What was found by looking at the whole index goes along.
+        return {**vars(self), "_files": None}

@@ -1,0 +1,173 @@
+"""Parquet rows by number."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.datasets._source import Location, Source
+from penstock.datasets.parquet._rows import ParquetTable
+from penstock.decode import as_records, fit_batch
+from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index import PARQUET, list_files
+from penstock.storage import StorageOptions, is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Self
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+_SHOWN = 10
+
+
+class ParquetRows(Source):
+    """The rows of Parquet files, local or remote: a file, a folder, a pattern, a list of those.
+
+    The footers say where rows are, so there is no index. A row costs reading the asked columns of
+    its row group; a process keeps what it used last (128 MiB), so rows that lie together are best
+    read together: `blocks` are the row groups. Files are matched by the names of their columns;
+    types widen, and what a file does not have is null. With `columns` records have only those.
+    Timestamps of INT96 come in microseconds, and checksums of pages are compared.
+
+    >>> import pyarrow as pa, pyarrow.parquet as pq
+    >>> pq.write_table(pa.table({"id": [1, 2, 3], "tags": [["a"], [], None]}), "a.parquet")
+    >>> rows = ParquetRows("a.parquet")
+    >>> len(rows), rows[-1], rows.location(2).offset
+    (3, {'id': 3, 'tags': None}, 2)
+    """
+
+    _NAME_IN_CACHE = "penstock.datasets._parquet.ParquetRows"
+
+    schema_is_complete = True
+    _is_by_blocks = False
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        columns: Sequence[str] | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if isinstance(columns, str):
+            raise OptionError(f"columns={columns!r}: expected a list; for one: [{columns!r}].")
+        paths = [path] if isinstance(path, str | os.PathLike) else path
+        self._paths = [os.fspath(one) for one in paths]
+        self._names = None if columns is None else list(columns)
+        self._options = StorageOptions(storage_options)
+        self._known: str | None = None  # The fingerprint, where another process opened this first.
+        self._table: ParquetTable | None = None
+        self._opened()
+
+    def _opened(self) -> ParquetTable:
+        """Return the table; what is pickled is opened when it is first used."""
+        table = self._table
+        if table is None:
+            paths = self._paths
+            listing = list_files(paths[0] if len(paths) == 1 else paths, PARQUET, self._options)
+            if not listing.files:
+                raise ObjectNotFoundError(
+                    f"{listing.named[0]} holds no {' or '.join(PARQUET)} file.", path=listing.base
+                )
+            # Another process may have another working directory.
+            self._paths = list(listing.named)
+            table = ParquetTable(listing.files, self._names)
+            _check_names(self._names, table.names_there)
+            if self._known not in (None, table.fingerprint):
+                raise StaleIndexError(
+                    f"the files of {listing.named[0]} changed since this source was opened in "
+                    "another process. Open it again in every process.",
+                    path=listing.named[0],
+                )
+            self._known = table.fingerprint
+            if self._is_by_blocks:
+                table = table.by_blocks(self._options)
+            self._table = table
+        return table
+
+    def by_blocks(self) -> Self:
+        """Return the same rows; remote or large row groups are read once for all of a host.
+
+        What is kept on disk is the columns that are asked for together, as Arrow, which every
+        process maps.
+        """
+        if self._is_by_blocks or not (any(map(is_remote, self._paths)) or self._opened().is_wide):
+            return self
+        twin = copy(self)
+        vars(twin).update(_is_by_blocks=True, _table=self._opened().by_blocks(self._options))
+        return twin
+
+    def __len__(self) -> int:
+        return len(self._opened())
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the files' sizes, rows and footers, and with what is appended."""
+        return self._known or self._opened().fingerprint
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        return self._opened().past(least, most)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """All columns of all files, or those chosen, with types that hold every value."""
+        schema = self._opened().schema
+        if self._names is None:
+            return schema
+        import pyarrow as pa  # noqa: PLC0415 (loaded with the table at the latest)
+
+        return pa.schema([schema.field(name) for name in self._names])
+
+    @property
+    def files(self) -> list[str]:
+        """The files with rows, in the order of the numbers."""
+        return [found.path for found in self._opened().files]
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """The first row of each row group, and the number of all rows."""
+        return self._opened().group_starts.copy()
+
+    def location(self, which: Any) -> Location:
+        """Return the file of a row and its number in there, or those of an array of rows."""
+        table = self._opened()
+        if isinstance(which, np.ndarray | list | tuple | range):
+            files, rows = table.places(self._numbers(which))
+            return Location(files, rows, np.zeros(len(rows), np.int64))
+        files, rows = table.places(np.array([self._number(which)], np.int64))
+        return Location(table.files[int(files[0])].path, int(rows[0]), 0)
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        return as_records(self._inferred(ids), ids)
+
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        there = set(self.schema.names)
+        batch = self._opened().columns(ids, [name for name in schema.names if name in there])
+        return fit_batch(batch, schema, ids)
+
+    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        return self._opened().columns(ids, self.schema.names)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_table": None}
+
+
+def _check_names(names: Sequence[str] | None, there: Sequence[str]) -> None:
+    known = set(there)
+    for name in names or ():
+        if name not in known:
+            near = difflib.get_close_matches(str(name), there, 3)
+            hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else _some(there)
+            raise OptionError(f"columns=: no file has a column {name!r}. {hint}")
+    if names is not None and len(set(names)) < len(names):
+        raise OptionError(f"columns={list(names)!r} names a column twice.")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = " …" if len(names) > _SHOWN else ""
+    return f"They have {', '.join(names[:_SHOWN])}{more}."

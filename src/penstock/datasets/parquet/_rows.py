@@ -1,0 +1,314 @@
+"""Rows out of Parquet row groups: each needed group is read once, its columns are kept a while."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from copy import copy
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.datasets._recent import Kept
+from penstock.datasets.parquet._blocks import GroupBlocks, WantedGroup
+from penstock.decode import fit_batch
+from penstock.errors import (
+    CorruptFileError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+    PenstockError,
+    StaleIndexError,
+)
+from penstock.index import (
+    UnifiedSchema,
+    digest,
+    ranges_of,
+    read_footer,
+    read_footers,
+    read_group,
+)
+from penstock.order import estimate
+from penstock.storage import CachedStore, LocalStore, ObjectStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.index import Found
+    from penstock.storage import OpenFile, StorageOptions
+
+_KEPT_BYTES = 128 << 20
+"""Decoded columns that a process keeps, of all its Parquet sources together."""
+_KEPT_FILES = 64
+_KEPT_FOOTER_BYTES = 32 << 20
+"""Footers that are kept for good, as they are stored; others are read again when needed."""
+
+
+_columns: Kept[pa.Array] = Kept(_KEPT_BYTES)
+_files: Kept[tuple[OpenFile, pq.FileMetaData]] = Kept(_KEPT_FILES)
+_tokens = itertools.count()
+_Bring: TypeAlias = "Callable[[int, pa.Schema], list[pa.Array]]"
+
+
+def _after_fork_in_child() -> None:
+    _columns.clear()
+    _files.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class ParquetTable:
+    """All rows of some files, numbered file by file."""
+
+    _blocks: GroupBlocks | None = None
+
+    def __init__(self, files: Sequence[Found], names: Collection[str] | None) -> None:
+        self._token = next(_tokens)
+        unified = UnifiedSchema(None if names is None else frozenset(names))
+        self.files: list[Found] = []
+        self._metadata: list[pq.FileMetaData | None] = []
+        self._schemas: list[pa.Schema] = []
+        groups: list[tuple[int, int, int, int]] = []
+        marks: list[tuple[int, int, str]] = []
+        budget = _KEPT_FOOTER_BYTES
+        for found, footer in zip(files, read_footers([*map(_cached, files)]), strict=True):
+            schema = unified.add(footer.schema, found.path)
+            rows = footer.group_rows.tolist()
+            marks.append((found.entry.size, sum(rows), footer.mark))
+            if not sum(rows):
+                continue
+            groups += [
+                (len(self.files), at, count, footer.group_bytes[at])
+                for at, count in enumerate(rows)
+                if count
+            ]
+            budget -= footer.metadata.serialized_size
+            self._metadata.append(footer.metadata if budget > 0 else None)
+            self._schemas.append(schema)
+            self.files.append(found)
+        self.schema = unified.schema
+        self.names_there = unified.names_there
+        self._marks = marks
+        self._names = None if names is None else sorted(names)
+        self.fingerprint = self._fingerprint_of(len(marks))
+        table = np.array(groups, np.int64).reshape(-1, 4)
+        self._group_file = table[:, 0]
+        self._group_number = table[:, 1]
+        self.group_starts = np.concatenate([[0], np.cumsum(table[:, 2])]).astype(np.int64)
+        self._group_bytes = table[:, 3]
+        self._open_bytes = estimate(table[:, 3], "block", cache_bytes=1 << 60).open_bytes
+        self._wide: dict[tuple[str, ...], bool] = {}
+        self.is_wide = self._open_bytes > _KEPT_BYTES
+        """Whether a shuffle by row groups has more of them in use than a process keeps."""
+        firsts = np.searchsorted(self._group_file, np.arange(len(self.files)))
+        self._file_starts = self.group_starts[firsts]
+
+    def __len__(self) -> int:
+        return int(self.group_starts[-1])
+
+    def past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        """Yield each length from `least` to `most` that this had, with its fingerprint then.
+
+        What is appended is files, each after those before it.
+        """
+        ends = np.cumsum([rows for _, rows, _ in self._marks], dtype=np.int64)
+        for file in np.flatnonzero((least <= ends) & (ends <= most))[::-1].tolist():
+            yield int(ends[file]), self._fingerprint_of(file + 1)
+
+    def _fingerprint_of(self, files: int) -> str:
+        """Return the fingerprint of the first files."""
+        return digest([self._marks[:files], self._names])
+
+    def by_blocks(self, options: StorageOptions) -> ParquetTable:
+        """Return the same rows, their columns kept on this host by row groups."""
+        table = copy(self)
+        table._blocks = GroupBlocks(self._token, options, self._read)  # noqa: SLF001 (its own)
+        return table
+
+    def places(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the file of each row, and its number in there."""
+        groups = np.searchsorted(self.group_starts, ids, side="right") - 1
+        files = self._group_file[groups]
+        return files, ids - self._file_starts[files]
+
+    def columns(self, ids: NDArray[np.int64], names: Sequence[str]) -> pa.RecordBatch:
+        """Return columns of the schema for rows in the order asked."""
+        schema = pa.schema([self.schema.field(name) for name in names])
+        if not names or not len(ids):
+            return _bare(schema, len(ids))
+        groups = np.searchsorted(self.group_starts, ids, side="right") - 1
+        arrays = self._bring(groups, schema)
+        if groups[0] == groups[-1] and (groups == groups[0]).all():
+            return self._rows(int(groups[0]), ids, schema, arrays)
+        order = np.argsort(groups, kind="stable")
+        borders = np.flatnonzero(np.diff(groups[order], prepend=-1))
+        parts = [
+            self._rows(int(groups[here[0]]), ids[here], schema, arrays)
+            for here in np.split(order, borders[1:])
+        ]
+        whole = pa.Table.from_batches(parts, schema).combine_chunks().to_batches()
+        joined = whole[0] if len(whole) == 1 else pa.concat_batches(whole)
+        if (np.diff(order) == 1).all():
+            return joined
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return joined.take(pa.array(back))
+
+    def _rows(
+        self, group: int, ids: NDArray[np.int64], schema: pa.Schema, bring: _Bring
+    ) -> pa.RecordBatch:
+        arrays = bring(group, schema)
+        rows = ids - self.group_starts[group]
+        if (np.diff(rows) == 1).all():
+            arrays = [array.slice(int(rows[0]), len(rows)) for array in arrays]
+        else:
+            wanted = pa.array(rows)
+            arrays = [array.take(wanted) for array in arrays]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _bring(self, groups: NDArray[np.int64], schema: pa.Schema) -> _Bring:
+        """Return what brings whole columns of these groups: blocks at once, others when asked."""
+        if self._blocks is None:
+            return self._group
+        wanted = {}
+        own: dict[int, pa.Schema] = {}
+        for group in np.unique(groups).tolist():
+            file = int(self._group_file[group])
+            if file not in own:
+                there = set(self._schemas[file].names)
+                own[file] = pa.schema([field for field in schema if field.name in there])
+            is_local = isinstance(self.files[file].store, LocalStore)
+            if len(own[file]) and (not is_local or self._are_wide(schema.names)):
+                wanted[group] = own[file]
+        batches = self._blocks.get(wanted, self._described)
+
+        def arrays(group: int, schema: pa.Schema) -> list[pa.Array]:
+            batch = batches.get(group)
+            return (
+                self._group(group, schema) if batch is None else self._filled(group, schema, batch)
+            )
+
+        return arrays
+
+    def _are_wide(self, names: list[str]) -> bool:
+        """Whether of these columns more are in use at a time than a process keeps."""
+        known = self._wide.get(tuple(names))
+        if known is None:
+            asked = set(names)
+            own = pa.schema([field for field in self._schemas[0] if field.name in asked])
+            share = self._described(0, own).text_bytes / max(1, int(self._group_bytes[0]))
+            known = self._wide[tuple(names)] = share * self._open_bytes > _KEPT_BYTES
+        return known
+
+    def _described(self, group: int, schema: pa.Schema) -> WantedGroup:
+        file, number = int(self._group_file[group]), int(self._group_number[group])
+        found, metadata = self.files[file], self._metadata[file]
+        size = found.entry.size
+        if metadata is None:  # Not at hand, and not worth a request.
+            return WantedGroup(group, found, number, schema, (0, size), size)
+        ranges = ranges_of(found.path, size, metadata, number, schema.names)
+        span = (
+            min((start for start, _ in ranges), default=0),
+            max((start + length for start, length in ranges), default=0),
+        )
+        # Compressed columns count as much as the whole file says that it shrank.
+        inflated = int(self._group_bytes[self._group_file == file].sum()) / max(1, size)
+        text_bytes = round(sum(length for _, length in ranges) * max(1.0, inflated))
+        return WantedGroup(group, found, number, schema, span, text_bytes)
+
+    def _filled(self, group: int, schema: pa.Schema, batch: pa.RecordBatch) -> list[pa.Array]:
+        """Return all columns of the schema: those that the file does not have are null."""
+        there = dict(zip(batch.schema.names, batch.columns, strict=True))
+        rows = int(self.group_starts[group + 1] - self.group_starts[group])
+        return [
+            there[field.name] if field.name in there else pa.nulls(rows, field.type)
+            for field in schema
+        ]
+
+    def _group(self, group: int, schema: pa.Schema) -> list[pa.Array]:
+        """Return whole columns of a row group, under the types of all files."""
+        there = set(self._schemas[int(self._group_file[group])].names)
+        names = [name for name in schema.names if name in there]
+        found = {name: _columns.get((self._token, group, name)) for name in names}
+        missing = [name for name, array in found.items() if array is None]
+        if missing:
+            wanted = pa.schema([schema.field(name) for name in missing])
+            batch = self._read(group, wanted)
+            for name, array in zip(missing, batch.columns, strict=True):
+                _columns.put((self._token, group, name), array, array.get_total_buffer_size())
+                found[name] = array
+        rows = int(self.group_starts[group + 1] - self.group_starts[group])
+        return [
+            found[field.name] if field.name in found else pa.nulls(rows, field.type)
+            for field in schema
+        ]
+
+    def _read(self, group: int, schema: pa.Schema) -> pa.RecordBatch:
+        file = int(self._group_file[group])
+        found, number = self.files[file], int(self._group_number[group])
+        try:
+            opened, metadata = self._open(file)
+            own = pa.schema([self._schemas[file].field(name) for name in schema.names])
+            is_remote = not isinstance(found.store, LocalStore)
+            batch = read_group(opened, metadata, number, own, at_once=is_remote)
+        except (ObjectChangedError, ObjectNotFoundError) as why:
+            raise _stale(found.path, str(why)) from None
+        except PenstockError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as why:
+            raise _corrupt(found.path, number, str(why)) from None
+        ids = np.arange(self.group_starts[group], self.group_starts[group + 1])
+        return fit_batch(batch, schema, ids)
+
+    def _open(self, file: int) -> tuple[OpenFile, pq.FileMetaData]:
+        """Return a file and its footer, and make sure that it is still the one that was opened."""
+        found = self.files[file]
+        kept = _files.get((self._token, file))
+        if kept is None:
+            metadata = self._metadata[file] or read_footer(_cached(found)).metadata
+            kept = found.store.open(found.entry.name, found.entry), metadata
+            _files.put((self._token, file), kept, 1)
+        if isinstance(found.store, LocalStore):
+            # Remote reads ask for the version that was listed.
+            now = found.store.entry(found.entry.name)
+            if (now.size, now.modified) != (found.entry.size, found.entry.modified):
+                sizes = f"{found.entry.size:,} bytes then, {now.size:,} now"
+                raise _stale(found.path, f"it was written to ({sizes})")
+        return kept
+
+
+def _cached(found: Found) -> Found:
+    """Return a file whose footer is fetched once for all processes of this host."""
+    store = found.store
+    if not isinstance(store, ObjectStore):
+        return found
+    return found._replace(store=CachedStore(store.url, store.options))
+
+
+def _stale(path: str, why: str) -> StaleIndexError:
+    return StaleIndexError(
+        f"{path} is not what it was when this source was opened: {why}. Open the source again.",
+        path=path,
+    )
+
+
+def _corrupt(path: str, group: int, why: str) -> CorruptFileError:
+    remedy = (
+        "The column is encrypted: decrypt the file first, or leave the column out by columns=."
+        if "decrypt" in why.lower()
+        else "The file is damaged: copy or write it again."
+    )
+    return CorruptFileError(
+        f"{path}: row group {group} cannot be read: {why.partition(chr(10))[0]}. {remedy}",
+        path=path,
+    )
+
+
+def _bare(schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if len(schema):
+        return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

@@ -1,0 +1,1 @@
+"""Records that are runs of bytes: JSON Lines and CSV."""

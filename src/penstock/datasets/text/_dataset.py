@@ -1,0 +1,326 @@
+"""Records that lie in files as runs of bytes, found through an index."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import weakref
+from abc import abstractmethod
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.datasets._source import Location, Source
+from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockTexts
+from penstock.datasets.text._texts import open_text
+from penstock.errors import CorruptIndexError, OptionError
+from penstock.index import IndexStore, load_beside, rows_before
+from penstock.storage import StorageOptions, carried, is_remote, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Self
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.datasets.text._texts import Text
+    from penstock.index import SampleIndex
+
+ROW = struct.Struct("<QQQ")
+_MOST_OPEN = 128
+"""Files that are open or mapped at the same time; each is a descriptor."""
+_SAMPLED = 1000
+_LEAST_RUN = 64
+"""Records that are worth a look whether they lie one after the other."""
+_MOST_REQUESTS = 16
+_opening = threading.RLock()
+_opened: deque[tuple[weakref.ref[Dataset], int]] = deque()
+_datasets: weakref.WeakSet[Dataset] = weakref.WeakSet()
+
+
+class Dataset(Source):
+    """Samples by number; a subclass says in `_process_sample` what bytes mean.
+
+    Nothing is open before the first sample is asked for. Any number of threads and processes may
+    read, also those forked after the first sample was read: reads are by position.
+    """
+
+    _by_ranges: Dataset | None = None
+    """The same samples without blocks, for a dataset that was made by `by_blocks`."""
+    _block_texts: BlockTexts | None = None
+
+    @classmethod
+    def create_from_index_on_filesystem(
+        cls,
+        base_path: str | os.PathLike[str],
+        index_data_folder: str = "index",
+        name: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Open the index in a folder, local or remote; `kwargs` are the constructor's."""
+        if is_remote(base_path):
+            options = StorageOptions(storage_options)
+            index = load_beside(os.fspath(base_path), index_data_folder, options)
+        else:
+            index = IndexStore(base_path, index_data_folder=index_data_folder).load()
+        return cls(index, name=name, **kwargs)
+
+    def __init__(self, sample_index: SampleIndex, name: str | None = None) -> None:
+        self._sample_index = sample_index
+        self._name = name
+        self._length = len(sample_index)
+        # By bytes, because a row of an array costs five times as much.
+        rows = np.ascontiguousarray(sample_index.sample_locations, np.uint64)
+        self._rows = rows
+        self._row_bytes = rows.data.cast("B") if len(rows) else memoryview(b"")
+        self._texts: dict[int, Text] = {}
+        _datasets.add(self)
+        self._schema: pa.Schema | None = None
+
+    @abstractmethod
+    def _process_sample(self, sample_bytes: bytes) -> Any:
+        """Return what a sample's bytes mean."""
+
+    def initialize(self) -> None:
+        """Open the first files ahead of time; there is no need to."""
+        for number in range(min(_MOST_OPEN, len(self._sample_index.file_locations))):
+            self._text(number)
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether files are open in this process."""
+        return bool(self._texts)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever records or their numbers do."""
+        return self._sample_index.fingerprint
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        meta = self._sample_index.meta
+        if meta is None:
+            yield from super()._past(least, most)
+            return
+        # An update appends whole runs, so that it had every length at which a run ends, the last
+        # ones first: those are asked for.
+        ends = np.unique(meta.starts())
+        for end in ends[(least <= ends) & (ends <= most)][::-1].tolist():
+            yield end, meta.fingerprint_at(end)
+
+    @property
+    def files(self) -> list[str]:
+        """The files that the records lie in."""
+        return list(self._sample_index.file_locations)
+
+    def by_blocks(self) -> Self:
+        """Return the same records out of whole blocks of remote files, fetched once a host."""
+        if self._by_ranges is not None or not self._blocked():
+            return self
+        twin = copy(self)
+        twin._by_ranges = self  # noqa: SLF001 (of this class)
+        return twin
+
+    def _blocked(self) -> BlockTexts | None:
+        """Return the blocks of remote files, if there are any."""
+        meta = self._sample_index.meta
+        if self._block_texts is None and meta is not None and self._length:
+            self._block_texts = BlockTexts(self._sample_index, meta)
+        return self._block_texts or None
+
+    def location(self, which: Any) -> Location:
+        """Return where a record lies, or each of an array of them."""
+        if isinstance(which, np.ndarray | list | tuple | range):
+            rows = self._sample_index.rows_of(self._numbers(which))
+            return Location(rows[:, 0], rows[:, 1], rows[:, 2])
+        place = self._sample_index[self._number(which)]
+        return Location(place.file_path, place.byte_offset, place.num_bytes)
+
+    def raw(self, which: int) -> bytes:
+        """Return a record's own bytes."""
+        return self._raw(self._number(which))
+
+    @property
+    def blocks(self) -> NDArray[np.int64]:
+        """Record offsets of about 1 MiB of text each, or of zstd frames."""
+        meta = self._sample_index.meta
+        if meta is None or not self._length:
+            return super().blocks
+        starts = meta.starts()
+        borders = [np.array([0], np.int64)]
+        for run, low, high in zip(meta.runs, starts[:-1], starts[1:], strict=True):
+            borders += [self._block_borders(run.file, int(low), int(high)), np.array([high])]
+        return np.unique(np.concatenate(borders))
+
+    def _block_borders(self, file: int, low: int, high: int) -> NDArray[np.int64]:
+        """Return the first records of the blocks of one run."""
+        begins = self._sample_index.frames_of(file)[:, 3].astype(np.int64)
+        if not len(begins):
+            ends = self._sample_index.rows_of(np.array([low, high - 1], np.int64))
+            first, last = ends[:, 1].tolist()
+            if (last - first) // BLOCK_BYTES > high - low:
+                # Few records, and large ones: there are more blocks than records.
+                units = (self._rows[low:high, 1].astype(np.int64) - first) // BLOCK_BYTES
+                return low + np.flatnonzero(units[1:] != units[:-1]) + 1
+            begins = np.arange(first + BLOCK_BYTES, last + 1, BLOCK_BYTES, dtype=np.int64)
+        return rows_before(
+            lambda rows: self._rows[rows, 1],
+            begins,
+            np.full(len(begins), low, np.int64),
+            np.full(len(begins), high, np.int64),
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of up to 1,000 records, the first ones and others spread over all."""
+        if self._by_ranges is not None:
+            # A few records out of everywhere are not worth their blocks.
+            return self._by_ranges.schema
+        if self._schema is None:
+            first = np.arange(min(self._length, _SAMPLED // 2))
+            spread = np.linspace(0, max(0, self._length - 1), _SAMPLED // 2).astype(np.int64)
+            some = np.unique(np.concatenate([first, spread]))[: self._length]
+            self._schema = self._schema_of(some)
+        return self._schema
+
+    def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
+        """Return the schema of some records."""
+        return self._inferred(ids).schema
+
+    def _raw(self, number: int) -> bytes:
+        if self._by_ranges is not None:
+            return self._bytes_of(np.array([number], np.int64))[0]
+        file, offset, size = ROW.unpack_from(self._row_bytes, number * ROW.size)
+        text = self._texts.get(file) or self._text(file)
+        return text.read(offset, size)
+
+    def _bytes_of(self, ids: NDArray[np.int64]) -> list[bytes]:
+        """Return each record's own bytes; every file is asked once."""
+        if not len(ids):
+            return []
+        with reading():
+            blocked = None if self._by_ranges is None else self._blocked()
+            rows = self._sample_index.rows_of(ids)
+            if blocked is None:
+                return self._bytes_by_ranges(rows)
+            has = blocked.has(rows[:, 0])
+            if has.all():
+                return blocked.read(ids, rows)
+            parts = {
+                True: iter(blocked.read(ids[has], rows[has])),
+                False: iter(self._bytes_by_ranges(rows[~has])),
+            }
+            return [next(parts[is_blocked]) for is_blocked in has.tolist()]
+
+    def _text_of_run(self, ids: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]] | None:
+        """Return the text of records that lie one after the other, and where each of them ends.
+
+        None for others: they are read one by one.
+        """
+        if len(ids) < _LEAST_RUN or self._by_ranges is not None:
+            return None
+        first, last = int(ids[0]), int(ids[-1])
+        if last - first != len(ids) - 1 or (np.diff(ids) != 1).any():
+            return None
+        rows = self._rows[first : last + 1]
+        ends = (rows[:, 1] + rows[:, 2]).astype(np.int64)
+        start = int(rows[0, 1])
+        if (rows[:, 0] != rows[0, 0]).any() or (ends[:-1] != rows[1:, 1]).any():
+            return None
+        if start > int(ends[0]) or ends[-1] == start or (np.diff(ends) < 0).any():
+            return None  # Without bytes, or damaged: reading them one by one says which.
+        with reading():
+            text = self._text(int(rows[0, 0])).read(start, int(ends[-1]) - start)
+        return text, ends - start
+
+    def _bytes_by_ranges(self, rows: NDArray[np.int64]) -> list[bytes]:
+        files = rows[:, 0]
+        if (files == files[0]).all():
+            return self._text(int(files[0])).read_many(rows[:, 1], rows[:, 2])
+        order = np.argsort(files, kind="stable")
+        borders = np.flatnonzero(np.diff(files[order])) + 1
+        groups = np.split(order, borders)
+
+        def read(which: NDArray[np.int64]) -> list[bytes]:
+            text = self._text(int(files[which[0]]))
+            return text.read_many(rows[which, 1], rows[which, 2])
+
+        found: list[bytes] = [b""] * len(rows)
+        for which, texts in zip(groups, self._each(read, groups), strict=True):
+            for at, text in zip(which.tolist(), texts, strict=True):
+                found[at] = text
+        return found
+
+    def _each(self, read: Callable[[Any], list[bytes]], groups: list[Any]) -> Iterable[list[bytes]]:
+        """Read from several files; at once, where each waits for a network."""
+        if not is_remote(self._sample_index.file_locations[0]):
+            return map(read, groups)
+        with ThreadPoolExecutor(min(_MOST_REQUESTS, len(groups)), "penstock-read") as pool:
+            return list(pool.map(carried(read), groups))
+
+    def _text(self, file: int) -> Text:
+        text = self._texts.get(file)
+        if text is None:
+            if file >= len(self._sample_index.file_locations):
+                raise CorruptIndexError(
+                    f"the index is damaged: it speaks of file {file}, and names "
+                    f"{len(self._sample_index.file_locations):,}. Build it again: "
+                    "penstock index PATH --overwrite"
+                )
+            with _opening:
+                text = self._texts.get(file)
+                if text is None:
+                    text = open_text(self._sample_index, file)
+                    _let_go_of_old()
+                    self._texts[file] = text
+                    _opened.append((weakref.ref(self), file))
+        return text
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        return [self._process_sample(text) for text in self._bytes_of(ids)]
+
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        raise OptionError(f"{type(self).__name__} has samples, not records with fields.")
+
+    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        raise OptionError(f"{type(self).__name__} has samples, not records with fields.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**vars(self), "_texts": {}, "_schema": None}
+        del state["_rows"], state["_row_bytes"]
+        state.pop("_block_texts", None)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        Dataset.__init__(self, self._sample_index, self._name)
+
+
+def _let_go_of_old() -> None:
+    """Close what was opened first, whichever dataset it belongs to: descriptors are few."""
+    while len(_opened) >= _MOST_OPEN:
+        owner, file = _opened.popleft()
+        dataset = owner()
+        if dataset is not None:
+            dataset._texts.pop(file, None)  # noqa: SLF001 (of this class)
+
+
+def _after_fork_in_child() -> None:
+    # Locks, of this module and in texts, may be held by threads that are not here.
+    global _opening  # noqa: PLW0603
+    _opening = threading.RLock()
+    _opened.clear()
+    for dataset in list(_datasets):
+        dataset._texts = {}  # noqa: SLF001 (of this class)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

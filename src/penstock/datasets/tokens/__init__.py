@@ -1,0 +1,1 @@
+"""Rows of tokens by number: folders, views, windows."""

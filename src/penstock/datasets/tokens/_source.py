@@ -1,0 +1,271 @@
+"""Rows of tokens by number: what token folders, windows and views of them have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.datasets._source import Source
+from penstock.datasets.tokens._rows import between
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.datasets._source import Fields
+    from penstock.datasets._split import Parts
+    from penstock.datasets.tokens._rows import Ends
+
+TOKENS = "tokens"
+"""The one column that a row is in Arrow."""
+
+
+class TokenSource(Source):
+    """A source whose records are rows of tokens: 1-D arrays of one integer type.
+
+    `ds[i]` is a row; many rows come as one fresh 2-D array where they are all `sample_size` wide,
+    and as a list of fresh arrays where each has a length of its own. Arrow has them as one column
+    `tokens`.
+
+    A format says what its dtype and width are, gives rows in `_flat` or, where they have one
+    width, in `_fill`, and tells in `_lengths` and `_document_ends` what it knows of
+    documents. Windows over the stream of its tokens work then; they are faster where `_run_starts`
+    and `_run` tell of tokens that are mapped.
+    """
+
+    schema_is_complete = True
+
+    @property
+    @abstractmethod
+    def token_dtype(self) -> np.dtype[Any]:
+        """The integer type of every token."""
+
+    @property
+    @abstractmethod
+    def sample_size(self) -> int | None:
+        """Tokens of each row; None where rows have lengths of their own."""
+
+    @abstractmethod
+    def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the tokens of rows one after the other, in fresh memory, and each row's number."""
+
+    @property
+    def packing(self) -> str | None:
+        """How documents were put into rows: `concat`, `best_fit`; None where nobody knows."""
+        return None
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether rows hold documents that only their ends keep apart: no token stands between."""
+        return self.packing == "best_fit"
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether rows follow each other as one stream of tokens, so that it has windows."""
+        return not self._no_stream
+
+    @property
+    def _no_stream(self) -> str:
+        """Why there is no stream, and what to do; empty where there is one."""
+        return ""
+
+    def __getitem__(self, which: Any) -> Any:
+        """Return the row of a number, or rows of a slice, a list or an array of them."""
+        return super().__getitem__(which)
+
+    def lengths(self, ids: Any) -> NDArray[np.int64]:
+        """Return how many tokens of each row are real; those behind them only fill it up."""
+        return self._lengths(self._numbers(ids))
+
+    def document_ends(self, ids: Any) -> Ends | None:
+        """Return where documents end in each row, ascending; the last end is the row's length.
+
+        Values and offsets: those of row k are `values[offsets[k]:offsets[k + 1]]` (int64). None
+        where nobody knows.
+        """
+        return self._document_ends(self._numbers(ids))
+
+    def take_into(self, ids: Any, out: NDArray[Any]) -> None:
+        """Read rows into memory of the caller: a C array (rows, `sample_size`) of the dtype."""
+        numbers = self._numbers(ids)
+        wanted = (len(numbers), self.sample_size)
+        if self.sample_size is None:
+            raise OptionError("rows of different lengths fit no array: use read() in their place.")
+        if out.shape != wanted or out.dtype != self.token_dtype or not out.flags.c_contiguous:
+            raise OptionError(
+                f"out is {out.dtype} of shape {out.shape}: expected a contiguous array of "
+                f"{self.token_dtype} and shape {wanted}."
+            )
+        self._fill(numbers, out)
+
+    def windows(self, length: int, stride: int | None = None, *, ahead: int = 0) -> TokenSource:
+        """Return the stream of all tokens cut into windows, one every `stride` tokens.
+
+        Window w has the tokens from w · stride on, `length` of them and `ahead` more, which are 0
+        where the stream has ended. Without a stride each begins where the one before ends.
+        """
+        from penstock.datasets.tokens._windows import Windows  # noqa: PLC0415 (made from this)
+
+        return Windows(self, length, length if stride is None else stride, ahead)
+
+    def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        """Return rows of one width, fresh and writable."""
+        rows = np.empty((len(ids), self.sample_size or 0), self.token_dtype)
+        if len(ids):
+            self._fill(ids, rows)
+        return rows
+
+    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        """Fill a C array with rows of one width."""
+        out.reshape(-1)[:] = self._flat(ids)[0]
+
+    def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        if self.sample_size is None:
+            return self._flat(ids)[1]
+        return np.full(len(ids), self.sample_size, np.int64)
+
+    def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
+        if self.sample_size is not None:
+            return None
+        # A row without a width is a document.
+        return self._lengths(ids), np.arange(len(ids) + 1, dtype=np.int64)
+
+    # The stream: all rows one after the other, without what fills up the last one.
+
+    @cached_property
+    def _bounds(self) -> NDArray[np.int64]:
+        """Where in the stream each row begins, and where the last one ends."""
+        bounds = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(self._lengths(np.arange(len(self))), out=bounds[1:])
+        return bounds
+
+    @property
+    def _stream_tokens(self) -> int:
+        """Tokens of the stream."""
+        if self.sample_size is None or not len(self):
+            return int(self._bounds[-1])
+        last = np.array([len(self) - 1])
+        return int(last[0]) * self.sample_size + int(self._lengths(last)[0])
+
+    def _starts_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return where in the stream rows begin; where it ends for the number behind the last."""
+        if self.sample_size is None:
+            return self._bounds[ids]
+        return np.minimum(ids * self.sample_size, self._stream_tokens)
+
+    def _samples_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row in which each token of the stream stands."""
+        if self.sample_size is None:
+            return np.searchsorted(self._bounds, positions, "right") - 1
+        return positions // self.sample_size
+
+    def _run_starts(self) -> NDArray[np.int64] | None:
+        """Return where in the stream tokens begin that lie mapped in one piece, and where it ends.
+
+        None where tokens are not mapped. Tokens that fill up the last row count.
+        """
+        return None
+
+    def _run(self, number: int, width: int) -> NDArray[Any]:
+        """Return the stretches of `width` tokens that begin at each token of a run: V[…] items.
+
+        Asked for runs that `_run_starts` tells of: for none here.
+        """
+        raise IndexError(f"there is no run {number} of {width} tokens")
+
+    def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
+        """Return where documents end inside of stretches of the stream, as numbers of tokens.
+
+        Neither where a stretch begins nor where it stops. None where nobody knows.
+        """
+        if self.sample_size is not None:
+            return None
+        firsts, lasts = self._samples_at(begins) + 1, self._samples_at(stops - 1) + 1
+        samples, offsets = between(firsts, lasts)
+        found = self._starts_of(samples)
+        # Of documents without a token it is the last one that counts.
+        rows = np.repeat(np.arange(len(begins)), np.diff(offsets))
+        is_new = np.ones(len(found), bool)
+        is_new[:-1] = (found[:-1] != found[1:]) | (rows[:-1] != rows[1:])
+        counts = np.bincount(rows[is_new], minlength=len(begins))
+        return found[is_new], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+    # The surface of all sources.
+
+    @property
+    def schema(self) -> pa.Schema:
+        """One column `tokens`: lists of the dtype, of one size where rows have one."""
+        import pyarrow as pa  # noqa: PLC0415 (only for those who want Arrow)
+
+        item = pa.from_numpy_dtype(self.token_dtype)
+        return pa.schema({TOKENS: pa.list_(item, self.sample_size or -1)})
+
+    def _records(self, ids: NDArray[np.int64]) -> Any:
+        if self.sample_size is not None:
+            return self._fresh(ids)
+        values, lengths = self._flat(ids)
+        ends = np.cumsum(lengths)
+        places = zip((ends - lengths).tolist(), ends.tolist(), strict=True)
+        return [values[start:end] for start, end in places]
+
+    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        from penstock.datasets.tokens._arrow import token_batch  # noqa: PLC0415 (pyarrow)
+
+        return token_batch(self, ids)
+
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        from penstock.datasets.tokens._arrow import token_columns  # noqa: PLC0415 (pyarrow)
+
+        return token_columns(self, ids, schema)
+
+    def materialize(self, fields: Fields, *_: Any, **__: Any) -> Source:
+        """Refuse: tokens are kept on disk as what they are, so that reading them is a gather."""
+        raise OptionError(
+            f"there is nothing to decode in tokens ({', '.join(map(str, fields))}): reading them "
+            "is a gather already. Use the source as it is."
+        )
+
+    def take(self, ids: Any) -> TokenSource:
+        """Return a view of the rows of these numbers, in this order."""
+        from penstock.datasets.tokens._views import TakenTokens  # noqa: PLC0415 (made from this)
+
+        return TakenTokens(self, self._numbers(ids))
+
+    def split(self, *, by: str | None = None, seed: int = 0, **shares: float) -> Parts:
+        """Return disjoint views that cover all rows, one a share, in the order named."""
+        from penstock.datasets.tokens._views import split_tokens  # noqa: PLC0415 (made from this)
+
+        return split_tokens(self, by, seed, shares)
+
+    def where(self, expression: Any) -> TokenSource:
+        """Return a view of the rows for which an expression over `tokens` holds."""
+        from penstock.datasets.tokens._views import where_tokens  # noqa: PLC0415 (made from this)
+
+        return where_tokens(self, expression)
+
+    def __add__(self, other: object) -> Source:
+        """Return a view of the rows of both, one after the other."""
+        if not isinstance(other, TokenSource) or other.token_dtype != self.token_dtype:
+            return super().__add__(other)
+        from penstock.datasets.tokens._views import ConcatenatedTokens  # noqa: PLC0415 (see above)
+
+        return ConcatenatedTokens([self, other])
+
+    def _numbers(self, ids: Any) -> NDArray[np.int64]:
+        # What a loader asks with: below zero is very large without a sign, so one look suffices.
+        if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size:
+            found: NDArray[np.int64] = ids
+            if ids.view(np.uint64).max() < len(self):
+                return found
+        return super()._numbers(ids)
+
+    def _about(self) -> str:
+        """Return what a look at this tells: how many tokens, of what type, how wide."""
+        size, dtype = self.sample_size, self.token_dtype.name
+        if size is None:
+            return f"{self._stream_tokens:,} tokens ({dtype}), a document a record"
+        return f"{len(self) * size:,} tokens ({dtype}), {size:,} a record"

@@ -1,0 +1,171 @@
+"""Views of rows of tokens: numbers and nothing else, and rows of tokens again."""
+
+# ruff: noqa: SLF001 (a view asks its sources through the methods of the contract)
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.datasets._split import Part, Parts, split
+from penstock.datasets._views import Chosen, Concatenated, Taken
+from penstock.datasets.tokens._source import TokenSource
+from penstock.datasets.where._where import Matching, where
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from penstock.datasets.tokens._rows import Ends
+
+_NO_STREAM = (
+    "rows of a view do not follow each other as one stream. Cut the windows first and choose "
+    "among them: source.windows(…).split(…)"
+)
+
+
+class ChosenTokens(TokenSource, Chosen):
+    """Some rows of one source of tokens."""
+
+    source: TokenSource
+
+    @property
+    def token_dtype(self) -> np.dtype[Any]:
+        """The integer type of every token."""
+        return self.source.token_dtype
+
+    @property
+    def sample_size(self) -> int | None:
+        """Tokens of each row; None where rows have lengths of their own."""
+        return self.source.sample_size
+
+    @property
+    def packing(self) -> str | None:
+        """How documents were put into rows."""
+        return self.source.packing
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether rows hold documents that only their ends keep apart."""
+        return self.source.keeps_apart
+
+    @property
+    def _no_stream(self) -> str:
+        return _NO_STREAM
+
+    def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        return self.source._flat(self._chosen(ids))
+
+    def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        return self.source._fresh(self._chosen(ids))
+
+    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        self.source._fill(self._chosen(ids), out)
+
+    def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self.source._lengths(self._chosen(ids))
+
+    def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
+        return self.source._document_ends(self._chosen(ids))
+
+
+class TakenTokens(ChosenTokens, Taken):
+    """The rows of given numbers, in the given order."""
+
+
+class PartTokens(ChosenTokens, Part):
+    """One part of a split."""
+
+
+class MatchingTokens(ChosenTokens, Matching):
+    """The rows for which a condition holds."""
+
+
+class ConcatenatedTokens(TokenSource, Concatenated):
+    """The rows of several sources of one dtype, one source after the other."""
+
+    sources: list[TokenSource]  # type: ignore[assignment]
+
+    @property
+    def token_dtype(self) -> np.dtype[Any]:
+        """The integer type of every token."""
+        return self.sources[0].token_dtype
+
+    @property
+    def sample_size(self) -> int | None:
+        """Tokens of each row; None where rows have lengths of their own."""
+        sizes = {one.sample_size for one in self.sources}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    @property
+    def packing(self) -> str | None:
+        """How documents were put into rows; None where sources differ."""
+        kinds = {one.packing for one in self.sources}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether some rows hold documents that only their ends keep apart."""
+        return any(one.keeps_apart for one in self.sources)
+
+    @property
+    def _no_stream(self) -> str:
+        return _NO_STREAM
+
+    def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        if self.sample_size is not None:
+            return self._fresh(ids).reshape(-1), np.full(len(ids), self.sample_size, np.int64)
+        shares, back = self._shares(ids)
+        rows = [row for number, own in shares for row in self.sources[number]._records(own)]
+        found = [rows[place] for place in back.tolist()]
+        lengths = np.array([len(row) for row in found], np.int64)
+        return np.concatenate([np.empty(0, self.token_dtype), *found]), lengths
+
+    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
+        starts = self._starts
+        places = np.searchsorted(starts, ids, "right") - 1
+        for place in np.unique(places).tolist():
+            where_ = np.flatnonzero(places == place)
+            out[where_] = self.sources[place]._fresh(ids[where_] - starts[place])
+
+    def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        shares, back = self._shares(ids)
+        parts = [self.sources[number]._lengths(own) for number, own in shares]
+        lengths: NDArray[np.int64] = np.concatenate([np.empty(0, np.int64), *parts])[back]
+        return lengths
+
+    def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
+        shares, back = self._shares(ids)
+        rows: list[NDArray[np.int64]] = []
+        for number, own in shares:
+            found = self.sources[number]._document_ends(own)
+            if found is None:
+                return None
+            rows += np.split(found[0], found[1][1:-1]) if len(own) else []
+        ordered = [rows[place] for place in back.tolist()]
+        offsets = np.cumsum([0, *map(len, ordered)], dtype=np.int64)
+        return np.concatenate([np.empty(0, np.int64), *ordered]), offsets
+
+
+def split_tokens(
+    source: TokenSource, by: str | None, seed: int, shares: Mapping[str, float]
+) -> Parts:
+    """Return the views of `split`, each again a source of tokens."""
+    if by is not None:
+        raise OptionError(
+            f"by={by!r}: tokens have no field to split by. Split by row numbers, without `by`, or "
+            "split the records before they are tokenised."
+        )
+    parts = split(source, by, seed, shares)
+    views = [
+        PartTokens(source, part._division, part._part) for part in parts if isinstance(part, Part)
+    ]
+    return Parts(views, parts.names)
+
+
+def where_tokens(source: TokenSource, expression: object) -> MatchingTokens:
+    """Return the view of `where`, again a source of tokens."""
+    return MatchingTokens(source, where(source, expression)._search)

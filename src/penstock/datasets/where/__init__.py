@@ -1,0 +1,1 @@
+"""The comparison language of `where`."""

@@ -1,0 +1,250 @@
+"""A small language of comparisons: text in, a tree of what is compared out; nothing is executed.
+
+    age >= 18 and (country in ('de', 'fr') or not user.name starts with 'test')
+
+Fields are named as they are, dotted paths included; other names stand in backquotes. Values are
+numbers, 'texts' or "texts" (with the escapes of JSON), true and false. As in SQL, null matches no
+comparison, whichever way round: ask with `is null` and `is not null`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from penstock.datasets.where._words import Token, number_in, text_in, tokens_of, unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.errors import OptionError
+
+DEEPEST = 100
+"""How far parentheses and `not` may be nested."""
+
+_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_FOREIGN = {"=": "==", "<>": "!=", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not"}
+_VALUES = {"true": True, "false": False, "null": None}
+_WORDS = {"and", "or", "not", "in", "is", "contains", "starts", "with", *_VALUES}
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A field beside a value; `in` beside several."""
+
+    name: str
+    how: str
+    """One of == != < <= > >= in contains starts."""
+    values: tuple[Value, ...]
+    at: tuple[int, ...] = field(repr=False, compare=False)
+    """Where in the text the values stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """Whether a field is null or missing."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The opposite; of null it is null."""
+
+    inner: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Conditions of which all must hold, or (without `all`) one."""
+
+    all: bool
+    parts: tuple[Node, ...]
+
+
+Node = Comparison | IsNull | Not | Several
+
+
+def parse(text: str) -> Node:
+    """Return the tree of an expression, or raise an error that points at what is wrong.
+
+    >>> parse("age >= 18")
+    Comparison(name='age', how='>=', values=(18,))
+    >>> parse("18 <= age") == parse("age >= 18")
+    True
+    """
+    return _Parser(text).whole()
+
+
+def names_in(node: Node) -> list[str]:
+    """Return the fields that an expression is about, each once.
+
+    >>> names_in(parse("a > 1 or not (b.c is null and a < 0)"))
+    ['a', 'b.c']
+    """
+    return list(dict.fromkeys(_names(node)))
+
+
+def _names(node: Node) -> Iterator[str]:
+    if isinstance(node, Several):
+        for part in node.parts:
+            yield from _names(part)
+    elif isinstance(node, Not):
+        yield from _names(node.inner)
+    else:
+        yield node.name
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = list(tokens_of(text))
+        self.depth = 0
+
+    def _wrong(self, at: int, problem: str) -> OptionError:
+        return unreadable(self.text, at, problem)
+
+    def _take(self) -> Token:
+        # The end stays: whoever comes next stands at it too.
+        return self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
+
+    def _is_next(self, *words: str) -> bool:
+        token = self.tokens[0]
+        return token.kind in ("word", "sign") and token.text.lower() in words
+
+    def _skip(self, *words: str) -> bool:
+        found = self._is_next(*words)
+        if found:
+            self._take()
+        return found
+
+    def _expect(self, word: str, after: str) -> None:
+        if not self._skip(word):
+            token = self.tokens[0]
+            raise self._wrong(token.at, f"after {after} comes {word!r}, not {token}.")
+
+    def whole(self) -> Node:
+        node = self._several("or")
+        token = self.tokens[0]
+        if token.kind != "end":
+            raise self._wrong(token.at, _why_not(token))
+        return node
+
+    def _several(self, word: str) -> Node:
+        parts = [self._several("and") if word == "or" else self._one()]
+        while self._skip(word):
+            parts.append(self._several("and") if word == "or" else self._one())
+        return parts[0] if len(parts) == 1 else Several(word == "and", tuple(parts))
+
+    def _one(self) -> Node:
+        if not self._is_next("not", "("):
+            return self._comparison()
+        token = self._take()
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self._wrong(token.at, f"it is nested more than {DEEPEST} levels deep.")
+        if token.text == "(":
+            node = self._several("or")
+            if not self._skip(")"):
+                raise self._wrong(token.at, "this parenthesis is never closed.")
+        else:
+            node = Not(self._one())
+        self.depth -= 1
+        return node
+
+    def _comparison(self) -> Node:
+        first = self._take()
+        if first.kind in ("number", "text") or first.text.lower() in _VALUES:
+            return self._turned_round(first)
+        name = self._field(first)
+        is_not = False
+        if self._skip("is"):
+            is_not = self._skip("not")
+            self._expect("null", "'is not'" if is_not else "'is'")
+            return Not(IsNull(name)) if is_not else IsNull(name)
+        sign = self._take()
+        if sign.text.lower() == "not" and self._is_next("in", "contains", "starts"):
+            is_not = True
+            sign = self._take()
+        how = sign.text.lower() if sign.kind in ("sign", "word") else ""
+        node = self._beside(name, how, sign)
+        return Not(node) if is_not else node
+
+    def _beside(self, name: str, how: str, sign: Token) -> Node:
+        if how == "in":
+            return self._among(name)
+        if how == "starts":
+            self._expect("with", "'starts'")
+        elif how != "contains" and how not in _COMPARISONS:
+            hint = f"write {_FOREIGN[how]!r} for {how!r}." if how in _FOREIGN else _AFTER_FIELD
+            raise self._wrong(sign.at, f"after the field {name!r}: {hint}")
+        token = self._take()
+        value = self._value(token)
+        if how in ("contains", "starts") and not isinstance(value, str):
+            raise self._wrong(token.at, f"a text in quotes is expected, not {token}.")
+        return Comparison(name, how, (value,), (token.at,))
+
+    def _turned_round(self, token: Token) -> Node:
+        value = self._value(token)
+        sign = self._take()
+        if sign.text not in _COMPARISONS:
+            raise self._wrong(sign.at, f"after a value comes a comparison, not {sign}.")
+        other = self._take()
+        if other.kind in ("number", "text") or other.text.lower() in _VALUES:
+            raise self._wrong(token.at, "two values are compared here: one side names a field.")
+        how = _FLIPPED.get(sign.text, sign.text)
+        return Comparison(self._field(other), how, (value,), (token.at,))
+
+    def _among(self, name: str) -> Node:
+        self._expect("(", "'in'")
+        tokens = [self._take()]
+        values = [self._value(tokens[0])]
+        while self._skip(","):
+            if self._is_next(")"):
+                break
+            tokens.append(self._take())
+            values.append(self._value(tokens[-1]))
+        self._expect(")", "the values")
+        return Comparison(name, "in", tuple(values), tuple(token.at for token in tokens))
+
+    def _field(self, token: Token) -> str:
+        if token.kind == "name" or (token.kind == "word" and token.text.lower() not in _WORDS):
+            return token.text
+        problem = f"a field name is expected, not {token}."
+        if token.kind == "word":
+            problem += f" A field of that name stands in backquotes: `{token.text}`"
+        raise self._wrong(token.at, problem)
+
+    def _value(self, token: Token) -> Value:
+        if token.kind == "number":
+            return number_in(token, self.text)
+        if token.kind == "text":
+            return text_in(token, self.text)
+        word = token.text.lower()
+        if token.kind == "word" and word in _VALUES:
+            value = _VALUES[word]
+            if value is None:
+                raise self._wrong(token.at, "null matches no comparison: write 'is null'.")
+            return value
+        problem = f"a number, a text in quotes, true or false is expected, not {token}."
+        if token.kind in ("word", "name"):
+            problem += " Two fields are compared by a pyarrow expression."
+        raise self._wrong(token.at, problem)
+
+
+_AFTER_FIELD = (
+    "a comparison is expected (== != < <= > >=, in, not in, is null, is not null, contains, "
+    "starts with). A name with other signs than letters, digits, _ and dots stands in backquotes."
+)
+
+
+def _why_not(token: Token) -> str:
+    """Return why the expression cannot go on with this token after a whole condition."""
+    if token.text in _COMPARISONS:
+        return "one comparison at a time: write 1 < a and a < 5."
+    if token.text in _FOREIGN:
+        return f"write {_FOREIGN[token.text]!r} for {token.text!r}."
+    return f"'and', 'or' or the end is expected, not {token}."

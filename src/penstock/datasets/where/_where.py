@@ -1,0 +1,195 @@
+"""The records for which a condition holds, found once."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.datasets._kept import Once, kept_ids
+from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
+from penstock.datasets._views import Chosen, fingerprint_of
+from penstock.datasets.columns._facts import state_of
+from penstock.datasets.where._expression import names_in, parse
+from penstock.datasets.where._predicate import holds
+from penstock.errors import OptionError, StaleIndexError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.datasets._source import Source
+
+_VERSION = 1
+"""Raised whenever the same expression would match other records."""
+_ROW = "penstock row number"
+
+
+def where(source: Source, expression: object) -> Matching:
+    """Return a view of the records for which an expression, as text or of pyarrow, holds.
+
+    It is evaluated now; the numbers of the matching records are kept in the cache directory
+    (for records in memory: in memory), where other processes find them.
+    """
+    condition: Condition
+    if isinstance(expression, str):
+        condition = TextCondition(expression)
+    elif isinstance(expression, pc.Expression):
+        condition = ArrowCondition(expression)
+    else:
+        raise OptionError(
+            f"where takes a text, as in where(\"age >= 18 and country in ('de', 'fr')\"), or a "
+            f"pyarrow.compute expression, not {type(expression).__name__}."
+        )
+    view = Matching(source, Search(source, condition, len(source)))
+    # An expression that does not fit the data is an error of this call and not of a later one.
+    len(view)
+    return view
+
+
+class Condition(Protocol):
+    """What decides, of columns in and rows out; it pickles."""
+
+    @property
+    def key(self) -> str | bytes:
+        """What two conditions have in common exactly when they are the same."""
+        ...
+
+    def names(self, source: Source) -> Sequence[str]:
+        """Return the fields to read."""
+        ...
+
+    def rows(self, columns: pa.RecordBatch) -> np.ndarray:
+        """Return the rows that match, int64."""
+        ...
+
+
+class TextCondition:
+    """A condition in the language of `_expression`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._node = parse(text)
+
+    @property
+    def key(self) -> str:
+        """The condition without spaces, brackets and spellings that change nothing."""
+        return repr(self._node)
+
+    def names(self, source: Source) -> Sequence[str]:
+        """Return the fields that the text names."""
+        return names_in(self._node)
+
+    def rows(self, columns: pa.RecordBatch) -> np.ndarray:
+        """Return the rows that match, int64."""
+        named = dict(zip(columns.schema.names, columns.columns, strict=True))
+        found = pc.fill_null(holds(self._node, named, self._text), False)  # noqa: FBT003
+        return np.flatnonzero(found.to_numpy(zero_copy_only=False))
+
+
+class ArrowCondition:
+    """A pyarrow compute expression over the top-level fields."""
+
+    def __init__(self, expression: pc.Expression) -> None:
+        self._expression = expression
+
+    @property
+    def key(self) -> bytes:
+        """Its serialised form, because its text leaves out most of a long list of values."""
+        return pickle.dumps(self._expression, protocol=5)
+
+    def names(self, source: Source) -> Sequence[str]:
+        """Return the fields whose names occur in the expression's text, or all."""
+        text, names = str(self._expression), source.schema.names
+        if "FieldPath" in text or "FieldRef" in text:  # By position: all must be there.
+            return list(names)
+        return [name for name in names if name in text] or names
+
+    def rows(self, columns: pa.RecordBatch) -> np.ndarray:
+        """Return the rows that match, int64."""
+        table = pa.Table.from_batches([columns])
+        table = table.append_column(_ROW, pa.array(np.arange(columns.num_rows)))
+        try:
+            found = table.filter(self._expression)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            types = ", ".join(f"{column.name}: {column.type}" for column in columns.schema)
+            problem = str(error).partition("\n")[0]
+            raise OptionError(
+                f"the expression {self._expression} does not fit the fields ({types}): {problem}"
+            ) from None
+        return np.sort(found[_ROW].to_numpy())
+
+
+@dataclass(frozen=True)
+class Search:
+    """A condition on the first `length` records of a source; it looks for them once."""
+
+    source: Source
+    condition: Condition
+    length: int
+    _found: Once[np.ndarray] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_found", Once(self._find))
+
+    def __reduce__(self) -> tuple[type[Search], tuple[object, ...]]:
+        return Search, (self.source, self.condition, self.length)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The numbers of the matching records, ascending (int64)."""
+        return self._found.get()
+
+    def fingerprint(self, source: str) -> str:
+        """Return the fingerprint of what is found where the source has that one."""
+        return fingerprint_of("where", source, str(_VERSION), self.condition.key)
+
+    def _find(self) -> np.ndarray:
+        if len(self.source) < self.length:
+            raise StaleIndexError(
+                f"{self.length:,} records were searched and {len(self.source):,} are left: the "
+                "source lost records. Ask it again."
+            )
+        if not lies_in_files(self.source):
+            return self._matching()
+        own = self.fingerprint(self.source.fingerprint)
+        name = fingerprint_of("ids", own, str(self.length), state_of(self.source))
+        (ids,) = kept_ids([name], self.length, lambda: [self._matching()])
+        return ids
+
+    def _matching(self) -> np.ndarray:
+        names = self.condition.names(self.source)
+        unknown = dict.fromkeys(names)
+        found = [np.empty(0, np.int64)]
+        start = 0
+        for columns in read_fields(self.source, names, self.length):
+            for name, array in zip(names, columns.columns, strict=True):
+                if array.null_count < len(array):
+                    unknown.pop(name, None)
+            found.append(start + self.condition.rows(columns))
+            start += columns.num_rows
+        if self.length:
+            for name in unknown:
+                refuse_unknown(self.source, name)
+        return np.concatenate(found)
+
+
+class Matching(Chosen):
+    """The records for which a condition holds: the source, the condition, and their numbers."""
+
+    _is_sorted = True
+
+    def __init__(self, source: Source, search: Search) -> None:
+        super().__init__(source)
+        self._search = search
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The numbers in `source`, ascending, int64[len(self)]."""
+        return self._search.ids
+
+    def _fingerprint_over(self, fingerprint: str) -> str:
+        return self._search.fingerprint(fingerprint)

@@ -1,0 +1,1 @@
+"""Validating and profiling every record while the index is built."""

@@ -1,0 +1,90 @@
+"""Where finished units wait for the others: kept when a builder is killed, for the next one."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.errors import ObjectChangedError, ObjectExistsError, StorageError, WorkerError
+from penstock.index._folder import clear_dead_folders, held_folder, make_parent, mark, work_place
+from penstock.index._names import hidden_name
+from penstock.index.tokens._journal import JOURNAL
+from penstock.storage import NO_ROOM, remove_special, remove_tree
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from penstock.index._place import Place
+
+
+def _may_go_on(kind: type[BaseException] | None, failure: BaseException | None) -> bool:
+    """Whether the same work may end well another time, after what ended it now."""
+    if kind is None or not issubclass(kind, Exception):
+        return kind is not None
+    if issubclass(kind, ObjectChangedError | ObjectExistsError):
+        return False  # It is not the same any more, or somebody else has done it.
+    if getattr(failure, "errno", None) in NO_ROOM:
+        return False
+    return issubclass(kind, StorageError | WorkerError)
+
+
+class UnitFolder:
+    """A hidden folder beside an index that is named after what is built; gone when that is there.
+
+    A builder that is killed or interrupted leaves it, and one whose storage or workers fail; the
+    next one that builds the same finds what is done. One that builds anything else removes it, and
+    so does one that fails in another way, or for want of room. Without a key nobody would find it.
+    """
+
+    def __init__(self, place: Place, key: str | None) -> None:
+        self._final = work_place(place)
+        self._key = key
+        self._lock = -1
+        self._is_remote = place.is_remote
+        self._made: list[Path] = []
+        """Folders around it that were not there, the inner ones first."""
+        self.path = Path()
+
+    def __enter__(self) -> Self:
+        if not self._is_remote:  # The cache is everybody's.
+            self._made = [one for one in self._final.parents if not one.exists()]
+        make_parent(self._final)
+        self.path = self._named(self._key)
+        while (lock := held_folder(self.path)) < 0:
+            # Held by a builder that does not know of this one, for its cache is another.
+            self._key = None
+            self.path = self._named(None)
+        self._lock = lock
+        try:
+            remove_special(self.path)
+            clear_dead_folders(self._final)
+            mark(self.path)
+        except BaseException:
+            self.__exit__(BaseException)
+            raise
+        return self
+
+    def _named(self, key: str | None) -> Path:
+        return self._final.with_name(hidden_name(self._final.name, "tmp", key))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None = None,
+        _trace: object = None,
+    ) -> None:
+        is_kept = self._key is not None and _may_go_on(kind, failure)
+        is_kept = is_kept and any(self.path.glob("*.unit"))
+        if is_kept and isinstance(failure, Exception):
+            failure.add_note("What was finished is kept: the same call goes on with what is left.")
+        # What was not taken back yet lies here alone.
+        if not is_kept and not (self.path / JOURNAL).exists():
+            remove_tree(self.path)
+        if kind is not None:
+            with suppress(OSError):  # Something lies in one of them.
+                for folder in self._made:
+                    folder.rmdir()
+        os.close(self._lock)
+        self._lock = -1

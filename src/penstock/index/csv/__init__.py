@@ -1,0 +1,1 @@
+"""Finding rows in CSV files."""

@@ -1,0 +1,1 @@
+"""What the fields of records hold."""

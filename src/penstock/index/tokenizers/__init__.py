@@ -1,0 +1,1 @@
+"""Tokenizers of several libraries behind one call."""

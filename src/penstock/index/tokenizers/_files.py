@@ -1,0 +1,185 @@
+"""Tokenizers from files, for those who name one on the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from penstock._lazy import require
+from penstock.errors import CorruptFileError, ObjectNotFoundError, OptionError
+from penstock.index.tokenizers._kinds import (
+    SentencePieceBatches,
+    Tokenizer,
+    TokenizersBatches,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from penstock.index.tokens._ids import Encoded
+
+_PURPOSE = "Reading a tokenizer from a file"
+
+_EOS_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]")
+"""What the token behind a document is called; the first that a vocabulary has counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedTokenizer:
+    """A tokenizer from a file, and what the file says about it."""
+
+    tokenizer: FileTokenizer
+    """Small when it is pickled: another process reads the file again."""
+    eos: int | None
+    """The token that ends a document; None where the file does not say."""
+    vocabulary: int
+    """One more than the largest id."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids, special tokens by their names."""
+        return self.tokenizer.decode(ids)
+
+
+class FileTokenizer(Tokenizer, Protocol):
+    """A tokenizer that can also turn ids into text."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+        ...
+
+
+def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
+    """Return the tokenizer of a file: `tokenizer.json`, or `*.model` of sentencepiece.
+
+    A folder that holds one of them will do. Ids are those that the library's `encode` gives: with
+    the special tokens that a `tokenizer.json` asks for, but never cut off or filled up.
+    """
+    file = _file(Path(path))
+    if file.suffix == ".json":
+        read = _JsonTokenizer(str(file))
+        return NamedTokenizer(read, read.eos(), read.vocabulary())
+    model = _ModelTokenizer(str(file))
+    return NamedTokenizer(model, model.eos(), model.vocabulary())
+
+
+class _JsonTokenizer(FileTokenizer):
+    """A `tokenizer.json`."""
+
+    def __init__(self, path: str) -> None:
+        library = require("tokenizers", extra="tokenizers", purpose=_PURPOSE)
+        self._path = path
+        try:
+            text = Path(path).read_text("utf-8")
+        except UnicodeDecodeError:
+            raise _unreadable(path, "tokenizers", "it is no text in UTF-8") from None
+        try:
+            self._tokenizer = library.Tokenizer.from_str(text)
+        except Exception as failure:  # noqa: BLE001 (the library has no other class for it)
+            raise _unreadable(path, "tokenizers", failure) from None
+        # Many files are set to the length of some model's input.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._batches = TokenizersBatches(self._tokenizer)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._path,)
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        return self._batches.encode(texts)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+        text: str = self._tokenizer.decode(list(map(int, ids)), skip_special_tokens=False)
+        return text
+
+    def eos(self) -> int | None:
+        """Return the token that ends a document, by the configuration beside it or by its name."""
+        names = [*self._configured(), *_EOS_NAMES]
+        known = (self._tokenizer.token_to_id(name) for name in names)
+        return next((number for number in known if number is not None), None)
+
+    def vocabulary(self) -> int:
+        """Return one more than the largest id."""
+        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+
+    def _configured(self) -> list[str]:
+        try:
+            beside = Path(self._path).with_name("tokenizer_config.json").read_text("utf-8")
+            token = json.loads(beside).get("eos_token")
+        except (OSError, ValueError, AttributeError):
+            return []  # Mostly there is none, and it is not what was asked for.
+        if isinstance(token, dict):
+            token = token.get("content")
+        return [token] if isinstance(token, str) else []
+
+
+class _ModelTokenizer(FileTokenizer):
+    """A `*.model` of sentencepiece."""
+
+    def __init__(self, path: str) -> None:
+        library = require("sentencepiece", extra="tokenizers", purpose=_PURPOSE)
+        self._path = path
+        model = Path(path).read_bytes()
+        if not model:
+            # The library takes it for no model yet, and fails at the first text.
+            raise _unreadable(path, "sentencepiece", "it is empty")
+        try:
+            self._processor = library.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as failure:
+            raise _unreadable(path, "sentencepiece", failure) from None
+        self._batches = SentencePieceBatches(self._processor, "EncodeAsIds", {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._path,)
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        return self._batches.encode(texts)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+        text: str = self._processor.decode(list(map(int, ids)))
+        return text
+
+    def eos(self) -> int | None:
+        """Return the token that ends a document."""
+        number = int(self._processor.eos_id())
+        return number if number >= 0 else None
+
+    def vocabulary(self) -> int:
+        """Return one more than the largest id."""
+        return int(self._processor.get_piece_size())
+
+
+def _file(path: Path) -> Path:
+    """Return the file of a tokenizer, in a folder if that was given."""
+    found = path
+    if path.is_dir():
+        models = sorted(path.glob("*.model"))
+        found = path / "tokenizer.json"
+        if not found.exists() and len(models) == 1:
+            found = models[0]
+    if not found.exists():
+        what = "tokenizer.json, and not exactly one *.model" if path.is_dir() else "such file"
+        raise ObjectNotFoundError(
+            f"{path}: there is no {what}. Give a tokenizer.json or a *.model of sentencepiece.",
+            path=str(path),
+        )
+    if found.suffix not in {".json", ".model"}:
+        raise OptionError(
+            f"{found}: not a kind of tokenizer that is read from a file; these are tokenizer.json "
+            "(of tokenizers and transformers) and *.model (of sentencepiece). Others, such as "
+            "*.tiktoken, whose ranks alone do not say how text is split, work from Python: "
+            "create_tokenize_and_index_jsonl_text_func(tokenizer_func=…)."
+        )
+    return found
+
+
+def _unreadable(path: str, library: str, failure: object) -> CorruptFileError:
+    return CorruptFileError(
+        f"{path} is no tokenizer that {library} can read: {str(failure).strip()}", path=path
+    )

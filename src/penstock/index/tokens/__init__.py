@@ -1,0 +1,1 @@
+"""Text into samples of tokens."""

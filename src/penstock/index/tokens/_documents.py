@@ -1,0 +1,260 @@
+"""Lines into the tokens of documents, many at a time; whatever is wrong with one is named."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, compress
+from operator import not_
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from penstock.errors import MalformedLineError, OptionError, PenstockError
+from penstock.index._line_pieces import LongLine
+from penstock.index.checked._checks import Aside
+from penstock.index.checked._units import Part, opened_lines
+from penstock.index.tokenizers._kinds import EachText
+from penstock.index.tokens._options import first_misfit, misfit
+from penstock.index.tokens._text import BadText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from penstock.index._line_pieces import Piece
+    from penstock.index._listing import Found
+    from penstock.index.tokenizers._tokenizer import Encoded, Tokenizer
+
+_BATCH_BYTES = 512 << 10
+"""Text that is tokenised together; a longer document is alone."""
+
+
+class Texts(Protocol):
+    """Takes the texts of documents out of their lines."""
+
+    def texts(self, lines: Sequence[bytes]) -> list[str]:
+        """Return the text of each line, or raise `BadText`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenWork:
+    """What becomes of a line, wherever it lies; sent to every process once."""
+
+    text: Texts
+    tokenizer: Tokenizer
+    dtype: np.dtype[np.integer]
+    eos: int | None
+    """Stands behind every document, where samples have one size."""
+    skips: bool
+    """Whether documents that are none are set aside; else they are errors."""
+
+
+class DocumentMaker:
+    """Takes the lines of one part of a file; hands on tokens and lengths of documents."""
+
+    def __init__(
+        self,
+        work: TokenWork,
+        found: Found,
+        write: Callable[[NDArray[np.integer], NDArray[np.int64]], object],
+    ) -> None:
+        self._work, self._found, self._write = work, found, write
+        self.documents = self.tokens = 0
+        self.aside: list[Aside] = []
+
+    def add(self, piece: Piece) -> None:
+        """Take the next lines; blank ones are no documents."""
+        # A line that is alone may be huge, and is not copied.
+        is_alone = piece.text.find(b"\n") in {-1, len(piece.text) - 1}
+        lines = [piece.text] if is_alone else io.BytesIO(piece.text).readlines()
+        here = _Lines(piece, lines)
+        numbers = list(compress(range(len(lines)), map(not_, map(bytes.isspace, lines))))
+        for some in _batches(numbers, lines):
+            self._add(some, here)
+
+    def _add(self, numbers: list[int], here: _Lines) -> None:
+        texts, numbers = self._texts(numbers, here)
+        encoded, numbers = self._encoded(texts, numbers, here)
+        del texts  # A long one takes as much as all that follows.
+        ids, lengths = np.asarray(encoded.ids), np.asarray(encoded.lengths, np.int64)
+        self._check(ids, lengths, numbers, here)
+        if self._work.eos is None:
+            tokens = ids.astype(self._work.dtype, copy=False)
+        else:
+            tokens, lengths = _with_eos(ids, lengths, self._work.eos, self._work.dtype)
+        self._write(tokens, lengths)
+        self.documents += len(lengths)
+        self.tokens += len(tokens)
+
+    def _texts(self, numbers: list[int], here: _Lines) -> tuple[list[str], list[int]]:
+        """Return the texts of lines, and which lines they are of."""
+        texts: list[str] = []
+        kept: list[int] = []
+        rest = numbers
+        while rest:
+            try:
+                texts += self._work.text.texts([here.lines[number] for number in rest])
+            except BadText as bad:
+                if not self._work.skips:
+                    raise self._refusal(rest[bad.number], bad.reason, here) from bad.__cause__
+                self._set_aside(rest[bad.number], bad.reason, here)
+                good = rest[: bad.number]
+                texts += self._work.text.texts([here.lines[number] for number in good])
+                kept += good
+                rest = rest[bad.number + 1 :]
+            else:
+                kept += rest
+                break
+        return texts, kept
+
+    def _encoded(
+        self, texts: list[str], numbers: list[int], here: _Lines
+    ) -> tuple[Encoded, list[int]]:
+        """Return the tokens of texts, and which lines they are of."""
+        try:
+            return self._work.tokenizer.encode(texts), numbers
+        except (OSError, MemoryError):
+            raise
+        except PenstockError as why:
+            # It returned what are no tokens at all: that is no fault of a document.
+            if isinstance(number := getattr(why, "number", None), int):
+                why.add_note(f"Text {number} is in {self._place(numbers[number], here)}.")
+            raise
+        except Exception:
+            # One by one, to find out which it was.
+            good = [n for n, text in enumerate(texts) if self._is_encoded(text, numbers[n], here)]
+            if len(good) == len(texts):
+                raise  # None of them by itself.
+            kept = [texts[number] for number in good]
+            return self._work.tokenizer.encode(kept), [numbers[number] for number in good]
+
+    def _is_encoded(self, text: str, number: int, here: _Lines) -> bool:
+        try:
+            self._work.tokenizer.encode([text])
+        except Exception as why:
+            half = _half_letter(text)
+            if half and not self._work.skips:
+                raise self._refusal(number, f"its text holds {half}", here) from why
+            if not self._work.skips:
+                why.add_note(
+                    f"Raised by the tokenizer for the text in {self._place(number, here)}; "
+                    'on_error="skip" sets such documents aside.'
+                )
+                if isinstance(why, TypeError) and isinstance(self._work.tokenizer, EachText):
+                    why.add_note("One that takes a list of texts needs batched=True.")
+                raise
+            self._set_aside(number, f"tokenizer: {type(why).__name__}: {why}", here)
+            return False
+        return True
+
+    def _check(
+        self,
+        ids: NDArray[np.integer],
+        lengths: NDArray[np.int64],
+        numbers: list[int],
+        here: _Lines,
+    ) -> None:
+        """Refuse ids that the dtype does not hold: nothing wraps around."""
+        at = first_misfit(ids, self._work.dtype)
+        if at is not None:
+            number = numbers[int(np.searchsorted(np.cumsum(lengths), at, side="right"))]
+            told = misfit(ids, at, self._work.dtype, self._place(number, here))
+            raise OptionError(told, path=self._found.path)
+
+    def _place(self, number: int, here: _Lines) -> str:
+        line, record = line_of(self._found, here.offset(number))
+        where = f"(record {record:,}, byte {here.offset(number):,})"
+        return f"line {line:,} {where} of {self._found.path}"
+
+    def _set_aside(self, number: int, reason: str, here: _Lines) -> None:
+        newlines, size = here.newlines + number, len(here.lines[number])
+        self.aside.append(Aside(newlines, here.offset(number), size, reason))
+
+    def _refusal(self, number: int, reason: str, here: _Lines) -> MalformedLineError:
+        line, record = line_of(self._found, here.offset(number))
+        return MalformedLineError(
+            f"{self._found.path}, line {line:,} (record {record:,}, byte "
+            f"{here.offset(number):,}) is no document: {reason}. Repair it, name another field "
+            '(text_key=), or set such lines aside: on_error="skip".',
+            path=self._found.path,
+            line_number=line,
+        )
+
+
+class _Lines:
+    """Lines that lie one after the other."""
+
+    def __init__(self, piece: Piece, lines: list[bytes]) -> None:
+        self._offset, self.newlines, self.lines = piece.offset, piece.newlines, lines
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [*accumulate(map(len, self.lines), initial=self._offset)]
+
+    def offset(self, number: int) -> int:
+        return self._offsets[number]
+
+
+def _half_letter(text: str) -> str:
+    r"""Return which half of a letter a text holds, and where; nothing where it is whole.
+
+    JSON may have such halves, and some tokenizers take them.
+
+    >>> import json
+    >>> _half_letter(json.loads('"ab\\ud83d"')), _half_letter("ab")
+    ('\\ud83d at character 2, half of a letter', '')
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as why:
+        return f"\\u{ord(text[why.start]):04x} at character {why.start:,}, half of a letter"
+    return ""
+
+
+def _batches(numbers: list[int], lines: list[bytes]) -> Iterator[list[int]]:
+    """Yield numbers of lines that are tokenised together."""
+    some: list[int] = []
+    size = 0
+    for number in numbers:
+        size += len(lines[number])
+        if size > _BATCH_BYTES and some:
+            yield some
+            some, size = [], len(lines[number])
+        some.append(number)
+    if some:
+        yield some
+
+
+def _with_eos(
+    ids: NDArray[np.integer], lengths: NDArray[np.int64], eos: int, dtype: np.dtype[np.integer]
+) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
+    """Return documents as they are stored, with their last token behind each."""
+    lengths = lengths + 1
+    whole = np.empty(len(ids) + len(lengths), dtype)
+    is_text = np.ones(len(whole), bool)
+    is_text[np.cumsum(lengths) - 1] = False
+    whole[is_text] = ids
+    whole[np.cumsum(lengths) - 1] = eos
+    return whole, lengths
+
+
+def line_of(found: Found, offset: int) -> tuple[int, int]:
+    """Return the number of the line that begins at an offset, from 1, and of its record, from 0.
+
+    It reads what lies before: an error is worth that.
+    """
+    line = record = 0
+    with opened_lines(Part(found, 0, found.entry.size), lambda _: None) as pieces:
+        for piece in pieces:
+            if isinstance(piece, LongLine):
+                continue  # None is too long here.
+            before = io.BytesIO(piece.text[: max(0, offset - piece.offset)]).readlines()
+            line += len(before)
+            record += sum(not one.isspace() for one in before)
+            if piece.offset + len(piece.text) > offset:
+                break
+    return line + 1, record

@@ -1,0 +1,204 @@
+"""Token samples line by line, for an indexer that is put together by hand."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.errors import MalformedLineError, ObjectExistsError, OptionError
+from penstock.index._indexer import SampleData
+from penstock.index._meta import TokensMeta
+from penstock.index._names import TOKEN_FOLDER
+from penstock.index.tokenizers._tokenizer import tokenizer_of
+from penstock.index.tokens._files import POSTFIX, free_name
+from penstock.index.tokens._options import first_misfit, misfit, pack_options, token_id, token_type
+from penstock.index.tokens._text import BadText, TextCall
+from penstock.storage import LocalStore, join
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import DTypeLike, NDArray
+
+    from penstock.storage import Draft
+
+
+class TokenizedSampleGenerator:
+    r"""Makes token samples of lines, for `FileTextLinesIndexer`.
+
+    With `sample_size` every document is followed by `eos_idx`, and what does not fill a sample is
+    carried on into the next one, also over the borders of files; without it a document is a
+    sample. `create_tokenize_and_index_jsonl_text_func` does the same for many documents at once.
+
+    >>> from penstock.index import get_text_from_jsonl
+    >>> generator = TokenizedSampleGenerator(
+    ...     get_text_from_jsonl, lambda text: list(text.encode()), eos_idx=0, sample_size=3
+    ... )
+    >>> import tempfile
+    >>> generator.prepare(f"{tempfile.mkdtemp()}/a.jsonl")
+    >>> [sample.sample_bytes for sample in generator.create_samples(b'{"text": "abc"}\n')]
+    [b'a\x00b\x00c\x00']
+    >>> generator.finish(is_last_file=True)
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 (as data-forager has it)
+        self,
+        process_text_line_func: Callable[[bytes], str],
+        tokenizer_func: Callable[..., Any] | object,
+        eos_idx: int | None,
+        token_dtype: DTypeLike = np.uint16,
+        sample_size: int | None = None,
+        base_output_path: str | os.PathLike[str] | None = None,
+        file_name_postfix: str = POSTFIX,
+        name: str | None = None,
+        *,
+        batched: bool | None = None,
+    ) -> None:
+        self._text = TextCall(process_text_line_func)
+        self._tokenizer = tokenizer_of(tokenizer_func, batched=batched)
+        self._dtype = token_type(token_dtype)
+        self._eos = None if eos_idx is None else token_id("eos_idx", eos_idx, self._dtype)
+        self._pack = pack_options(sample_size, "concat", "drop", self._eos, None, self._dtype)
+        self._folder, self._postfix = base_output_path, file_name_postfix
+        self._draft: Draft | None = None
+        self._from, self._path = "", ""
+        self._paths: dict[str, str] = {}
+        """Of token files, by that of the text file."""
+        self._is_over = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._line = self._documents = self._tokens = 0
+        self._rest: NDArray[np.integer[Any]] = np.empty(0, self._dtype)
+        self._before = self._documents, self._tokens, self._rest
+        """What there was before the present file."""
+        self._finished: set[str] = set()
+        """Text files; who comes with one of them again begins another run."""
+
+    def prepare(self, text_file_path: str) -> None:
+        """Begin the token file of a text file; one that is there is a `FileExistsError`."""
+        self.discard()
+        if self._is_over or os.fspath(text_file_path) in self._finished:
+            self._is_over = False
+            self._begin()
+        self._from, self._line = os.fspath(text_file_path), 0
+        self._path = self._paths.setdefault(self._from, self._path_for(self._from))
+        if os.path.lexists(self._path):
+            raise self._taken()
+        self._before = self._documents, self._tokens, self._rest
+        self._draft = LocalStore().draft(*os.path.split(self._path))
+
+    def _path_for(self, text_file: str) -> str:
+        """Return a path that no token file has: the folder's name goes along where it must."""
+        path = os.path.abspath(text_file)
+        folder, base = os.path.split(path)
+        if self._folder is None:
+            folder, relative = join(folder, TOKEN_FOLDER), base
+        else:
+            common = os.path.commonpath([folder, *map(os.path.dirname, self._text_paths())])
+            folder, relative = os.path.abspath(self._folder), os.path.relpath(path, common)
+        below = f"{folder}/"
+        names = [one.removeprefix(below) for one in self._paths.values() if one.startswith(below)]
+        return join(folder, free_name(relative, names, self._postfix))
+
+    def _text_paths(self) -> list[str]:
+        return [*map(os.path.abspath, self._paths)]
+
+    def discard(self) -> None:
+        """Leave nothing of a token file that is not finished, nor of its documents."""
+        if self._draft is not None:
+            self._draft.discard()
+            self._draft = None
+            self._documents, self._tokens, self._rest = self._before
+
+    def create_samples(self, text_line: bytes) -> list[SampleData]:
+        """Return the samples that a line completes; a blank one is no document."""
+        if self._draft is None:
+            raise OptionError(
+                "call prepare() before create_samples(), and finish() after the last."
+            )
+        self._line += 1
+        if not text_line.strip():
+            return []
+        try:
+            return self._samples(self._draft, self._encoded(text_line).astype(self._dtype))
+        except BaseException:
+            self.discard()
+            raise
+
+    def _encoded(self, text_line: bytes) -> NDArray[Any]:
+        where = f"line {self._line:,} of {self._from}"
+        about = {"path": self._from, "line_number": self._line}
+        try:
+            (text,) = self._text.texts([text_line])
+        except BadText as bad:
+            raise MalformedLineError(
+                f"{self._from}, line {self._line:,} is no document: {bad.reason}. Repair it, or "
+                "give process_text_line_func= a function that takes its text.",
+                **about,
+            ) from bad.__cause__
+        try:
+            ids = self._tokenizer.encode([text]).ids
+        except Exception as why:
+            why.add_note(f"Raised by the tokenizer for the text in {where}.")
+            raise
+        at = first_misfit(ids, self._dtype)
+        if at is not None:
+            raise OptionError(misfit(ids, at, self._dtype, where), **about)
+        return ids
+
+    def _samples(self, draft: Draft, tokens: NDArray[Any]) -> list[SampleData]:
+        self._documents += 1
+        size = self._pack.size
+        samples = [tokens]
+        if size is not None:
+            tokens = np.concatenate([self._rest, tokens, np.array([self._eos], self._dtype)])
+            samples = [tokens[at : at + size] for at in range(0, len(tokens) - size + 1, size)]
+            self._rest = tokens[len(samples) * size :]
+        data = [sample.tobytes() for sample in samples]
+        draft.write(b"".join(data))
+        self._tokens += sum(map(len, samples))
+        return [SampleData(sample, self._path) for sample in data]
+
+    def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
+        """Publish the token file; behind the last one, what does not fill a sample is dropped."""
+        self._is_over = is_last_file
+        if self._draft is None:
+            return
+        try:
+            self._draft.publish(self._path, exclusive=True)
+        except ObjectExistsError:
+            raise self._taken() from None
+        else:
+            self._before = self._documents, self._tokens, self._rest
+            self._finished.add(self._from)
+        finally:
+            self.discard()
+
+    def get_sample_schema(self) -> None:
+        """Return None: samples are tokens and nothing else."""
+
+    def tokens_meta(self) -> TokensMeta:
+        """Return what `meta.json` tells of the samples."""
+        size = self._pack.size
+        return TokensMeta(
+            dtype=self._dtype.name,
+            sample_size=size,
+            eos=None if size is None else self._eos,
+            packing=None if size is None else self._pack.packing,
+            documents=self._documents,
+            tokens=self._tokens,
+            dropped=len(self._rest),
+            borders=False,
+        )
+
+    def _taken(self) -> ObjectExistsError:
+        return ObjectExistsError(
+            f"the token file {self._path} exists already. Remove it and the index that names it, "
+            "or give another folder: base_output_path=",
+            path=self._path,
+            errno=errno.EEXIST,
+        )

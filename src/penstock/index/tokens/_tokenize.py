@@ -1,0 +1,231 @@
+"""Text into tokens: the indexer that reads documents, tokenises and packs them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from penstock.errors import OptionError
+from penstock.index._index_store import IndexStore
+from penstock.index._listing import INDEX_FOLDER
+from penstock.index._names import TOKEN_FOLDER
+from penstock.index._place import Place
+from penstock.index.tokenizers._tokenizer import tokenizer_of
+from penstock.index.tokens._build import build
+from penstock.index.tokens._documents import TokenWork
+from penstock.index.tokens._files import POSTFIX
+from penstock.index.tokens._inputs import text_files
+from penstock.index.tokens._job import TokenJob
+from penstock.index.tokens._options import pack_options, token_id, token_type
+from penstock.index.tokens._text import TextCall, TextField
+from penstock.order import whole_number
+from penstock.storage import StorageOptions, join, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import DTypeLike
+
+    from penstock.index._index_store import IndexStoreInterface
+    from penstock.index._listing import Listing
+    from penstock.index.tokens._job import TokenReport
+    from penstock.index.tokens._pack import PackingName, Remainder
+    from penstock.work import View
+
+_log = logging.getLogger("penstock.index")
+_TEXT = "text"
+_UNIT_BYTES = 16 << 20
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIndexer:
+    """Tokenises text files, packs the tokens into samples and indexes those, when it is called."""
+
+    job: TokenJob
+
+    def __call__(self) -> TokenReport:
+        """Do it with the text files that there are now, and tell what came of it."""
+        return build(self.job.of_now())
+
+
+def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as data-forager has it)
+    tokenizer_func: Callable[..., Any] | object,
+    eos_idx: int | None,
+    input_base_path: Path | None = None,
+    input_file_paths: Sequence[Path] | None = None,
+    output_base_path: Path | None = None,
+    index_store: IndexStoreInterface | None = None,
+    process_text_line_func: Callable[[bytes], str] | None = None,
+    sample_size: int | None = None,
+    token_dtype: DTypeLike = np.uint16,
+    base_output_path: Path | None = None,
+    file_name_postfix: str = POSTFIX,
+    logger: logging.Logger | None = None,
+    name: str | None = None,  # noqa: ARG001 (taken for the sake of code that gives it)
+    *,
+    text_key: str = _TEXT,
+    batched: bool | None = None,
+    num_workers: int | None = None,
+    packing: PackingName = "concat",
+    keep_remainder: Remainder = "drop",
+    pad_idx: int | None = None,
+    on_error: Literal["raise", "skip"] = "raise",
+    overwrite: bool = False,
+    progress: bool | View | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> TokenIndexer:
+    r"""Return an indexer that tokenises JSON Lines files and packs the tokens into samples.
+
+    With `sample_size` a document is followed by `eos_idx`, and all documents, one after the other
+    over the borders of files, are cut into samples of so many tokens; without it a document is a
+    sample. Whatever the number of processes, the samples are the same. Nothing is to be seen
+    before everything is done; who is killed goes on, in the same call, with what is finished.
+
+    A document is in memory as a whole: its line, its text and its ids together, about three times
+    the bytes of its line, and what the tokenizer needs for a text of that length.
+
+    Args:
+        tokenizer_func: What makes token ids of a text, or of a list of texts: a function, or a
+            tokenizer of tokenizers, tiktoken, sentencepiece or transformers.
+        eos_idx: The token that ends a document.
+        input_base_path: A folder whose JSON Lines files are read, with all below it.
+        input_file_paths: The files that are read, instead.
+        output_base_path: The folder of `tokenized-samples/` and `index/`; by default that of the
+            input.
+        index_store: Where samples are indexed; by default in `index/`.
+        process_text_line_func: Makes the text of a line; by default `text_key` does.
+        sample_size: Tokens of a sample.
+        token_dtype: What tokens are stored as; one that does not fit is an error.
+        base_output_path: The folder of the token files.
+        file_name_postfix: What stands behind the name of a text file in that of its token file.
+        logger: Is told what is worth knowing.
+        name: Of no consequence.
+        text_key: The field of the text, or the way to it: `meta.body`.
+        batched: Whether `tokenizer_func` takes a list of texts; by default found out.
+        num_workers: Processes; by default one a processor where there is much to do and the
+            tokenizer can be sent to them, and 0, the caller itself, else.
+        packing: `best_fit` keeps documents whole as far as samples are long enough, and fills
+            samples up with `pad_idx`.
+        keep_remainder: `pad` fills the last sample up with `pad_idx`; by default what does not
+            fill one is dropped, and counted.
+        pad_idx: The token that fills up; by default that of `eos_idx`.
+        on_error: `skip` sets lines aside that are no documents, and tells of them in
+            `index/bad_lines.ndjson`.
+        overwrite: Replace tokens that are there; until all are made, the old ones stay. In an
+            object store nothing is replaced: remove what is there first.
+        progress: Show a bar: by default in a terminal. Or whoever is told of bytes instead.
+        storage_options: For files in object stores.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.jsonl").write_text('{"text": "to be"}\n{"text": "or not"}\n')
+    >>> indexer = create_tokenize_and_index_jsonl_text_func(
+    ...     lambda text: list(text.encode()), 0, folder, sample_size=4
+    ... )
+    >>> report = indexer()
+    >>> report.documents, report.samples, report.dropped
+    (2, 3, 1)
+    >>> (folder / "tokenized-samples" / "a-tokenized-samples.bin").stat().st_size
+    24
+    """
+    dtype = token_type(token_dtype)
+    eos = None if eos_idx is None else token_id("eos_idx", eos_idx, dtype)
+    pack = pack_options(sample_size, packing, keep_remainder, eos, pad_idx, dtype)
+    if on_error not in ("raise", "skip"):
+        raise OptionError(f'on_error={on_error!r}: expected "raise" or "skip".')
+    if num_workers is not None:
+        whole_number("num_workers", num_workers, 0)
+    if process_text_line_func is not None and text_key != _TEXT:
+        raise OptionError(
+            f"text_key={text_key!r} and process_text_line_func both say what the text of a line "
+            "is. Give one of them."
+        )
+    options = StorageOptions(storage_options)
+    listing = _listing(input_base_path, input_file_paths, options)
+    store = None if type(index_store) is IndexStore else index_store
+    output = output_base_path if output_base_path is not None else input_base_path
+    if output is input_base_path and output is not None and not input_file_paths:
+        output = listing.folder  # Of a file or a pattern there is none.
+    place, folder = _places(output, base_output_path, index_store, options)
+    return TokenIndexer(
+        TokenJob(
+            listing=listing,
+            options=options,
+            work=TokenWork(
+                text=TextField(text_key)
+                if process_text_line_func is None
+                else TextCall(process_text_line_func),
+                tokenizer=tokenizer_of(tokenizer_func, batched=batched),
+                dtype=dtype,
+                eos=None if sample_size is None else eos,
+                skips=on_error == "skip",
+            ),
+            pack=pack,
+            place=place,
+            folder=folder,
+            names=[],
+            postfix=file_name_postfix,
+            store=store,
+            workers=num_workers,
+            overwrite=overwrite,
+            progress=progress,
+            unit_bytes=_UNIT_BYTES,
+            log=logger or _log,
+        ).checked()
+    )
+
+
+def _listing(base: Path | None, files: Sequence[Path] | None, options: StorageOptions) -> Listing:
+    if files is None and base is None:
+        raise OptionError(
+            "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files, "
+            "or input_file_paths=, the files themselves."
+        )
+    return text_files(base if files is None else files, options)  # type: ignore[arg-type]
+
+
+def _places(
+    output: Path | None,
+    token_folder: Path | None,
+    store: IndexStoreInterface | None,
+    options: StorageOptions,
+) -> tuple[Place, str]:
+    """Return where the index lies, and in which folder the token files do."""
+    if type(store) is IndexStore:
+        base: str | None = store.base_path
+        place = store.place
+    else:
+        base = None if output is None else _absolute(output, options)
+        home = base or (None if token_folder is None else _absolute(token_folder, options))
+        if home is None or (base is None and store is None):
+            raise OptionError(
+                "nothing says where tokens and their index go. Give output_base_path=, a folder "
+                "for both (by default it is input_base_path=, where that is a folder), or "
+                "index_store= for the index and base_output_path= for the tokens."
+            )
+        place = Place(join(home, INDEX_FOLDER), home, options, beside=True)
+    if token_folder is not None:
+        folder = _absolute(token_folder, options)
+    else:
+        above = base if output is None else _absolute(output, options)
+        folder = join(above or place.base, TOKEN_FOLDER)
+    is_ours = store is None or type(store) is IndexStore
+    if is_ours and not f"{folder}/".startswith(f"{place.base.rstrip('/')}/"):
+        raise OptionError(
+            f"the token files would go to {folder}, which does not lie below {place.base}, and an "
+            "index names no others. Give base_output_path= a folder below, or output_base_path= "
+            "one above."
+        )
+    return place, folder
+
+
+def _absolute(path: Path, options: StorageOptions) -> str:
+    store, name = locate(path, options)
+    return store.path(name).rstrip("/") or "/"

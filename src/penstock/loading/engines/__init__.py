@@ -1,0 +1,1 @@
+"""Who makes batches: the caller, threads, worker processes."""
