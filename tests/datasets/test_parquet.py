@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.datasets import ParquetRows, Source, _parquet_rows
-from penstock.datasets._recent import Kept
+from penstock.datasets import ParquetRows, Source
+from penstock.datasets._recently_used import Kept
+from penstock.datasets.parquet import _rows as _parquet_rows
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,

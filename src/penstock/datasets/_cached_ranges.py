@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import Kept
 from penstock.datasets.text._block_texts import BLOCK_BYTES
 from penstock.storage import Block, block_cache, block_key
 

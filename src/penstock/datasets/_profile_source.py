@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._kept import keep_file
-from penstock.datasets.columns._materialized import Materialized, origins_of
+from penstock.datasets._once import keep_file
+from penstock.datasets._views import origins_of
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._units import RecordsUnit, SharedSource, cut, stretches
 from penstock.datasets.text._dataset import Dataset
@@ -60,7 +60,7 @@ def known_profile(source: Source) -> KnownProfile | None:
     It is the one of the index (`penstock index --profile`), or one that `keep_profile` has kept.
     Raises `CorruptIndexError` where it is damaged.
     """
-    origins = [_bare(origin) for origin in origins_of(source)]
+    origins = [origin._bare for origin in origins_of(source)]
     if len({origin.fingerprint for origin in origins}) != 1:
         return None
     origin = origins[0]
@@ -88,13 +88,9 @@ def _last_touched(origin: Source) -> float:
 
 def keep_profile(source: Source, document: dict[str, Any]) -> str:
     """Keep a profile in the cache directory, where `known_profile` finds it; return the path."""
-    path = _path(_bare(source))
+    path = _path(source._bare)
     keep_file(path, profile_text(document).encode())
     return str(path)
-
-
-def _bare(source: Source) -> Source:
-    return source.origin if isinstance(source, Materialized) else source
 
 
 def _in_index(origin: Source) -> KnownProfile | None:

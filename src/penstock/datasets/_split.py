@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from penstock.datasets._kept import Once, kept_ids
 from penstock.datasets._key_hash import key_hashes
+from penstock.datasets._once import Once, kept_ids
 from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._facts import state_of

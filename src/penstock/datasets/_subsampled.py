@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 
-from penstock.datasets._kept import Once
+from penstock.datasets._once import Once
 from penstock.errors import OptionError, RecordIndexError
 from penstock.order import Permutation
 

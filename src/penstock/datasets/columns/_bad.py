@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._joining import joined
+from penstock.datasets._join_batches import joined
 from penstock.datasets.text._dataset import Dataset
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from penstock.jsonl import decompressed

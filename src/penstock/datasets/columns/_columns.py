@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.datasets._missing_fields import missing_fields
 from penstock.datasets.columns._bad import OnError, decoded
 from penstock.datasets.columns._build import (
     Building,
@@ -20,7 +21,6 @@ from penstock.datasets.columns._folder import column_name
 from penstock.datasets.columns._place import ColumnPlace, Freshness, column_place
 from penstock.datasets.columns._plan import ColumnSpec
 from penstock.datasets.columns._remote import fetch_columns, find_published, publish_columns
-from penstock.datasets.fields._missing import missing_fields
 from penstock.errors import CorruptIndexError
 from penstock.storage import is_remote
 

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.datasets._views import origins_of
 from penstock.datasets.parquet._parquet import ParquetRows
 from penstock.datasets.text._dataset import Dataset
 from penstock.index import digest
@@ -76,14 +78,8 @@ def state_of(source: Source) -> str:
     Its fingerprint does not see what changed in the middle of a file of the same size. The same
     for all records in memory.
     """
-    found: list[list[object]] = []
-
-    def look(origin: Source) -> Source:
-        found.extend(as_lists(facts_of(getattr(origin, "origin", origin))))
-        return origin
-
-    source._over(look)
-    return digest(found)
+    files = (facts_of(origin._bare) for origin in origins_of(source))
+    return digest([*as_lists(chain.from_iterable(files))])
 
 
 def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool:

@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._warned import is_news, made_anew
 from penstock.datasets.columns._facts import FileFacts  # noqa: TC001 (msgspec asks for it)
 from penstock.datasets.columns._take import map_column, mapped
+from penstock.datasets.columns._warnings import is_news, made_anew
 from penstock.datasets.columns._write import Place, check_type, write_column
 from penstock.datasets.fields._paths import LIST, is_listlike, steps_of
 from penstock.datasets.fields._types import type_text

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from penstock.datasets._arrow import whole_schema
+from penstock.datasets._projection import typed_fields
+from penstock.datasets._views import origins_of
 from penstock.datasets.columns._build import Building, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
 from penstock.datasets.columns._estimate import ColumnsEstimate
 from penstock.datasets.columns._folder import drop_columns, list_columns
-from penstock.datasets.columns._materialized import Materialized, origins_of
+from penstock.datasets.columns._materialized import Materialized
 from penstock.datasets.columns._place import Freshness, column_place
 from penstock.datasets.columns._write import check_type
-from penstock.datasets.fields._projection import typed_fields
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> 
 def _materialized(
     source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None, how: Building
 ) -> Materialized:
-    origin = _bare(source)
+    origin = source._bare
     specs = SourceColumns(origin, path, how.on_error).ensured(schema, how) if len(origin) else []
     return _with(source, specs)
 
@@ -98,7 +99,7 @@ def _with(source: Source, specs: Collection[ColumnSpec]) -> Materialized:
     known = source.specs if isinstance(source, Materialized) else ()
     renewed = {(spec.path, spec.type) for spec in specs}
     kept = (spec for spec in known if (spec.path, spec.type) not in renewed)
-    return Materialized(_bare(source), [*kept, *specs])
+    return Materialized(source._bare, [*kept, *specs])
 
 
 def _without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
@@ -107,13 +108,9 @@ def _without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if (field.name, field.type) not in known])
 
 
-def _bare(source: Source) -> Source:
-    return source.origin if isinstance(source, Materialized) else source
-
-
 def _origins(source: Source) -> list[Source]:
     """Return the sources that the records of one lie in, without their columns."""
-    return [*map(_bare, origins_of(source))]
+    return [origin._bare for origin in origins_of(source)]
 
 
 def columns_of(
@@ -135,7 +132,7 @@ def columns_of(
 
     def change(origin: Source) -> Source:
         nonlocal has_all
-        bare = _bare(origin)
+        bare = origin._bare
         fields = _without_columns(origin, schema)
         specs = SourceColumns(bare, path).existing(fields) if has_all and len(bare) else []
         if specs is None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._joining import joined
-from penstock.datasets._warned import is_news
+from penstock.datasets._join_batches import joined
 from penstock.datasets.columns._bad import decoded
 from penstock.datasets.columns._folder import column_name, find_column
+from penstock.datasets.columns._warnings import is_news
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

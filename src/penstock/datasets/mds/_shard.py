@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import Kept
 from penstock.errors import (
     CorruptFileError,
     ObjectChangedError,

@@ -11,13 +11,12 @@ import numpy as np
 
 from penstock.datasets._cached_ranges import CachedRanges
 from penstock.datasets._foreign_file import MappedFile, open_plain, stale
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import Kept
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import (
     BIN,
     IDX,
     MegatronFiles,
-    is_megatron,
     names_pair,
     prefix_of,
 )
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.datasets.text._texts import Text
     from penstock.datasets.tokens._rows import Ends
 
-__all__ = ["MegatronTokens", "is_megatron", "names_pair"]
+__all__ = ["MegatronTokens", "names_pair"]
 
 _KEPT_FILES = 64
 _texts: Kept[Text] = Kept(_KEPT_FILES)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import Kept
 from penstock.storage import Block, block_cache, block_key, reading
 
 if TYPE_CHECKING:

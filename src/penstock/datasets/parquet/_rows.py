@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import Kept
 from penstock.datasets.parquet._blocks import GroupBlocks, WantedGroup
 from penstock.decode import fit_batch
 from penstock.errors import (

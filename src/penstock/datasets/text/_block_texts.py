@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import Kept
 from penstock.datasets.text._texts import CACHED_BYTES
 from penstock.index import LARGEST_FRAME, rows_before
 from penstock.jsonl import compression_of, decode_frame

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._split import Part, Parts, split
-from penstock.datasets._views import Chosen, Concatenated, Taken
+from penstock.datasets._views import Chosen, Taken
 from penstock.datasets.tokens._source import TokenSource
 from penstock.datasets.where._where import Matching, where
 from penstock.errors import OptionError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.datasets._source import Source
     from penstock.datasets.tokens._rows import Ends
 
 _NO_STREAM = (
@@ -61,9 +63,6 @@ class ChosenTokens(TokenSource, Chosen):
 
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         return self.source._fresh(self._chosen(ids))
-
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        self.source._fill(self._chosen(ids), out)
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.source._lengths(self._chosen(ids))
@@ -148,6 +147,13 @@ class ConcatenatedTokens(TokenSource, Concatenated):
         ordered = [rows[place] for place in back.tolist()]
         offsets = np.cumsum([0, *map(len, ordered)], dtype=np.int64)
         return np.concatenate([np.empty(0, np.int64), *ordered]), offsets
+
+
+def concatenated_tokens(one: TokenSource, other: Source) -> Source:
+    """Return the rows of both: a source of tokens, where the other has tokens of the same dtype."""
+    if isinstance(other, TokenSource) and other.token_dtype == one.token_dtype:
+        return ConcatenatedTokens([one, other])
+    return Concatenated([one, other])
 
 
 def split_tokens(

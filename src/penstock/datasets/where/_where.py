@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._kept import Once, kept_ids
+from penstock.datasets._once import Once, kept_ids
 from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._facts import state_of

@@ -106,11 +106,12 @@ def _fingerprint(source: Source) -> str:
 def _fields(source: Source) -> str:
     if isinstance(source, TokenSource):
         return source._about()  # noqa: SLF001 (for this page)
-    # Of a source with columns those are what it has more than its origin.
-    columns = getattr(source, "materialized", None)
-    if columns is None:
+    specs = getattr(source, "specs", None)
+    if specs is None:
         return _types(source.schema)
-    return f"columns of {_types(columns)}" if len(columns) else "no columns"
+    # The columns are what a materialised source adds to its origin.
+    columns = pa.schema([(spec.path, spec.type) for spec in specs])
+    return f"columns of {_types(columns)}" if specs else "no columns"
 
 
 def _types(schema: pa.Schema) -> str:

@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._kept import keep_file
+from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._once import keep_file
 from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._table_source import TableSource
-from penstock.datasets._views import Chosen, Concatenated, fingerprint_of
+from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._facts import state_of
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
 from penstock.storage import cache_directory, open_regular

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._memory import ListSource
-from penstock.datasets._views import Chosen, Concatenated
-from penstock.datasets.columns._materialized import Materialized
+from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
 from penstock.datasets.text._dataset import Dataset
 from penstock.errors import MalformedLineError
@@ -68,14 +67,11 @@ class _Look:
         self._heads: dict[Source, list[Any]] = {}
 
     def has(self, source: Source, path: str) -> bool | None:
-        """Whether a source has a field; None where only reading everything would tell."""
-        if isinstance(source, Chosen):
-            return self.has(source.source, path)
-        if isinstance(source, Materialized):
-            return self.has(source.origin, path)
-        if isinstance(source, Concatenated):
-            found = {self.has(one, path) for one in source.sources}
-            return True if True in found else None if None in found else False
+        """Whether a source has a field; None where only reading all records can decide."""
+        found = {self._origin_has(origin._bare, path) for origin in origins_of(source)}  # noqa: SLF001
+        return True if True in found else None if None in found else False
+
+    def _origin_has(self, source: Source, path: str) -> bool | None:
         if isinstance(source, ListSource):
             return _any_holds(source, path) if len(source) else None
         if getattr(source, "schema_is_complete", False):

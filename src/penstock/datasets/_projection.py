@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._held import held
-from penstock.datasets._joining import joined
+from penstock.datasets._join_batches import joined
 from penstock.datasets._table_source import TableSource
 from penstock.datasets.fields._paths import (
     LIST,
@@ -25,6 +24,7 @@ from penstock.datasets.fields._paths import (
 )
 from penstock.datasets.fields._plan import Plan, Way
 from penstock.datasets.fields._types import arrow_type
+from penstock.decode import unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -64,11 +64,19 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
         if has_types(fields):
             raise
     # A schema knows the records that it was made from; these hold something wider.
-    return projected(TableSource(held(source, ids)), np.arange(len(ids)), fields)
+    return projected(TableSource(whole_records(source, ids)), np.arange(len(ids)), fields)
+
+
+def whole_records(source: Source, ids: NDArray[np.int64]) -> pa.Table:
+    """Return records with all columns of the source's schema, as wide as these records need."""
+    batch = source._inferred(ids)  # noqa: SLF001 (the contract's own)
+    if getattr(source, "schema_is_complete", False):
+        return pa.Table.from_batches([batch])
+    return unify([pa.RecordBatch.from_pylist([], source.schema), batch])
 
 
 def has_types(fields: Fields) -> bool:
-    """Whether whoever named fields said what types they have."""
+    """Whether fields are named with their types."""
     return isinstance(fields, pa.Schema | Mapping)
 
 
