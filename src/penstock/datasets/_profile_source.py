@@ -20,7 +20,7 @@ from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._units import RecordsUnit, SharedSource, cut, stretches
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._jsonl import JsonlDataset
-from penstock.decode import as_values
+from penstock.decode import as_values, read_around_bad
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import (
     UNREADABLE,
@@ -159,19 +159,21 @@ class ProfileUnit(RecordsUnit):
 
 
 def _add(profile: Profile, source: Source, ids: NDArray[np.int64]) -> None:
-    try:
-        if isinstance(source, JsonlDataset) or not source.files:
-            # Each record for itself: columns would have one type for all of them.
-            profile.add(source._records(ids), int(ids[0]))
+    # Each record for itself: columns would have one type for all of them.
+    is_of_records = isinstance(source, JsonlDataset) or not source.files
+
+    def read(start: int, stop: int) -> Any:
+        some = ids[start:stop]
+        return source._records(some) if is_of_records else dict(_columns(source, some))
+
+    for found in read_around_bad(len(ids), read, (MalformedLineError, SchemaMismatchError)):
+        some = ids[found.start : found.stop]
+        if found.why is not None:
+            profile.add([UNREADABLE], int(some[0]))
+        elif is_of_records:
+            profile.add(found.value, int(some[0]))
         else:
-            profile.add_columns(dict(_columns(source, ids)), ids)
-    except (MalformedLineError, SchemaMismatchError):
-        if len(ids) == 1:
-            profile.add([UNREADABLE], int(ids[0]))
-            return
-        half = len(ids) // 2
-        _add(profile, source, ids[:half])
-        _add(profile, source, ids[half:])
+            profile.add_columns(found.value, some)
 
 
 def _columns(source: Source, ids: NDArray[np.int64]) -> Iterator[tuple[str, list[object]]]:

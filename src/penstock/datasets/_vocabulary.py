@@ -18,6 +18,7 @@ from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknow
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._facts import state_of
+from penstock.decode import read_around_bad
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
 from penstock.storage import cache_directory, open_regular
 
@@ -37,8 +38,6 @@ _COLUMN = "values"
 _STRETCH = 65_536
 _FEW = 1000
 """Records among which the first value nearly always is."""
-_PIECES = 16
-"""Into how many what cannot be read is divided: more read little twice, fewer ask seldom."""
 _MOST_LEFT_OUT = 10_000
 """Each costs a read of its own; so many are no bad records any more, but another type."""
 _MAX_INT64 = 2**63 - 1
@@ -138,25 +137,22 @@ def _readable(
 
     Without types as what they are.
     """
-    stack = [ids] if len(ids) else []
-    while stack:
-        some = stack.pop()
-        try:
-            column = _column(source, name, some, types)
-        except (MalformedLineError, SchemaMismatchError) as why:
-            if len(some) > 1:
-                stack += np.array_split(some, min(_PIECES, len(some)))[::-1]
-                continue
-            left_out.append(why)
-            if len(left_out) > _MOST_LEFT_OUT:
-                raise SchemaMismatchError(
-                    f"field {name!r} is no category: more than {_MOST_LEFT_OUT:,} records cannot "
-                    f"be read, or not as what its first value is. The first: {left_out[0]}. To "
-                    f"leave them without codes, give the values that have some: "
-                    f"FieldEncoder(types, {{{name!r}: […]}})"
-                ) from None
-        else:
-            yield some, column
+
+    def read(start: int, stop: int) -> pa.Array:
+        return _column(source, name, ids[start:stop], types)
+
+    for found in read_around_bad(len(ids), read, (MalformedLineError, SchemaMismatchError)):
+        if found.why is None:
+            yield ids[found.start : found.stop], found.value
+            continue
+        left_out.append(found.why)
+        if len(left_out) > _MOST_LEFT_OUT:
+            raise SchemaMismatchError(
+                f"field {name!r} is no category: more than {_MOST_LEFT_OUT:,} records cannot be "
+                f"read, or not as what its first value is. The first: {left_out[0]}. To leave "
+                f"them without codes, give the values that have some: "
+                f"FieldEncoder(types, {{{name!r}: […]}})"
+            )
 
 
 def _column(

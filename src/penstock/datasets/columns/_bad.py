@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.datasets._join_batches import joined
 from penstock.datasets.text._dataset import Dataset
+from penstock.decode import bad_rows
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from penstock.jsonl import decompressed
 from penstock.storage import is_remote, locate
@@ -92,25 +93,12 @@ def _read(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Recor
 
 
 def _bad_rows(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> Iterator[int]:
-    """Yield the rows in which something is bad, where it is known that there are some.
+    """Yield the rows of bad records; the caller knows that there are some."""
 
-    Twice as many are read at once as were good before them, and half as many of those in which
-    something is bad. So each is read a few times, be few of them bad or all.
-    """
-    start, size, bad_before = 0, 1, len(ids)
-    while start < len(ids):
-        if start < bad_before:
-            size = max(1, (bad_before - start) // 2)
-        stop = min(start + size, len(ids))
-        try:
-            _read(source, ids[start:stop], schema)
-        except OF_A_RECORD:
-            bad_before = stop
-            if stop - start == 1:
-                yield start
-                start, size = stop, 1
-        else:
-            start, size = stop, 2 * size
+    def read(start: int, stop: int) -> None:
+        _read(source, ids[start:stop], schema)
+
+    return (row for row, _ in bad_rows(len(ids), read, OF_A_RECORD, has_bad=True))
 
 
 def _readable(
