@@ -16,7 +16,7 @@ from penstock.datasets.text._dataset import Dataset
 from penstock.errors import MalformedLineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from penstock.datasets._source import Source
 
@@ -43,8 +43,9 @@ def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
     >>> [missing.text for missing in missing_fields(source, ["pirce", "items[].id"])]
     ["there is no field 'pirce' in these records: did you mean 'price'?"]
     """
+    origins = [origin._bare for origin in origins_of(source)]  # noqa: SLF001
     look = _Look()
-    found = {path: look.has(source, path) for path in paths}
+    found = {path: look.any_has(origins, path) for path in paths}
     missing = [path for path, is_there in found.items() if not is_there]
     there = paths_in(source.schema) if missing else []
     # To look for similar names takes time for each of them.
@@ -66,12 +67,12 @@ class _Look:
     def __init__(self) -> None:
         self._heads: dict[Source, list[Any]] = {}
 
-    def has(self, source: Source, path: str) -> bool | None:
+    def any_has(self, origins: Sequence[Source], path: str) -> bool | None:
         """Whether a source has a field; None where only reading all records can decide."""
-        found = {self._origin_has(origin._bare, path) for origin in origins_of(source)}  # noqa: SLF001
+        found = {self._has(origin, path) for origin in origins}
         return True if True in found else None if None in found else False
 
-    def _origin_has(self, source: Source, path: str) -> bool | None:
+    def _has(self, source: Source, path: str) -> bool | None:
         if isinstance(source, ListSource):
             return _any_holds(source, path) if len(source) else None
         if getattr(source, "schema_is_complete", False):

@@ -22,7 +22,7 @@ from penstock.datasets.fields._paths import (
     steps_of,
     type_at,
 )
-from penstock.datasets.fields._plan import Plan, Way
+from penstock.datasets.fields._plan import PathPlan, Way
 from penstock.datasets.fields._types import arrow_type
 from penstock.decode import unify
 from penstock.errors import OptionError, SchemaMismatchError
@@ -164,7 +164,7 @@ def _read(
     source: Source,
     ids: NDArray[np.int64],
     schema: pa.Schema,
-    plan: Plan,
+    plan: PathPlan,
     doubtful: frozenset[str] = frozenset(),
 ) -> pa.RecordBatch:
     """Read what is planned; of `doubtful` fields some records have the name, and some the path."""
@@ -184,7 +184,7 @@ def _read(
 
 
 # Batches are asked for with the same fields again and again.
-_plan = lru_cache(256)(Plan)
+_plan = lru_cache(256)(PathPlan)
 
 
 def _name(name: object) -> str:

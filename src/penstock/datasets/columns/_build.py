@@ -19,16 +19,22 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets.columns._bad import most_bad, numbers_of, too_many
-from penstock.datasets.columns._estimate import estimated, refuse_full_disk
+from penstock.datasets.columns._estimate import estimated
 from penstock.datasets.columns._facts import are_unchanged, as_lists, facts_of
 from penstock.datasets.columns._folder import HIDDEN, META, list_columns, publish_column
-from penstock.datasets.columns._place import make_root
+from penstock.datasets.columns._place import OTHER_FOLDER, make_root
 from penstock.datasets.columns._units import ColumnUnit, SharedSource, UnitFiles, UnitParts, cut
 from penstock.datasets.parquet._parquet import ParquetRows
 from penstock.datasets.text._dataset import Dataset
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
 from penstock.index import digest
-from penstock.storage import NO_ROOM, read_metadata, remove_special, remove_tree
+from penstock.storage import (
+    NO_ROOM,
+    read_metadata,
+    refuse_full_disk,
+    remove_special,
+    remove_tree,
+)
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
@@ -38,7 +44,7 @@ if TYPE_CHECKING:
 
     from penstock.datasets._source import Source
     from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._folder import Column
+    from penstock.datasets.columns._folder import ColumnValues
     from penstock.datasets.columns._place import Freshness
     from penstock.work import View
 
@@ -76,7 +82,7 @@ class Wanted:
     """A field, and the column of its first records, if there is one."""
 
     field: pa.Field
-    old: Column | None = None
+    old: ColumnValues | None = None
 
     @property
     def start(self) -> int:
@@ -135,10 +141,11 @@ def build(
         source = copy(source)  # It opens the files that are there now.
     starts = sorted({one.start for one in wanted})
     groups = [[one for one in wanted if one.start == start] for start in starts]
-    folders = [_Folder(source, group, root, how, freshness) for group in groups]
+    folders = [_UnitFolder(source, group, root, how, freshness) for group in groups]
     _remove_leftovers(root, {folder.path for folder in folders})
     costs = [estimated(source, folder.schema, folder.start) for folder in folders]
-    refuse_full_disk(sum(cost.disk_bytes for cost in costs), root)
+    needed = sum(cost.disk_bytes for cost in costs)
+    refuse_full_disk(needed, root, "building these columns", OTHER_FOLDER)
     is_quick = sum(cost.core_seconds for cost in costs) < _IN_CALLER_SECONDS
     workers = 0 if is_quick or not isinstance(source, Dataset | ParquetRows) else None
     workers = workers if how.workers is None else how.workers
@@ -167,7 +174,7 @@ def build(
     _remove_leftovers(root, set())
 
 
-class _Folder:
+class _UnitFolder:
     """The hidden folder of units that are decoded together."""
 
     def __init__(
@@ -296,7 +303,7 @@ def _refuse_touched(source: Source, before: Freshness) -> None:
 def _not_written(root: Path, why: OSError) -> StorageError:
     return StorageError(
         f"columns cannot be written in {root}: {why.strerror or why}. Free space there, or give "
-        "another folder: path=, or the variable PENSTOCK_CACHE for the cache.",
+        f"another folder: {OTHER_FOLDER}.",
         path=str(root),
         errno=why.errno,
     )

@@ -18,7 +18,7 @@ from penstock.datasets.columns._build import (
 )
 from penstock.datasets.columns._estimate import ColumnsEstimate, estimated
 from penstock.datasets.columns._folder import column_name
-from penstock.datasets.columns._place import ColumnPlace, Freshness, column_place
+from penstock.datasets.columns._place import OTHER_FOLDER, ColumnPlace, Freshness, column_place
 from penstock.datasets.columns._plan import ColumnSpec
 from penstock.datasets.columns._remote import fetch_columns, find_published, publish_columns
 from penstock.errors import CorruptIndexError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.datasets._source import Source
-    from penstock.datasets.columns._folder import Column
+    from penstock.datasets.columns._folder import ColumnValues
     from penstock.datasets.columns._remote import Published
 
 _log = logging.getLogger("penstock.datasets")
@@ -51,11 +51,11 @@ class SourceColumns:
         self._freshness = Freshness(origin)
         self._kinds = (False, True) if on_error == "null" else (False,)
 
-    def ensured(self, schema: pa.Schema, how: Building) -> list[ColumnSpec]:
+    def ensured(self, schema: pa.Schema, how: Building) -> dict[ColumnSpec, ColumnValues]:
         """Return columns of all fields; build those that are missing."""
-        if not self.missing(schema):
+        found = self._all_found(schema)
+        if len(found) == len(schema):
             remove_finished(self.place.root, lambda units: not self.missing(units))
-            specs = self._all_found(schema)
         else:
             with only_column_builder(self.place.root):
                 # Whoever was at it before may have built them, and files may have changed.
@@ -69,24 +69,20 @@ class SourceColumns:
                         self._tell_of_unknown(fields)
                     wanted = [Wanted(field, self._begun(field)) for field in fields]
                     build(self._origin, wanted, self.place.root, how, self._freshness)
-                specs = self._all_found(schema)
-                if len(specs) < len(schema):
+                found = self._all_found(schema)
+                if len(found) < len(schema):
                     raise self._unusable(schema)
         if self._publishes:
-            self._publish(specs)
-        return specs
+            folders = [(spec.folder, column.meta) for spec, column in found.items()]
+            publish_columns(folders, self.place, self._freshness)
+        return found
 
-    def existing(self, schema: pa.Schema) -> list[ColumnSpec] | None:
+    def existing(self, schema: pa.Schema) -> dict[ColumnSpec, ColumnValues] | None:
         """Return columns of all fields; None where one of them is missing."""
         if self.place.beside is not None:
             self._fetch(schema)
-        specs = []
-        for field in schema:
-            spec = self._found(field)
-            if spec is None:
-                return None
-            specs.append(spec)
-        return specs
+        found = self._all_found(schema)
+        return found if len(found) == len(schema) else None
 
     def _fetch(self, schema: pa.Schema) -> None:
         """Fetch what is published of those that are missing."""
@@ -117,23 +113,30 @@ class SourceColumns:
             str(self.place.root),
         )
 
-    def _all_found(self, schema: pa.Schema) -> list[ColumnSpec]:
-        found = (self._found(field) for field in schema)
-        return [spec for spec in found if spec is not None]
+    def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, ColumnValues]:
+        """Return the columns, up to the first that is missing."""
+        all_found = {}
+        for field in schema:
+            found = self._found(field)
+            if found is None:
+                break
+            all_found[found[0]] = found[1]
+        return all_found
 
-    def _found(self, field: pa.Field) -> ColumnSpec | None:
+    def _found(self, field: pa.Field) -> tuple[ColumnSpec, ColumnValues] | None:
         """Return the column of a field that serves under the policy, if it has all records."""
+        length = len(self._origin)
         for spec, column in self._candidates(field):
-            if column.meta.length == len(self._origin):
-                return spec
+            if column.meta.length == length:
+                return spec, column
         return None
 
-    def _begun(self, field: pa.Field) -> Column | None:
+    def _begun(self, field: pa.Field) -> ColumnValues | None:
         """Return the column of the first records, if data was only appended to them."""
         found = [column for _, column in self._candidates(field)]
         return max(found, key=lambda column: column.meta.length, default=None)
 
-    def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, Column]]:
+    def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, ColumnValues]]:
         found = []
         for nulled in self._kinds:
             for root in self.place.roots:
@@ -146,7 +149,7 @@ class SourceColumns:
                 found.append((spec, column))
         return found
 
-    def _refuse(self, field: pa.Field, column: Column) -> None:
+    def _refuse(self, field: pa.Field, column: ColumnValues) -> None:
         """Raise what decoding a bad record raises."""
         schema = pa.schema([pa.field(field.name, field.type)])
         decoded(self._origin, column.bad[:1], schema, "raise", 0)
@@ -167,18 +170,10 @@ class SourceColumns:
         return CorruptIndexError(
             f"columns were written to {self.place.root} and cannot be read from there: "
             f"{', '.join(field.name for field in self.missing(schema))}. Give another folder: "
-            "path=, or the variable PENSTOCK_CACHE for the cache.",
+            f"{OTHER_FOLDER}.",
             path=str(self.place.root),
         )
 
     def _tell_of_unknown(self, fields: Sequence[pa.Field]) -> None:
         for missing in missing_fields(self._origin, [field.name for field in fields]):
             _log.warning("%s Where it is missing its column is null", missing.text)
-
-    def _publish(self, specs: Sequence[ColumnSpec]) -> None:
-        folders = []
-        for spec in specs:
-            column = spec.find(self._freshness)
-            if column is not None:
-                folders.append((spec.folder, column.meta))
-        publish_columns(folders, self.place, self._freshness)

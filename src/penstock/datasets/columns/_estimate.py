@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,12 +13,10 @@ from penstock._cpus import usable_cpus
 from penstock.datasets.columns._bad import OF_A_RECORD, decoded
 from penstock.datasets.columns._units import is_stream
 from penstock.datasets.text._dataset import Dataset
-from penstock.errors import StorageError
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -162,15 +159,3 @@ def column_bytes(array: pa.Array) -> int:
 def _stored_bytes(source: Source) -> int:
     meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
     return 0 if meta is None else sum(file.size for file in meta.files)
-
-
-def refuse_full_disk(needed: int, root: Path) -> None:
-    """Raise where there is not enough room for columns."""
-    free = shutil.disk_usage(root).free
-    if needed > free:
-        raise StorageError(
-            f"building these columns takes about {needed:,} bytes, and {free:,} are free in "
-            f"{root}. Free space there, ask for fewer fields, or give another folder: path=, or "
-            "the variable PENSTOCK_CACHE for the cache.",
-            path=str(root),
-        )

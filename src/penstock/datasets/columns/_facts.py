@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -84,8 +85,10 @@ def state_of(source: Source) -> str:
 
 def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool:
     """Whether all files of a source are what they were, or only longer; others may have come."""
-    known = {file.path: file for file in now}
-    was = list(before)
+    was, here = [*before], [*now]
+    if was == here and _GONE not in map(attrgetter("size"), here):
+        return True
+    known = {file.path: file for file in here}
     # Who says nothing of files knows only sources that have none.
     return bool(was) == bool(known) and all(
         file.path in known and file.has_become(known[file.path]) for file in was

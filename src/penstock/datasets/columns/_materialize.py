@@ -22,12 +22,12 @@ from penstock.datasets.columns._write import check_type
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from penstock.datasets._source import Fields, Source
     from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._folder import ColumnMeta
+    from penstock.datasets.columns._folder import ColumnMeta, ColumnValues
     from penstock.datasets.columns._plan import ColumnSpec
     from penstock.work import View
 
@@ -90,16 +90,16 @@ def _materialized(
     source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None, how: Building
 ) -> Materialized:
     origin = source._bare
-    specs = SourceColumns(origin, path, how.on_error).ensured(schema, how) if len(origin) else []
-    return _with(source, specs)
+    found = SourceColumns(origin, path, how.on_error).ensured(schema, how) if len(origin) else {}
+    return _with(source, found)
 
 
-def _with(source: Source, specs: Collection[ColumnSpec]) -> Materialized:
+def _with(source: Source, found: Mapping[ColumnSpec, ColumnValues]) -> Materialized:
     """Return a source with these columns, and with those that it has of other fields."""
     known = source.specs if isinstance(source, Materialized) else ()
-    renewed = {(spec.path, spec.type) for spec in specs}
+    renewed = {(spec.path, spec.type) for spec in found}
     kept = (spec for spec in known if (spec.path, spec.type) not in renewed)
-    return Materialized(source._bare, [*kept, *specs])
+    return Materialized(source._bare, [*kept, *found], found)
 
 
 def _without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
@@ -134,11 +134,11 @@ def columns_of(
         nonlocal has_all
         bare = origin._bare
         fields = _without_columns(origin, schema)
-        specs = SourceColumns(bare, path).existing(fields) if has_all and len(bare) else []
-        if specs is None:
+        found = SourceColumns(bare, path).existing(fields) if has_all and len(bare) else {}
+        if found is None:
             has_all = False
             return origin
-        return _with(origin, specs)
+        return _with(origin, found)
 
     changed = source._over(change)
     return changed if has_all else None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields, Location
-    from penstock.datasets.columns._folder import Column
+    from penstock.datasets.columns._folder import ColumnValues
 
 _log = logging.getLogger("penstock.datasets")
 _MOST_PLANS = 64
@@ -43,25 +43,32 @@ class Materialized(Source):
     these records when a process first needs it is not used: its field is read from the source.
     """
 
-    def __init__(self, origin: Source, specs: Iterable[ColumnSpec]) -> None:
+    def __init__(
+        self,
+        origin: Source,
+        specs: Iterable[ColumnSpec],
+        found: Mapping[ColumnSpec, ColumnValues] | None = None,
+    ) -> None:
+        """Read with the columns of `specs`; `found` are those that this process has opened."""
         self.origin = origin
         self.specs = tuple(specs)
-        self._prepare()
+        self._prepare(found)
 
-    def _prepare(self) -> None:
+    def _prepare(self, found: Mapping[ColumnSpec, ColumnValues] | None = None) -> None:
+        self._known = found or {}
         self._opened = Once(self._open)
         self._plans: dict[object, tuple[object, GatherPlan]] = {}
 
-    def _find(self) -> dict[tuple[str, pa.DataType], Column]:
+    def _find(self) -> dict[tuple[str, pa.DataType], ColumnValues]:
         freshness = Freshness(self.origin)
-        found: dict[tuple[str, pa.DataType], Column] = {}
+        found: dict[tuple[str, pa.DataType], ColumnValues] = {}
         for spec in self.specs:
-            column = spec.find(freshness)
+            column = spec.find(freshness, self._known.get(spec))
             if column is not None:
                 found[spec.path, spec.type] = column
         return found
 
-    def _open(self) -> dict[tuple[str, pa.DataType], Column]:
+    def _open(self) -> dict[tuple[str, pa.DataType], ColumnValues]:
         found = self._find()
         gone = [spec for spec in self.specs if (spec.path, spec.type) not in found]
         news = [spec for spec in gone if is_news(spec.folder)]

@@ -78,10 +78,10 @@ def parsed(text: str) -> FieldType:
     >>> str(parsed("list< int64=-1 >"))
     'list<int64 = -1>'
     """
-    return _Parser(text).whole()
+    return _TypeParser(text).whole()
 
 
-class _Parser:
+class _TypeParser:
     """One pass over a text, from left to right."""
 
     def __init__(self, text: str) -> None:

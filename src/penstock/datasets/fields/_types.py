@@ -37,6 +37,7 @@ _NAMES = {
     **{f"timestamp[{unit}]": pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")},
     **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
 }
+_TEXTS = {type_: name for name, type_ in _NAMES.items()}
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([^\]\s]+)\]")
 _LIST = re.compile(r"(list|large_list)<(.*)>", re.DOTALL)
 
@@ -72,7 +73,7 @@ def type_text(type_: pa.DataType) -> str:
         return (
             f"{'list' if pa.types.is_list(type_) else 'large_list'}<{type_text(type_.value_type)}>"
         )
-    return next((name for name, known in _NAMES.items() if known == type_), str(type_))
+    return _TEXTS.get(type_) or str(type_)
 
 
 @lru_cache(1024)

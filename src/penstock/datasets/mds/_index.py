@@ -34,7 +34,7 @@ _VERSION = 2
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class _File(msgspec.Struct, frozen=True):
+class _ShardFile(msgspec.Struct, frozen=True):
     basename: str
     bytes: _Count
     hashes: dict[str, str] = {}
@@ -44,10 +44,10 @@ class _Shard(msgspec.Struct, frozen=True):
     column_names: list[str]
     column_encodings: list[str]
     column_sizes: list[int | None]
-    raw_data: _File
+    raw_data: _ShardFile
     samples: _Count
     compression: str | None = None
-    zip_data: _File | None = None
+    zip_data: _ShardFile | None = None
 
 
 class _Sign(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class _Sign(msgspec.Struct, frozen=True):
     samples: msgspec.Raw
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _ShardHead(msgspec.Struct, frozen=True):
     format: str = "mds"
     version: int = _VERSION
 
@@ -180,7 +180,7 @@ def _decoded(text: bytes, shown: str) -> list[_Shard]:
             )
         shards = []
         for raw in index.shards:
-            head = msgspec.json.decode(raw, type=_Head)
+            head = msgspec.json.decode(raw, type=_ShardHead)
             if (head.format, head.version) != ("mds", _VERSION):
                 raise OptionError(
                     f"{shown} lists shards of format {head.format!r}, version {head.version}; only "
@@ -224,7 +224,7 @@ def _told(columns: Sequence[tuple[str, str, int | None]]) -> str:
 def _found(store: Store, folder: str, shard: _Shard, there: dict[str, Entry]) -> Shard:
     """Return a shard as it is stored: plain where that is there, else compressed."""
     raw, packed = shard.raw_data, shard.zip_data
-    kinds: list[tuple[_File, str | None]] = [(raw, None)]
+    kinds: list[tuple[_ShardFile, str | None]] = [(raw, None)]
     if packed is not None and shard.compression is not None:
         kinds.append((packed, shard.compression.partition(":")[0]))
     for file, compression in kinds:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import itertools
-import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
-from penstock.datasets._recently_used import Kept
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.errors import (
     CorruptFileError,
     ObjectChangedError,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets.mds._index import Shard
-    from penstock.datasets.text._texts import Places, Text
+    from penstock.datasets.text._texts import FileText, Places
     from penstock.storage import StorageOptions
 
 _KEPT_FILES = 128
@@ -49,19 +48,11 @@ _LARGEST = (1 << 32) - 1
 _PIECE = 1 << 20
 _COMPRESSIONS = ("br", "bz2", "gz", "snappy", "zstd")
 
-_files: Kept[Text] = Kept(_KEPT_FILES)
-_wholes: Kept[WholeText] = Kept(_KEPT_BYTES)
-_blocks: Kept[WholeText] = Kept(_KEPT_MAPPED_BYTES)
-_offsets: Kept[NDArray[np.int64]] = Kept(_KEPT_OFFSETS_BYTES)
+_files: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)
+_wholes: RecentlyUsed[WholeText] = RecentlyUsed(_KEPT_BYTES)
+_blocks: RecentlyUsed[WholeText] = RecentlyUsed(_KEPT_MAPPED_BYTES)
+_offsets: RecentlyUsed[NDArray[np.int64]] = RecentlyUsed(_KEPT_OFFSETS_BYTES)
 _openings = itertools.count()
-
-
-def _after_fork_in_child() -> None:
-    for kept in (_files, _wholes, _blocks, _offsets):
-        kept.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class WholeText:
@@ -181,7 +172,7 @@ class ShardTexts:
         key = block_key(self._options, one.path, one.file.entry, "mds shard", one.compression)
         return Block(one.path, 0, one.file.entry.size, key, lambda: _whole(one))
 
-    def _text(self, shard: int) -> Text:
+    def _text(self, shard: int) -> FileText:
         one, key = self._shards[shard], (self._opening, shard)
         if self._is_blocked(shard):
             blocked = _blocks.get(key)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._cached_ranges import CachedRanges
-from penstock.datasets._foreign_file import MappedFile, open_plain, stale
-from penstock.datasets._recently_used import Kept
+from penstock.datasets._foreign_file import CachedRanges, MappedFile, open_plain, stale
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import (
     BIN,
@@ -28,26 +26,20 @@ from penstock.index import rows_before
 from penstock.storage import StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
     from typing import Self
 
     from numpy.typing import NDArray
 
     from penstock.datasets.megatron._index import MegatronIndex
-    from penstock.datasets.text._texts import Text
+    from penstock.datasets.text._texts import FileText
     from penstock.datasets.tokens._rows import Ends
 
 __all__ = ["MegatronTokens", "names_pair"]
 
 _KEPT_FILES = 64
-_texts: Kept[Text] = Kept(_KEPT_FILES)
-
-
-def _after_fork_in_child() -> None:
-    _texts.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+_texts: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)
 
 
 class MegatronTokens(TokenSource):
@@ -166,7 +158,7 @@ class MegatronTokens(TokenSource):
         files = self._opened()
         return files.index.located(ids, files.bin.entry.size)
 
-    def _text(self) -> Text:
+    def _text(self) -> FileText:
         files = self._opened()
         key = (files.opening, self._is_by_blocks)
         text = _texts.get(key)

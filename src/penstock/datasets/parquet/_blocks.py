@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from penstock.datasets._recently_used import Kept
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.storage import Block, block_cache, block_key, reading
 
 if TYPE_CHECKING:
@@ -26,14 +25,7 @@ _READ_AT_ONCE_BYTES = 512 << 20
 """Of columns that are decoded at the same time, each in memory until it is written."""
 _MOST_AT_ONCE = 16
 
-_batches: Kept[pa.RecordBatch] = Kept(_KEPT_BYTES)
-
-
-def _after_fork_in_child() -> None:
-    _batches.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+_batches: RecentlyUsed[pa.RecordBatch] = RecentlyUsed(_KEPT_BYTES)
 
 
 class WantedGroup(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from copy import copy
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.datasets._recently_used import Kept
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets.parquet._blocks import GroupBlocks, WantedGroup
 from penstock.decode import fit_batch
 from penstock.errors import (
@@ -47,18 +46,10 @@ _KEPT_FOOTER_BYTES = 32 << 20
 """Footers that are kept for good, as they are stored; others are read again when needed."""
 
 
-_columns: Kept[pa.Array] = Kept(_KEPT_BYTES)
-_files: Kept[tuple[OpenFile, pq.FileMetaData]] = Kept(_KEPT_FILES)
+_columns: RecentlyUsed[pa.Array] = RecentlyUsed(_KEPT_BYTES)
+_files: RecentlyUsed[tuple[OpenFile, pq.FileMetaData]] = RecentlyUsed(_KEPT_FILES)
 _tokens = itertools.count()
 _Bring: TypeAlias = "Callable[[int, pa.Schema], list[pa.Array]]"
-
-
-def _after_fork_in_child() -> None:
-    _columns.clear()
-    _files.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class ParquetTable:

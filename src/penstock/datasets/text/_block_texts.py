@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.datasets._recently_used import Kept
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets.text._texts import CACHED_BYTES
 from penstock.index import LARGEST_FRAME, rows_before
 from penstock.jsonl import compression_of, decode_frame
@@ -40,15 +39,8 @@ class _Held(NamedTuple):
     text: memoryview
 
 
-_held: Kept[_Held] = Kept(_KEPT_BYTES)
+_held: RecentlyUsed[_Held] = RecentlyUsed(_KEPT_BYTES)
 _tokens = itertools.count()
-
-
-def _after_fork_in_child() -> None:
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class BlockTexts:

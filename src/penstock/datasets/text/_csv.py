@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets.text._csv_values import CsvParser, Layout, Unfit
+from penstock.datasets.text._csv_values import CsvLayout, CsvParser, Unfit
 from penstock.datasets.text._dataset import Dataset
 from penstock.decode import as_records, fit_batch
 from penstock.errors import CorruptIndexError, SchemaMismatchError
@@ -105,7 +105,7 @@ class CsvRows(Dataset):
         return self._layout.schema
 
     @cached_property
-    def _layout(self) -> Layout:
+    def _layout(self) -> CsvLayout:
         meta = self._sample_index.meta
         if meta is None or meta.kind != "csv":
             raise CorruptIndexError(
@@ -178,7 +178,7 @@ class CsvRows(Dataset):
         return state
 
 
-def _layout(files: Sequence[FileMeta], dialect: Dialect, *, named: bool) -> Layout:
+def _layout(files: Sequence[FileMeta], dialect: Dialect, *, named: bool) -> CsvLayout:
     """Return the columns of all files, or raise for files that cannot be one table."""
     kinds: dict[str, set[str]] = {}
     numbers: dict[tuple[str, ...], int] = {}
@@ -191,7 +191,7 @@ def _layout(files: Sequence[FileMeta], dialect: Dialect, *, named: bool) -> Layo
         for name, kind in zip(columns, file.facts["types"], strict=True):
             kinds.setdefault(name, set()).add(kind)
     schema = pa.schema([(name, type_of(wider_type(seen))) for name, seen in kinds.items()])
-    return Layout(schema, [CsvParser(names, dialect) for names in numbers], of_file)
+    return CsvLayout(schema, [CsvParser(names, dialect) for names in numbers], of_file)
 
 
 def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:

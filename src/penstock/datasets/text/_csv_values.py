@@ -164,7 +164,7 @@ def _empty(schema: pa.Schema, rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-class Layout(NamedTuple):
+class CsvLayout(NamedTuple):
     """The columns of all files together, and the order that each file has them in."""
 
     schema: pa.Schema

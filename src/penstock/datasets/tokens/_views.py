@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.datasets._concatenated import Concatenated
-from penstock.datasets._split import Part, Parts, split
+from penstock.datasets._split import Parts, SplitPart, split
 from penstock.datasets._views import Chosen, Taken
 from penstock.datasets.tokens._source import TokenSource
-from penstock.datasets.where._where import Matching, where
+from penstock.datasets.where._where import Matched, where
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class TakenTokens(ChosenTokens, Taken):
     """The rows of given numbers, in the given order."""
 
 
-class PartTokens(ChosenTokens, Part):
+class PartTokens(ChosenTokens, SplitPart):
     """One part of a split."""
 
 
-class MatchingTokens(ChosenTokens, Matching):
+class MatchingTokens(ChosenTokens, Matched):
     """The rows for which a condition holds."""
 
 
@@ -167,7 +167,9 @@ def split_tokens(
         )
     parts = split(source, by, seed, shares)
     views = [
-        PartTokens(source, part._division, part._part) for part in parts if isinstance(part, Part)
+        PartTokens(source, part._division, part._part)
+        for part in parts
+        if isinstance(part, SplitPart)
     ]
     return Parts(views, parts.names)
 

@@ -76,7 +76,7 @@ def parse(text: str) -> Node:
     >>> parse("18 <= age") == parse("age >= 18")
     True
     """
-    return _Parser(text).whole()
+    return _ConditionParser(text).whole()
 
 
 def names_in(node: Node) -> list[str]:
@@ -98,7 +98,7 @@ def _names(node: Node) -> Iterator[str]:
         yield node.name
 
 
-class _Parser:
+class _ConditionParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = list(tokens_of(text))

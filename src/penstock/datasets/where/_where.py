@@ -28,7 +28,7 @@ _VERSION = 1
 _ROW = "penstock row number"
 
 
-def where(source: Source, expression: object) -> Matching:
+def where(source: Source, expression: object) -> Matched:
     """Return a view of the records for which an expression, as text or of pyarrow, holds.
 
     It is evaluated now; the numbers of the matching records are kept in the cache directory
@@ -44,7 +44,7 @@ def where(source: Source, expression: object) -> Matching:
             f"where takes a text, as in where(\"age >= 18 and country in ('de', 'fr')\"), or a "
             f"pyarrow.compute expression, not {type(expression).__name__}."
         )
-    view = Matching(source, Search(source, condition, len(source)))
+    view = Matched(source, Search(source, condition, len(source)))
     # An expression that does not fit the data is an error of this call and not of a later one.
     len(view)
     return view
@@ -177,7 +177,7 @@ class Search:
         return np.concatenate(found)
 
 
-class Matching(Chosen):
+class Matched(Chosen):
     """The records for which a condition holds: the source, the condition, and their numbers."""
 
     _is_sorted = True
