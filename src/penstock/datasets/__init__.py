@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from penstock.datasets._vocabulary import root_of as root_of
     from penstock.datasets._vocabulary import vocabulary as vocabulary
     from penstock.datasets.columns._estimate import ColumnsEstimate as ColumnsEstimate
-    from penstock.datasets.columns._folder import ColumnMeta as ColumnMeta
     from penstock.datasets.columns._materialize import ListedColumn as ListedColumn
     from penstock.datasets.columns._materialize import columns_of as columns_of
     from penstock.datasets.columns._materialize import drop_columns_in as drop_columns_in
@@ -85,7 +84,6 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "Category": "fields._tensor_types",
         "Chosen": "_views",
-        "ColumnMeta": "columns._folder",
         "ColumnsEstimate": "columns._estimate",
         "Dense": "fields._tensor_types",
         "FieldType": "fields._tensor_types",

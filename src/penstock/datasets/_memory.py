@@ -74,7 +74,7 @@ class _ObjectSource(Source):
     @property
     @abstractmethod
     def _sample(self) -> int:
-        """How many of the first records tell the schema."""
+        """How many of the first records decide the schema."""
 
     @cached_property
     def schema(self) -> pa.Schema:

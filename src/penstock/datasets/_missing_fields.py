@@ -1,4 +1,4 @@
-"""Fields that somebody asks for and no record has: nearly always misspelt."""
+"""Fields that are asked for and no record has: nearly always misspelt."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Source
 
 _HEAD = 100
-"""Records that are looked at first: they lie together, those of a schema here and there."""
+"""Records that are read first: they lie together, those of a schema are spread."""
 _HINTS = 20
 """Fields for which similar names are looked for."""
 
 
 class Missing(NamedTuple):
-    """What is known of a field that is not there."""
+    """A field that is not there, as far as is known."""
 
     text: str
     is_certain: bool
@@ -35,9 +35,7 @@ class Missing(NamedTuple):
 
 
 def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
-    """Return what to tell of those fields that a source does not have.
-
-    A view is taken for the source that it is made of.
+    """Return the fields that a source does not have; a view has those of its origins.
 
     >>> source = ListSource([{"price": 1, "items": [{"id": 7}]}])
     >>> [missing.text for missing in missing_fields(source, ["pirce", "items[].id"])]
@@ -48,12 +46,12 @@ def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
     found = {path: look.any_has(origins, path) for path in paths}
     missing = [path for path, is_there in found.items() if not is_there]
     there = paths_in(source.schema) if missing else []
-    # To look for similar names takes time for each of them.
+    # The search for similar names takes time for each field.
     hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
-    return [_told(path, found[path], hints.get(path, ".")) for path in missing]
+    return [_missing(path, found[path], hints.get(path, ".")) for path in missing]
 
 
-def _told(path: str, is_there: bool | None, hint: str) -> Missing:  # noqa: FBT001 (of three)
+def _missing(path: str, is_there: bool | None, hint: str) -> Missing:  # noqa: FBT001 (of three)
     if is_there is None:
         text = f"no record that was looked at has a field {path!r}{hint}"
     else:
@@ -108,7 +106,7 @@ def _is_in(schema: pa.Schema, path: str) -> bool:
 
 def _may_lead(type_: pa.DataType, steps: Steps) -> bool:
     if not steps or pa.types.is_null(type_):
-        return True  # Nobody knows what is inside of what was always null.
+        return True  # The inside of a field that is always null is unknown.
     step, *rest = steps
     if step is LIST:
         return is_listlike(type_) and _may_lead(type_.value_type, tuple(rest))

@@ -42,9 +42,8 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
     """Return one column a field, in the order and of exactly the types asked for.
 
     `fields` maps names or paths to types, or names them and the source's schema has the types. A
-    path goes into structs by dots and into lists by `[]`: `items[].price` is a list column. What
-    is missing is null. In a record with a top-level field whose own name looks like a path, that
-    field wins over the path.
+    path goes into structs by dots and into lists by `[]`: `items[].price` is a list column. A
+    missing value is null. A top-level field whose name looks like a path wins over the path.
 
     >>> from penstock.datasets._memory import ListSource
     >>> source = ListSource([{"user": {"age": 42}, "items": [{"price": 1}, {"price": 2}]}, {}])
@@ -63,7 +62,7 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
     except SchemaMismatchError:
         if has_types(fields):
             raise
-    # A schema knows the records that it was made from; these hold something wider.
+    # The schema is that of other records: these hold wider values.
     return projected(TableSource(whole_records(source, ids)), np.arange(len(ids)), fields)
 
 
@@ -97,7 +96,7 @@ def typed_fields(source: Source, fields: Fields, more: Callable[[], pa.Schema]) 
 
 
 def typed_schema(fields: Fields | None) -> pa.Schema | None:
-    """Return fields that were named with their types as a schema; None where types are to find.
+    """Return fields that have types as a schema; None for names alone.
 
     >>> typed_schema({"a": "int8"}), typed_schema(["a"])
     (a: int8, None)
@@ -222,7 +221,7 @@ class _NullAt(Exception):  # noqa: N818 (caught above, where the record is known
 
 
 class _TwoMeaningsError(Exception):
-    """A path leads to something, and only the record tells whether its name is there, and null."""
+    """A path has a value where its name is null: the record decides which is meant."""
 
 
 def _column(

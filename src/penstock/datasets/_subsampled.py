@@ -34,8 +34,8 @@ class SubsampledDataset(Generic[T_co]):
 
     `int(subsample_factor * len(dataset))` records, in the dataset's own order (8 bytes a record,
     found again by every process) or, with `random_order`, in a random one (no memory at all). The
-    same seed chooses the same records either way. Without one a seed is drawn here; `seed` tells
-    it, and copies in other processes keep it.
+    same seed chooses the same records either way. Without one a seed is drawn here, kept in `seed`
+    and in copies of other processes.
 
     Any map-style dataset will do, so this is one itself and no more. Of a `Source` a random part
     that is again a source is `source.split(part=0.1, rest=0.9).part`.

@@ -72,7 +72,7 @@ class Chosen(Source):
     def _chosen(self, ids: np.ndarray) -> np.ndarray:
         """Return the numbers in `source` of some records of the view: int64.
 
-        They may come from a file in the cache, of which only these are read and checked.
+        Numbers mapped from the cache are checked here, only those that are used.
         """
         found: np.ndarray = self.ids[ids]
         if len(found):

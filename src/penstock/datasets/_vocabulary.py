@@ -51,8 +51,8 @@ def vocabulary(source: Source, name: str, length: int) -> pa.Array:
     They stand in the order of their first appearance, so records that are appended never change
     the place of a value. For records in files they are kept in the cache directory. Values are
     texts, bytes, whole numbers or booleans, of the kind that the first one is of; `name` may be a
-    dotted path. Records that cannot be read, or only as another kind, are left out: whoever reads
-    them for their own sake is told.
+    dotted path. Records that cannot be read, or only as another kind, are left out; reading
+    them raises.
 
     >>> from penstock.datasets._memory import ListSource
     >>> vocabulary(ListSource([{"a": "y"}, {"a": "x"}, {}, {"a": "y"}]), "a", 4).to_pylist()
@@ -97,7 +97,7 @@ def _found(source: Source, name: str, length: int) -> pa.Array:
         return pa.array([], pa.string())
     types = _types_of(source, name, first)
     places: dict[Any, None] = {}
-    # What the loader cannot read either, it tells of when its turn comes.
+    # The loader raises for these records when it reads them.
     left_out: list[Exception] = []
     for ids in _stretches(first, length):
         for _, column in _readable(source, name, ids, types, left_out):
@@ -174,7 +174,7 @@ def _column(
 def _types_of(source: Source, name: str, number: int) -> tuple[pa.DataType, ...]:
     """Return what values are read as: those of the kind that the first one is of.
 
-    What else decided, such as all records or a sample of them, might change with those appended.
+    The first value stays the first when records are appended.
     """
     whole = source._inferred(np.array([number], np.int64))  # noqa: SLF001 (the contract's own)
     type_ = TableSource(whole).read([0], [name]).schema.field(0).type

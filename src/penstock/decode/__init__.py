@@ -7,6 +7,7 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.decode._as_records import as_records as as_records
     from penstock.decode._as_records import as_values as as_values
+    from penstock.decode._assemble import empty_batch as empty_batch
     from penstock.decode._bad_rows import bad_rows as bad_rows
     from penstock.decode._bad_rows import read_around_bad as read_around_bad
     from penstock.decode._blank import blank_lines as blank_lines
@@ -37,6 +38,7 @@ __all__, __getattr__, __dir__ = facade(
         "decode_as_json": "_lines",
         "decode_fast": "_lines",
         "decode_line": "_lines",
+        "empty_batch": "_assemble",
         "fit_batch": "_fit",
         "inferred_batch": "_values",
         "keep_pandas_out": "_pandas",

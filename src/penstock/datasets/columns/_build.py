@@ -72,9 +72,9 @@ class Building:
     workers: int | None = None
     progress: bool | View | None = None
     most_bad: int = 0
-    """Records that "mask" may set aside, where that is more than it does by itself."""
-    tells_of_unknown: bool = True
-    """Whether fields that no record seems to have are warned of."""
+    """Records that "mask" may set aside, if more than its own limit."""
+    warns_of_unknown: bool = True
+    """Whether to warn of fields that no record seems to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ def build(
 ) -> None:
     """Build columns; the caller is the only builder.
 
-    `freshness` told that the columns that are to become longer hold. What a killed builder of the
-    same columns had finished is used; what others left is removed.
+    `freshness` has confirmed the columns that are extended. Finished units of a killed builder of
+    the same columns are used; other leftovers are removed.
     """
     _refuse_touched(source, freshness)
     if isinstance(source, Dataset):
@@ -194,7 +194,7 @@ class _UnitFolder:
         records = [self._fingerprint, [*as_lists(self._files)], len(source)]
         key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
         self.path = root / f"{_BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
-        # Who was killed while publishing had begun with more fields than are missing now.
+        # A builder killed while publishing had begun with more fields than are missing now.
         for path in sorted(root.glob(f"{_BUILDING}{key}-*")):
             with suppress(OSError, pa.ArrowException):
                 schema = _schema_in(path)
@@ -296,7 +296,7 @@ def _refuse_touched(source: Source, before: Freshness) -> None:
     if not are_unchanged(before.files, facts_of(source)):
         raise StaleIndexError(
             f"files were overwritten while their records were decoded: {source.files[0]}, or "
-            f"others of {len(source.files):,}. Open them again when nobody writes to them."
+            f"others of {len(source.files):,}. Open them again when they are written."
         )
 
 

@@ -58,15 +58,15 @@ class SourceColumns:
             remove_finished(self.place.root, lambda units: not self.missing(units))
         else:
             with only_column_builder(self.place.root):
-                # Whoever was at it before may have built them, and files may have changed.
+                # The builder before may have built them, and files may have changed.
                 self._freshness = Freshness(self._origin)
                 fields = self.missing(schema)
                 if published := self._published(fields, 1):
                     fetch_columns(published, self.place)
                     fields = self.missing(pa.schema(fields))
                 if fields:
-                    if how.tells_of_unknown:
-                        self._tell_of_unknown(fields)
+                    if how.warns_of_unknown:
+                        self._warn_of_unknown(fields)
                     wanted = [Wanted(field, self._begun(field)) for field in fields]
                     build(self._origin, wanted, self.place.root, how, self._freshness)
                 found = self._all_found(schema)
@@ -89,11 +89,11 @@ class SourceColumns:
         length = len(self._origin)
         if self._published(self.missing(schema), length):
             with only_column_builder(self.place.root):
-                # Whoever was at it before may have fetched them.
+                # The builder before may have fetched them.
                 fetch_columns(self._published(self.missing(schema), length), self.place)
 
     def missing(self, schema: pa.Schema) -> list[pa.Field]:
-        """Return the fields of which there is no column, or none of all records."""
+        """Return the fields without a column of all records."""
         return [field for field in schema if self._found(field) is None]
 
     def cost(self, schema: pa.Schema) -> ColumnsEstimate:
@@ -174,6 +174,6 @@ class SourceColumns:
             path=str(self.place.root),
         )
 
-    def _tell_of_unknown(self, fields: Sequence[pa.Field]) -> None:
+    def _warn_of_unknown(self, fields: Sequence[pa.Field]) -> None:
         for missing in missing_fields(self._origin, [field.name for field in fields]):
             _log.warning("%s Where it is missing its column is null", missing.text)

@@ -97,7 +97,7 @@ def _look(source: Source, schema: pa.Schema, start: int) -> tuple[float, float]:
         try:
             batch = source._projected(ids, schema)  # noqa: SLF001 (what a source is asked for)
         except OF_A_RECORD:
-            # Found out record by record, which tells nothing of others.
+            # Slow, record by record: its time is not that of other records.
             if not sized:
                 batch = decoded(source, ids[:_FIRST], schema, "null", 0).columns
                 size, sized = sum(map(column_bytes, batch.columns)), batch.num_rows

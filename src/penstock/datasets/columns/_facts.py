@@ -1,6 +1,6 @@
-"""What is known of the files of a source, to tell later whether they are still the same."""
+"""Facts of the files of a source, which show later whether they are still the same."""
 
-# ruff: noqa: SLF001 (what a source is made from says where its files are told of)
+# ruff: noqa: SLF001 (facts come from the source's index)
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def facts_of(origin: Source) -> list[FileFacts]:
         return []
     meta, paths = origin._sample_index.meta, origin.files
     if any(map(is_remote, paths[:1])):
-        return [] if meta is None else [_told(file.path, file) for file in meta.files]
+        return [] if meta is None else [_recorded(file.path, file) for file in meta.files]
     names = paths if meta is None else [file.path for file in meta.files]
     return [*map(_looked_at, paths, names)]
 
@@ -89,7 +89,7 @@ def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool
     if was == here and _GONE not in map(attrgetter("size"), here):
         return True
     known = {file.path: file for file in here}
-    # Who says nothing of files knows only sources that have none.
+    # A column without files is one of a source without files.
     return bool(was) == bool(known) and all(
         file.path in known and file.has_become(known[file.path]) for file in was
     )
@@ -109,13 +109,13 @@ def _looked_at(path: str, name: str) -> FileFacts:
     return FileFacts(name, found.st_size, found.st_mtime_ns)
 
 
-def _told(name: str, file: FileMeta | Entry) -> FileFacts:
+def _recorded(name: str, file: FileMeta | Entry) -> FileFacts:
     return FileFacts(name, file.size, round(file.modified * 1e9), file.version)
 
 
 def _entry_facts(path: str, entry: Entry) -> FileFacts:
     if is_remote(path):
-        return _told(path, entry)
+        return _recorded(path, entry)
     try:
         found = os.stat(path)
     except OSError:

@@ -62,7 +62,7 @@ def materialize(  # noqa: PLR0913 (as users give them)
             f"records come from {len(origins)}. Materialise each of them before they are put "
             "together."
         )
-    # A bar belongs in a terminal; who wants one elsewhere has a view of their own.
+    # A bar belongs in a terminal; elsewhere a view is given.
     how = Building(on_error, workers, None if progress is True else progress)
     return source._over(lambda origin: _materialized(origin, schema, path, how))
 
@@ -70,8 +70,8 @@ def materialize(  # noqa: PLR0913 (as users give them)
 def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> Source:
     """Return the same records with columns of all these fields; those that are there stay.
 
-    What cannot be decoded is told of by whoever reads it, and so is a field that nobody has. Up to
-    `most_bad` records may be bad, and in any case as many as `on_error="mask"` bears.
+    Reading a record that cannot be decoded raises. Up to `most_bad` records may be bad, and in any
+    case as many as `on_error="mask"` allows.
 
     >>> import pyarrow as pa
     >>> from penstock.datasets._memory import ListSource
@@ -80,7 +80,7 @@ def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> 
     >>> missing_columns(source, schema).read([0], schema).to_pydict()
     {'a': [None], 'b': [2]}
     """
-    how = Building("mask", most_bad=most_bad, tells_of_unknown=False)
+    how = Building("mask", most_bad=most_bad, warns_of_unknown=False)
     return source._over(
         lambda origin: _materialized(origin, _without_columns(origin, schema), None, how)
     )
@@ -166,7 +166,7 @@ class ListedColumn(NamedTuple):
     stale: bool | None
     """Whether it is of other records, so that it is built anew when it is asked for.
 
-    None where there is no index that could tell."""
+    None without an index."""
     folder: str
     """Where it lies."""
 
@@ -191,7 +191,7 @@ def drop_columns_of(
     names: Collection[str] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> list[ColumnMeta]:
-    """Remove the columns of these fields, or all of them; whoever uses one keeps it."""
+    """Remove the columns of these fields, or all; a process that uses one keeps it."""
     return drop_columns_in([column_place(origin, path).root for origin in _origins(source)], names)
 
 

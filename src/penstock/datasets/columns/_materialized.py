@@ -38,9 +38,9 @@ _MOST_PLANS = 64
 class Materialized(Source):
     """A source and columns of it; see `Source.materialize`.
 
-    Records, numbers, files and fingerprint are those of the source. Fields that have columns are
-    gathered from them, others are read from the source. A column that is gone or no longer of
-    these records when a process first needs it is not used: its field is read from the source.
+    Records, numbers, files and fingerprint are those of the source. Fields with columns are
+    gathered from them, other fields are read from the source. So is a field whose column is gone
+    or stale when a process first needs it.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Materialized(Source):
         """Return the plan for some fields; `anchor` lives as long as a key that is its address."""
         try:
             known = self._plans.get(key)
-        except TypeError:  # A type that is no type; whoever reads it says so.
+        except TypeError:  # Not a type: reading it raises.
             known, key = None, object()
         if known is None:
             schema = typed_fields(self.origin, fields, lambda: self.origin.schema)
@@ -230,7 +230,7 @@ def has_columns(source: Source, schema: pa.Schema) -> bool:
 
 
 def without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
-    """Return the fields of which some records of a source come without a column."""
+    """Return the fields that have no column for some records of a source."""
     found: set[tuple[str, pa.DataType]] | None = None
     for origin in origins_of(source):
         specs = origin.specs if isinstance(origin, Materialized) else ()

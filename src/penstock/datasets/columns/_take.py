@@ -51,7 +51,7 @@ class Values(Protocol):
     """The values of a column; read by any number of threads, also after a fork."""
 
     def take(self, ids: Ids) -> pa.Array:
-        """Return the values of these numbers, in their order; they are nobody else's memory."""
+        """Return the values of these numbers, in their order, in fresh memory."""
         ...
 
 
@@ -99,7 +99,7 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
             size = os.fstat(file.fileno()).st_size
             if size != wanted:
                 raise CorruptIndexError(
-                    f"{path} is damaged: it has {size:,} bytes, and {wanted:,} are told of.",
+                    f"{path} is damaged: it has {size:,} bytes, and meta.json says {wanted:,}.",
                     path=str(path),
                 )
             # Not np.memmap: each of its slices and takes costs microseconds more.
@@ -197,8 +197,8 @@ class _Borders:
     def take(self, ids: Ids) -> tuple[NDArray[Any], NDArray[Any], int]:
         """Return where values begin, their lengths, both unsigned, and the sum of these.
 
-        A sum that is small may be told as a larger one. No value lies outside of what there is,
-        and all together are no more: else this raises.
+        The sum may be an upper bound while it is small. A value outside of the data raises, and so
+        do values that are larger together than the data.
         """
         if not len(ids):
             return self._begins[:0], self._begins[:0], 0

@@ -14,7 +14,7 @@ from penstock.errors import OptionError
 
 @dataclass(frozen=True, slots=True)
 class _StructNode:
-    """Objects of which only some fields are asked for; more of them are added in place."""
+    """Objects with the fields that are asked for; more are added in place."""
 
     fields: dict[str, _Node]
 
@@ -41,7 +41,7 @@ class PathPlan:
     """The top-level columns to read, and the ways from there to the columns asked for.
 
     There is one layer of columns, unless fields ask for different types of the same one. A field
-    has two ways where nobody knows whether `a.b` is a path or a name: the name goes first.
+    has two ways where `a.b` may be a path or a name: the name goes first.
 
     >>> plan = PathPlan(
     ...     pa.schema({"a.b": pa.int8(), "a.c": pa.bool_()}), frozenset(), complete=True

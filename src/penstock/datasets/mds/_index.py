@@ -135,15 +135,15 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
     """Read what a folder holds; each shard must be there and as large as `index.json` says."""
     store, folder = locate(path, options)
     shown = store.path(folder)
-    told = _decoded(_text(store, folder), _joined(shown, INDEX))
-    columns = _columns_of(told, _joined(shown, INDEX))
+    listed = _decoded(_text(store, folder), _joined(shown, INDEX))
+    columns = _columns_of(listed, _joined(shown, INDEX))
     # Merged folders have shards in folders of their own.
     is_deep = any(
-        "/" in file.basename for one in told for file in (one.raw_data, one.zip_data) if file
+        "/" in file.basename for one in listed for file in (one.raw_data, one.zip_data) if file
     )
     there = {entry.name: entry for entry in store.list(folder, recursive=is_deep)}
     shards, marks = [], []
-    for one in told:
+    for one in listed:
         if not one.samples:
             continue
         raw = one.raw_data
@@ -154,7 +154,7 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
 
 
 def _content(found: Found) -> str:
-    """Return what changes with a shard that nobody hashed: its ends, or what its store says."""
+    """Return what changes with a shard without hashes: its ends, or its version in the store."""
     entry = found.entry
     if not isinstance(found.store, LocalStore):
         return entry.version or str(entry.modified)  # Of many shards, without a request for each.
@@ -211,13 +211,13 @@ def _columns_of(shards: Sequence[_Shard], shown: str) -> tuple[tuple[str, str, i
         if found and own != found:
             raise OptionError(
                 f"{shown}: {one.raw_data.basename} has other columns than the shards before it "
-                f"({_told(own)}; before: {_told(found)}). Write shards of one kind to a folder."
+                f"({_shown(own)}; before: {_shown(found)}). Write shards of one kind to a folder."
             )
         found = own
     return found
 
 
-def _told(columns: Sequence[tuple[str, str, int | None]]) -> str:
+def _shown(columns: Sequence[tuple[str, str, int | None]]) -> str:
     return ", ".join(f"{name}: {encoding}" for name, encoding, _ in columns) or "none"
 
 
@@ -253,6 +253,6 @@ def _inside(store: Store, folder: str, basename: str) -> str:
     if path_below(folder, basename) is None:
         raise OptionError(
             f"{INDEX} of {store.path(folder)} names {basename!r}, which is not in that folder. "
-            "Such an index is not followed."
+            "This index is not followed."
         )
     return _joined(folder, posixpath.normpath(basename))

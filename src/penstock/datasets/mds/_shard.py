@@ -212,7 +212,7 @@ def _check_compression(shard: Shard) -> None:
 
 
 def _check_size(shard: Shard) -> None:
-    """Raise where `index.json` tells of more samples than bytes, or of more than a shard has."""
+    """Raise where `index.json` has more samples than bytes, or more than a shard holds."""
     least = _NUMBER_BYTES * (shard.samples + 2)
     if not least <= shard.text_bytes <= _LARGEST:
         raise _damaged(shard, f"{shard.samples:,} samples do not fit {shard.text_bytes:,} bytes")
@@ -241,7 +241,7 @@ def _whole(one: Shard) -> bytes:
 
 
 def _decompressed(compression: str, data: bytes, size: int) -> bytes:
-    """Return the text of some data, of which no more than a byte too many is made."""
+    """Return the text of some data, decompressed at most one byte too far."""
     if compression == "gz":
         return zlib.decompressobj(wbits=31).decompress(data, size + 1)
     if compression == "bz2":
@@ -254,7 +254,7 @@ def _decompressed(compression: str, data: bytes, size: int) -> bytes:
             pieces = iter(lambda: stream.read(min(_PIECE, size + 1)), b"")
             return b"".join(itertools.islice(pieces, size // _PIECE + 2))
     if _snappy_bytes(data) != size:
-        raise ValueError("its head tells of another size")
+        raise ValueError("its head says another size")
     text: bytes = pa.decompress(data, size, "snappy", asbytes=True)
     return text
 

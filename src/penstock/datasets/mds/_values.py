@@ -80,7 +80,7 @@ class Scalars(Encoding):
 
 
 class Blobs(Encoding):
-    """Bytes as they are: also images, which are left to whoever can decode them."""
+    """Bytes as they are: also images, which are not decoded."""
 
     def values(self, cells: Cells) -> list[Any]:
         return cells.parts()
@@ -195,7 +195,7 @@ def _nested(arrays: Sequence[NDArray[Any]]) -> pa.Array:
 
     axes, kind = arrays[0].ndim, arrays[0].dtype.kind
     for row, one in enumerate(arrays):
-        # Integers would lose digits as floats, and NumPy joins uint64 and int64 as such.
+        # Integers would lose digits as floats, and NumPy joins uint64 and int64 as floats.
         if one.ndim != axes or one.dtype.kind != kind:
             raise BadCell(row, f"{_shown(one)} beside {_shown(arrays[0])}", is_damage=False)
     values = pa.array(np.concatenate([one.reshape(-1) for one in arrays]))

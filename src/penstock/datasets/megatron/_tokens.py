@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.datasets.megatron._index import MegatronIndex
+    from penstock.datasets.megatron._files import MegatronIndex
     from penstock.datasets.text._texts import FileText
     from penstock.datasets.tokens._rows import Ends
 
@@ -208,7 +208,7 @@ class MegatronTokens(TokenSource):
         # A sequence is of one document, and ends with it or with a piece of it.
         return self._lengths(ids), np.arange(len(ids) + 1, dtype=np.int64)
 
-    # The stream is the .bin itself, so that a byte's place tells the token's.
+    # The stream is the .bin itself: the place of a byte gives that of its token.
 
     @cached_property
     def _no_stream(self) -> str:

@@ -29,7 +29,7 @@ _batches: RecentlyUsed[pa.RecordBatch] = RecentlyUsed(_KEPT_BYTES)
 
 
 class WantedGroup(NamedTuple):
-    """Columns of a row group that somebody asks for."""
+    """Columns of a row group that are to be read."""
 
     group: int
     found: Found

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets.parquet._blocks import GroupBlocks, WantedGroup
-from penstock.decode import fit_batch
+from penstock.decode import empty_batch, fit_batch
 from penstock.errors import (
     CorruptFileError,
     ObjectChangedError,
@@ -130,7 +130,7 @@ class ParquetTable:
         """Return columns of the schema for rows in the order asked."""
         schema = pa.schema([self.schema.field(name) for name in names])
         if not names or not len(ids):
-            return _bare(schema, len(ids))
+            return empty_batch(schema, len(ids))
         groups = np.searchsorted(self.group_starts, ids, side="right") - 1
         arrays = self._bring(groups, schema)
         if groups[0] == groups[-1] and (groups == groups[0]).all():
@@ -297,9 +297,3 @@ def _corrupt(path: str, group: int, why: str) -> CorruptFileError:
         f"{path}: row group {group} cannot be read: {why.partition(chr(10))[0]}. {remedy}",
         path=path,
     )
-
-
-def _bare(schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if len(schema):
-        return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

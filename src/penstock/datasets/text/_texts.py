@@ -39,12 +39,12 @@ class FileText(Protocol):
         ...
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
-        """Return parts, in the order asked; the file is asked for as little as possible."""
+        """Return parts in the order asked, with as few reads of the file as possible."""
         ...
 
 
 def open_text(index: SampleIndex, number: int) -> FileText:
-    """Open one file of an index; one that is no longer what was indexed is refused."""
+    """Open one file of an index; a file that changed since raises."""
     path = index.file_locations[number]
     options = index.origin.options if index.origin is not None else None
     store, name = locate(path, options)
@@ -113,7 +113,7 @@ class MappedText:
         try:
             with open(name, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                # An empty file cannot be mapped, and has no records that anybody could ask for.
+                # An empty file cannot be mapped, and holds no records.
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
         except OSError as failure:
             message = f"cannot read {path}: {failure.strerror or failure}."
@@ -123,7 +123,7 @@ class MappedText:
         end = offset + size
         mapped = self._map
         if not size:
-            return b""  # Perhaps of a file without a byte, which cannot be mapped.
+            return b""  # The file may be empty, and without a map.
         # Touching a page behind the file's end would kill the process, so its size is asked.
         if mapped is None or end > len(mapped) or end > mapped.size():
             self._fail(end)
@@ -146,7 +146,7 @@ class MappedText:
     ) -> NDArray[Any]:
         """Return what lies between two bytes as items of a kind, one every `step` bytes.
 
-        They are a view of the map: read-only, and as long as the file as safe as `read`.
+        They are a read-only view of the map.
         """
         mapped = self._map
         if mapped is None or stop > len(mapped) or stop > mapped.size():
@@ -165,7 +165,7 @@ class MappedText:
 
 
 def _refuse_behind(path: str, end: int, size: int) -> None:
-    """Raise for a record that ends behind its text, before memory is taken for it."""
+    """Raise for a record that ends behind its text, before memory is allocated for it."""
     if end > size:
         raise StaleIndexError(
             f"{path} has {size:,} bytes of text, and its index speaks of a record that ends at "

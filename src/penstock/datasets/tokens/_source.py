@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.datasets._source import Source
 from penstock.datasets.tokens._rows import between
-from penstock.decode import fit_batch
+from penstock.decode import empty_batch, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ class TokenSource(Source):
     and as a list of fresh arrays where each has a length of its own. Arrow has them as one column
     `tokens`.
 
-    A format says what its dtype and width are, gives rows in `_flat` or, where they have one
-    width, in `_fill`, and tells in `_lengths` and `_document_ends` what it knows of
-    documents. Windows over the stream of its tokens work then; they are faster where `_run_starts`
-    and `_run` tell of tokens that are mapped.
+    A format implements dtype, width and `_flat`, or `_fill` for rows of one width; `_lengths` and
+    `_document_ends` where it knows documents. Windows over the stream of its tokens work then;
+    `_run_starts` and `_run` make them faster for mapped tokens.
     """
 
     _SURFACE: ClassVar = Source._SURFACE | {  # noqa: SLF001 (see there)
@@ -70,7 +69,7 @@ class TokenSource(Source):
 
     @property
     def packing(self) -> str | None:
-        """How documents were put into rows: `concat`, `best_fit`; None where nobody knows."""
+        """How documents were put into rows: `concat`, `best_fit`; None where it is unknown."""
         return None
 
     @property
@@ -88,10 +87,6 @@ class TokenSource(Source):
         """Why there is no stream, and what to do; empty where there is one."""
         return ""
 
-    def __getitem__(self, which: Any) -> Any:
-        """Return the row of a number, or rows of a slice, a list or an array of them."""
-        return super().__getitem__(which)
-
     def lengths(self, ids: Any) -> NDArray[np.int64]:
         """Return how many tokens of each row are real; those behind them only fill it up."""
         return self._lengths(self._numbers(ids))
@@ -100,7 +95,7 @@ class TokenSource(Source):
         """Return where documents end in each row, ascending; the last end is the row's length.
 
         Values and offsets: those of row k are `values[offsets[k]:offsets[k + 1]]` (int64). None
-        where nobody knows.
+        where they are unknown.
         """
         return self._document_ends(self._numbers(ids))
 
@@ -175,14 +170,14 @@ class TokenSource(Source):
     def _run(self, number: int, width: int) -> NDArray[Any]:
         """Return the stretches of `width` tokens that begin at each token of a run: V[…] items.
 
-        Asked for runs that `_run_starts` tells of: for none here.
+        Here there are no runs.
         """
         raise IndexError(f"there is no run {number} of {width} tokens")
 
     def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
         """Return where documents end inside of stretches of the stream, as numbers of tokens.
 
-        Neither where a stretch begins nor where it stops. None where nobody knows.
+        Neither where a stretch begins nor where it stops. None where they are unknown.
         """
         if self.sample_size is not None:
             return None
@@ -201,7 +196,7 @@ class TokenSource(Source):
     @property
     def schema(self) -> pa.Schema:
         """One column `tokens`: lists of the dtype, of one size where rows have one."""
-        import pyarrow as pa  # noqa: PLC0415 (only for those who want Arrow)
+        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
 
         item = pa.from_numpy_dtype(self.token_dtype)
         return pa.schema({TOKENS: pa.list_(item, self.sample_size or -1)})
@@ -215,7 +210,7 @@ class TokenSource(Source):
         return [values[start:end] for start, end in places]
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415 (only for those who want Arrow)
+        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
 
         schema = self.schema
         (type_,) = schema.types
@@ -235,12 +230,11 @@ class TokenSource(Source):
         return pa.RecordBatch.from_arrays([column], schema=schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415 (only for those who want Arrow)
+        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
 
         if TOKENS in schema.names:
             return fit_batch(self._inferred(ids), schema, ids)
-        none = pa.RecordBatch.from_struct_array(pa.array([{}] * len(ids), pa.struct([])))
-        return fit_batch(none, schema, ids)
+        return fit_batch(empty_batch(pa.schema([]), len(ids)), schema, ids)
 
     def materialize(self, fields: Fields, *_: Any, **__: Any) -> Source:
         """Refuse: tokens are kept on disk as what they are, so that reading them is a gather."""
@@ -258,7 +252,7 @@ class TokenSource(Source):
         return super()._numbers(ids)
 
     def _about(self) -> str:
-        """Return what a look at this tells: how many tokens, of what type, how wide."""
+        """Return the number of tokens, their type and the width of rows."""
         size, dtype = self.sample_size, self.token_dtype.name
         if size is None:
             return f"{self._stream_tokens:,} tokens ({dtype}), a document a record"

@@ -166,14 +166,11 @@ def split_tokens(
             "split the records before they are tokenised."
         )
     parts = split(source, by, seed, shares)
-    views = [
-        PartTokens(source, part._division, part._part)
-        for part in parts
-        if isinstance(part, SplitPart)
-    ]
+    rules = [part.rule for part in parts if isinstance(part, SplitPart)]
+    views = [PartTokens(source, rule, number) for number, rule in enumerate(rules)]
     return Parts(views, parts.names)
 
 
 def where_tokens(source: TokenSource, expression: object) -> MatchingTokens:
     """Return the view of `where`, again a source of tokens."""
-    return MatchingTokens(source, where(source, expression)._search)
+    return MatchingTokens(source, where(source, expression).rule)

@@ -59,7 +59,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Conditions of which all must hold, or (without `all`) one."""
+    """Conditions that must all hold, or (without `all`) at least one."""
 
     all: bool
     parts: tuple[Node, ...]
@@ -108,7 +108,7 @@ class _ConditionParser:
         return unreadable(self.text, at, problem)
 
     def _take(self) -> Token:
-        # The end stays: whoever comes next stands at it too.
+        # The end token stays for the next caller.
         return self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
 
     def _is_next(self, *words: str) -> bool:
