@@ -97,7 +97,7 @@ def _folder(files: Sequence[str]) -> str:
 
 
 def _fingerprint(source: Source) -> str:
-    # Of records in memory it is a hash of everything: not worth it unless it is there already.
+    # For records in memory it hashes everything: shown only if it is known already.
     if not source.files and "fingerprint" not in vars(source):
         return ""
     return source.fingerprint[:8] + "…"

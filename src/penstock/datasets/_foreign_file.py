@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _KEPT_BYTES = 256 << 20
-"""Of mapped blocks, which are in the page cache and not in a process."""
+"""Mapped blocks, which are in the page cache and not in the process."""
 _MEMORY_WEIGHT = 4
 """How much heavier a block weighs that could not be mapped: those take 64 MiB."""
 

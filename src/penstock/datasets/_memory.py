@@ -66,7 +66,7 @@ def _is_frame(what: object) -> bool:
 
 
 class _ObjectSource(Source):
-    """What lists and map-style datasets share: columns are made of Python values."""
+    """The base of lists and map-style datasets: columns are made of Python values."""
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
@@ -127,7 +127,7 @@ class ListSource(_ObjectSource):
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         length = len(self)
         yield from super()._past(least, most)
-        # Whatever it is now, it may have been a shorter list of the same records.
+        # It may have been a shorter list of the same records.
         least, most = max(least, 0), min(most, length - 1)
         if least <= most:
             yield from enumerate(self._prints(least, most), least)

@@ -49,7 +49,7 @@ class KnownProfile(NamedTuple):
     """A profile of the records that a source has now."""
 
     document: dict[str, Any]
-    """What `profile.json` holds."""
+    """The content of `profile.json`."""
     created: float
     """When it was made: seconds since the epoch."""
 

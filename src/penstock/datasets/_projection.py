@@ -116,7 +116,7 @@ def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Rec
     names = frozenset(paths) & frozenset(source.schema.names)
     if getattr(source, "schema_is_complete", False):
         return _read(source, ids, schema, _plan(schema, names, complete=True))
-    # Of a type that no path leads to, a name that is there is nothing but a name.
+    # A field whose type has too few lists for its path is meant by name.
     only_names = frozenset(n for n in names if not _may_lead(n, schema.field(n).type))
     paths, names = [n for n in paths if n not in only_names], names - only_names
     plan = _plan(schema, only_names, complete=False)

@@ -22,7 +22,7 @@ _STEP = 1000
 
 
 class MapStyle(Protocol[T_co]):
-    """What has a length and answers by number: a source, a list, a dataset for torch."""
+    """An object with a length that answers by number: a source, a list, a dataset for torch."""
 
     def __len__(self) -> int: ...
 
@@ -37,8 +37,8 @@ class SubsampledDataset(Generic[T_co]):
     same seed chooses the same records either way. Without one a seed is drawn here, kept in `seed`
     and in copies of other processes.
 
-    Any map-style dataset will do, so this is one itself and no more. Of a `Source` a random part
-    that is again a source is `source.split(part=0.1, rest=0.9).part`.
+    It takes any map-style dataset and is one itself. `source.split(part=0.1, rest=0.9).part` is a
+    random part of a `Source` that is a source again.
 
     >>> SubsampledDataset("abcdefghij", 0.3, seed=1)[:]
     ['b', 'f', 'j']

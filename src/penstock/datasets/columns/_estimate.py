@@ -1,4 +1,4 @@
-"""What it would cost to build columns, from a look at a few records."""
+"""The cost of building columns, estimated from a few records."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _FETCH_RATE = 50e6
 _WORKERS_SECONDS = 0.5
 """Until worker processes run."""
 _COLUMN_SECONDS = 0.005
-"""Of each column, to make its files and to wait until they are on disk."""
+"""For each column, to make its files and to wait until they are on disk."""
 is_ = pa.types
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnsEstimate:
-    """What building columns takes, about."""
+    """About what building columns takes."""
 
     seconds: float
     bytes: int
-    """Of the columns; twice as much while they are built."""
+    """The size of the columns; twice as much while they are built."""
     records: int
     """To be decoded."""
     folder: str
@@ -53,7 +53,7 @@ class ColumnsEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What building the columns of one source takes, about."""
+    """About what building the columns of one source takes."""
 
     core_seconds: float
     """Of one processor."""

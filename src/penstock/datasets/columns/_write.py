@@ -35,7 +35,7 @@ VALUES, VALID, OFFSETS, CODES, WORDS, WORD_OFFSETS = (
     f"{name}.bin" for name in ("values", "valid", "offsets", "codes", "words", "word_offsets")
 )
 NARROW = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<i1", "<i2", "<i4")))
-"""What integers are kept as, where all of them fit; the narrowest first."""
+"""Types that integers are stored as if all fit; the narrowest first."""
 MOST_WORDS = 1 << 18
 """Distinct texts that a dictionary may have; more are seldom worth it."""
 _ONES = bytes([1]) * 65_536

@@ -39,7 +39,7 @@ _INTEGERS = (pa.int64(), pa.uint64())
 
 
 class ProfileTypes(NamedTuple):
-    """What the fields of a profile are to a loader."""
+    """The field types of a profile, for a loader."""
 
     types: dict[str, str]
     """For each path a field type that holds all its values, null included."""
@@ -74,7 +74,7 @@ def profile_types(
     drift = {found["path"]: str(found["text"]) for found in document["drift"]}
     for field in _fields(document):
         if field.is_inside or (has_lists and field.path.startswith(_ITEMS)):
-            continue  # Of a list, whose own path stands for it; or of a record that is one.
+            continue  # Items of a list have its path; records that are lists have none.
         if field.path in types or field.path in left_out:
             types.pop(field.path, None)
             left_out[field.path] = "two fields have this path, one with a dot in its name"
@@ -127,7 +127,7 @@ class _Field:
 
     @property
     def name(self) -> str:
-        """What it is called in what it is a part of."""
+        """Its name inside the field around it."""
         if self.around is None:
             return self.path
         return self.path.removeprefix(self.around.path).removeprefix(".")
@@ -166,7 +166,7 @@ class _Field:
 
     @property
     def odd_part(self) -> _Field | None:
-        """What it is a part of and is not always that, so that it cannot be read."""
+        """A field around it that is not always an object or a list, so that it cannot be read."""
         around = self.around
         while around is not None:
             if around.kinds not in ({"object"}, {"list"}):

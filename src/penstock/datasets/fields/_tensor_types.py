@@ -22,7 +22,7 @@ class Number:
 
     arrow: pa.DataType
     default: float | None = None
-    """What stands for null; without it null is NaN in a float and an error elsewhere."""
+    """The value for null; without it null is NaN in a float and an error elsewhere."""
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -63,7 +63,7 @@ def type_text(type_: pa.DataType) -> str:
 
 @lru_cache(1024)
 def _parsed(text: str) -> pa.DataType:
-    # What else the loader takes has values that lie in Arrow like those of a plainer type.
+    # Other field types of a loader have the Arrow type of their values.
     return _plain(text.strip()) or parsed(text).arrow
 
 

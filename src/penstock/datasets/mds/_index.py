@@ -1,4 +1,4 @@
-"""What `index.json` says of an MDS folder, and the files that are really there.
+"""The `index.json` of an MDS folder, and the files that are there.
 
 The format is that of MosaicML Streaming 0.13, version 2 of it.
 """
@@ -97,7 +97,7 @@ class MdsIndex(NamedTuple):
     """Name, encoding and, where all values have one, size in bytes."""
     shards: list[Shard]
     marks: list[list[object]]
-    """Of each shard what changes when it does."""
+    """For each shard the facts that change with it."""
 
     def fingerprint_of(self, shards: int) -> str:
         """Return the fingerprint of the first shards."""

@@ -90,7 +90,7 @@ class MdsRows(Source):
     def by_blocks(self) -> Self:
         """Return the same samples; remote or compressed shards are brought once for all of a host.
 
-        What is kept on disk is whole shards, decompressed, which every process maps.
+        Whole shards are kept on disk, decompressed; every process maps them.
         """
         index = self._opened().index
         if self._is_by_blocks or all(one.is_mappable for one in index.shards):

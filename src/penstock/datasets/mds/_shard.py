@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 _KEPT_FILES = 128
 _KEPT_BYTES = 256 << 20
-"""Of decompressed shards that a process keeps; one has 64 MiB by default."""
+"""Decompressed shards that a process keeps; one has 64 MiB by default."""
 _KEPT_MAPPED_BYTES = 1 << 30
-"""Of shards in the host's cache, which are in the page cache and not in a process."""
+"""Mapped shards of the host's cache, which are in the page cache and not in the process."""
 _MEMORY_WEIGHT = 4
 """How much heavier a shard weighs that could not be mapped: those take 256 MiB."""
 _KEPT_OFFSETS_BYTES = 64 << 20

@@ -1,4 +1,4 @@
-"""What the bytes of MDS columns mean: Python values, and Arrow arrays."""
+"""The encodings of MDS columns: bytes as Python values and as Arrow arrays."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def _nested(arrays: Sequence[NDArray[Any]]) -> pa.Array:
         if one.ndim != axes or one.dtype.kind != kind:
             raise BadCell(row, f"{_shown(one)} beside {_shown(arrays[0])}", is_damage=False)
     values = pa.array(np.concatenate([one.reshape(-1) for one in arrays]))
-    # Of each axis from the last one on: how long the lists there are.
+    # The lengths of the lists of each axis, from the last one on.
     for axis in reversed(range(axes)):
         counts = [int(np.prod(one.shape[:axis])) for one in arrays]
         lengths = np.repeat([one.shape[axis] for one in arrays], counts)

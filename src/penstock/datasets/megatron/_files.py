@@ -44,7 +44,7 @@ _openings = itertools.count()
 
 
 class MegatronIndex:
-    """What an `.idx` says, as arrays over the file; nothing of them is read before it is asked."""
+    """The arrays of an `.idx`, mapped: only the parts that are used are read."""
 
     def __init__(self, data: Any, path: str) -> None:
         size = len(memoryview(data))

@@ -185,7 +185,7 @@ class MegatronTokens(TokenSource):
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         begins, sizes = self._places(ids)
-        # Of a bytearray, because it is the caller's to write to.
+        # A bytearray, because the caller may write to it.
         data = bytearray().join(self._bytes(begins, sizes))
         return np.frombuffer(data, self.token_dtype), sizes // self.token_dtype.itemsize
 
@@ -276,5 +276,5 @@ class MegatronTokens(TokenSource):
         return f"{tokens:,} tokens ({self.token_dtype.name}){width}, {documents:,} documents"
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was found by looking at the whole index goes along.
+        # Facts that needed the whole index travel along.
         return {**vars(self), "_files": None}

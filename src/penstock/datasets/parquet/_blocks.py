@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _VERSION = 1
 """Raised whenever the same columns would be kept otherwise."""
 _KEPT_BYTES = 512 << 20
-"""Of mapped columns, which are in the page cache and not in a process."""
+"""Mapped columns, which are in the page cache and not in the process."""
 _MEMORY_WEIGHT = 4
 """How much heavier columns weigh that could not be mapped: those take 128 MiB."""
 _READ_AT_ONCE_BYTES = 512 << 20
-"""Of columns that are decoded at the same time, each in memory until it is written."""
+"""Columns that are decoded at the same time, each in memory until it is written."""
 _MOST_AT_ONCE = 16
 
 _batches: RecentlyUsed[pa.RecordBatch] = RecentlyUsed(_KEPT_BYTES)
@@ -34,7 +34,7 @@ class WantedGroup(NamedTuple):
     group: int
     found: Found
     number: int
-    """Of the group in its file."""
+    """The number of the group in its file."""
     schema: pa.Schema
     span: tuple[int, int]
     """From where to where its columns lie."""

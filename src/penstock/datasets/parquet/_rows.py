@@ -104,7 +104,7 @@ class ParquetTable:
     def past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         """Yield each length from `least` to `most` that this had, with its fingerprint then.
 
-        What is appended is files, each after those before it.
+        Only whole files are appended, each after those before it.
         """
         ends = np.cumsum([rows for _, rows, _ in self._marks], dtype=np.int64)
         for file in np.flatnonzero((least <= ends) & (ends <= most))[::-1].tolist():

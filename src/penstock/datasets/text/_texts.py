@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Places = Sequence[int] | NDArray[np.integer]
 
 CACHED_BYTES = 64 << 20
-"""Of decompressed frames that a process keeps."""
+"""Decompressed frames that a process keeps."""
 _REBUILD = "Build the index again: penstock index PATH --overwrite"
 
 

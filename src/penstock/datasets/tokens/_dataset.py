@@ -218,7 +218,7 @@ class TokensDataset(TokenSource, Dataset):
         if self.sample_size is not None and (wrong := lengths != self.sample_size).any():
             bad = int(wrong.argmax())
             self._check_size(int(lengths[bad]), int(ids[bad]))
-        # Of a bytearray, because it is the caller's to write to.
+        # A bytearray, because the caller may write to it.
         return np.frombuffer(bytearray().join(self._bytes_of(ids)), self._dtype), lengths
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:

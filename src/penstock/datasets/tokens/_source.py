@@ -244,7 +244,7 @@ class TokenSource(Source):
         )
 
     def _numbers(self, ids: Any) -> NDArray[np.int64]:
-        # What a loader asks with: below zero is very large without a sign, so one look suffices.
+        # The array of a loader: without a sign a negative number is a large one.
         if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size:
             found: NDArray[np.int64] = ids
             if ids.view(np.uint64).max() < len(self):

@@ -49,11 +49,11 @@ def where(source: Source, expression: object) -> Matched:
 
 
 class Condition(Protocol):
-    """What decides, of columns in and rows out; it pickles."""
+    """Decides which rows of some columns match; it pickles."""
 
     @property
     def key(self) -> str | bytes:
-        """What two conditions have in common exactly when they are the same."""
+        """A text that is equal for equal conditions only."""
         ...
 
     def names(self, source: Source) -> Sequence[str]:
