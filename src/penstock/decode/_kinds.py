@@ -28,7 +28,7 @@ class Scalar(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ListKind:
+class ListOf:
     """Lists, and the one kind that holds every item."""
 
     item: Kind
@@ -48,7 +48,7 @@ class Foreign:
     type: pa.DataType
 
 
-Kind = Scalar | ListKind | Fields | Foreign
+Kind = Scalar | ListOf | Fields | Foreign
 
 NULL, BOOLEAN, TEXT, MIXED = Scalar.NULL, Scalar.BOOLEAN, Scalar.TEXT, Scalar.MIXED
 NATURAL, NEGATIVE, UNSIGNED = Scalar.NATURAL, Scalar.NEGATIVE, Scalar.UNSIGNED
@@ -75,25 +75,25 @@ Tell = Callable[[str, str], object]
 def describe(kind: Kind) -> str:
     """Return the words for values of a kind.
 
-    >>> describe(ListKind(NATURAL)), describe(FLOAT)
+    >>> describe(ListOf(NATURAL)), describe(FLOAT)
     ('lists', 'floats')
     """
     if isinstance(kind, Scalar):
         return kind.value
     if isinstance(kind, Foreign):
         return f"{kind.type} values"
-    return "lists" if isinstance(kind, ListKind) else "objects"
+    return "lists" if isinstance(kind, ListOf) else "objects"
 
 
 def arrow_type(kind: Kind) -> pa.DataType:
     """Return the Arrow type that holds values of a kind.
 
-    >>> arrow_type(Fields({"a": ListKind(UNSIGNED)}))
+    >>> arrow_type(Fields({"a": ListOf(UNSIGNED)}))
     StructType(struct<a: list<item: uint64>>)
     """
     if isinstance(kind, Scalar):
         return _TYPES[kind]
-    if isinstance(kind, ListKind):
+    if isinstance(kind, ListOf):
         return pa.list_(arrow_type(kind.item))
     if isinstance(kind, Foreign):
         return kind.type
@@ -118,8 +118,8 @@ def join(old: Kind, new: Kind, path: str, tell: Tell) -> Kind:
         return new
     if old in _NUMBERS and new in _NUMBERS:
         return _join_numbers((old, new))
-    if isinstance(old, ListKind) and isinstance(new, ListKind):
-        return ListKind(join(old.item, new.item, f"{path}[]", tell))
+    if isinstance(old, ListOf) and isinstance(new, ListOf):
+        return ListOf(join(old.item, new.item, f"{path}[]", tell))
     if isinstance(old, Fields) and isinstance(new, Fields):
         return join_records(old, new, path, tell)
     if old is not MIXED:
@@ -151,8 +151,8 @@ def settled(kind: Kind, path: str, tell: Tell) -> Kind:
     if kind is WIDE:
         tell(path, describe(WIDE))
         return MIXED
-    if isinstance(kind, ListKind):
-        return ListKind(settled(kind.item, f"{path}[]", tell))
+    if isinstance(kind, ListOf):
+        return ListOf(settled(kind.item, f"{path}[]", tell))
     if isinstance(kind, Fields):
         return settled_record(kind, path, tell)
     return kind
@@ -177,7 +177,7 @@ def first_change(old: Kind, seen: Kind, path: str = "") -> tuple[str, Kind, Kind
             if change := first_change(old.fields[name], kind, at):
                 return change
         return None
-    if isinstance(old, ListKind) and isinstance(seen, ListKind):
+    if isinstance(old, ListOf) and isinstance(seen, ListOf):
         return first_change(old.item, seen.item, f"{path}[]")
     new = join(old, seen, path, lambda path, what: None)  # noqa: ARG005
     return None if old == new or (old in _INT64 and new in _INT64) else (path, old, seen)
@@ -187,6 +187,6 @@ def turns_into_text(seen: Kind, into: Kind) -> bool:
     """Return whether `into`, a widened `seen`, makes text of values that are not strings."""
     if isinstance(seen, Fields) and isinstance(into, Fields):
         return any(turns_into_text(kind, into.fields[name]) for name, kind in seen.fields.items())
-    if isinstance(seen, ListKind) and isinstance(into, ListKind):
+    if isinstance(seen, ListOf) and isinstance(into, ListOf):
         return turns_into_text(seen.item, into.item)
     return into is MIXED and seen not in (MIXED, TEXT, NULL)

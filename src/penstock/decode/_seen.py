@@ -22,7 +22,7 @@ from penstock.decode._kinds import (
     Fields,
     Foreign,
     Kind,
-    ListKind,
+    ListOf,
     Scalar,
     describe,
     inner_path,
@@ -89,7 +89,7 @@ def kind_of_values(values: Sequence[object], path: str, tell: Tell, depth: int) 
     if types == {list}:
         _check_depth(depth + 1)
         items = list(chain.from_iterable(cast("list[list[object]]", present)))
-        return ListKind(kind_of_values(items, f"{path}[]", tell, depth + 1))
+        return ListOf(kind_of_values(items, f"{path}[]", tell, depth + 1))
     return _SCALARS[types.pop()]
 
 
@@ -131,7 +131,7 @@ def kind_of_array(array: pa.Array) -> Kind:
         least = pc.min(array).as_py()
         return NEGATIVE if least is not None and least < 0 else NATURAL
     if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
-        return ListKind(kind_of_array(array.flatten()))
+        return ListOf(kind_of_array(array.flatten()))
     if is_.is_struct(type_):
         # `flatten` hides the values under a null struct, `field` would show them.
         parts = zip(type_, array.flatten(), strict=True)

@@ -36,7 +36,7 @@ from penstock.decode._kinds import (
     Fields,
     Foreign,
     Kind,
-    ListKind,
+    ListOf,
     Scalar,
     arrow_schema,
     arrow_type,
@@ -73,7 +73,7 @@ def batch_of_records(rows: Sequence[Record], record: Fields) -> pa.RecordBatch:
 
 def _column(kind: Kind, path: str) -> Column:
     type_ = arrow_type(kind)
-    if isinstance(kind, ListKind):
+    if isinstance(kind, ListOf):
         return ListColumn(type_, path, _column(kind.item, f"{path}[]"))
     if isinstance(kind, Fields):
         inner = [_column(part, inner_path(path, name)) for name, part in kind.fields.items()]
@@ -97,7 +97,7 @@ def widen_array(array: pa.Array, kind: Kind) -> pa.Array:
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), type_)
-    if isinstance(kind, ListKind):
+    if isinstance(kind, ListOf):
         return _widen_lists(array, kind, type_)
     if isinstance(kind, Fields):
         names = [field.name for field in array.type]
@@ -121,7 +121,7 @@ def _widen_fields(
     ]
 
 
-def _widen_lists(array: pa.Array, kind: ListKind, type_: pa.DataType) -> pa.Array:
+def _widen_lists(array: pa.Array, kind: ListOf, type_: pa.DataType) -> pa.Array:
     items = widen_array(array.flatten(), kind.item)
     return list_array(list_lengths(array), null_rows(array), items, type_)
 

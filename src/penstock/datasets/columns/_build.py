@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from penstock.datasets._source import Source
     from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._folder import ColumnValues
+    from penstock.datasets.columns._folder import Column
     from penstock.datasets.columns._place import Freshness
     from penstock.work import View
 
@@ -82,7 +82,7 @@ class Wanted:
     """A field, and the column of its first records, if there is one."""
 
     field: pa.Field
-    old: ColumnValues | None = None
+    old: Column | None = None
 
     @property
     def start(self) -> int:

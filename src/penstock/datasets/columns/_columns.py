@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.datasets._source import Source
-    from penstock.datasets.columns._folder import ColumnValues
+    from penstock.datasets.columns._folder import Column
     from penstock.datasets.columns._remote import Published
 
 _log = logging.getLogger("penstock.datasets")
@@ -51,7 +51,7 @@ class SourceColumns:
         self._freshness = Freshness(origin)
         self._kinds = (False, True) if on_error == "null" else (False,)
 
-    def ensured(self, schema: pa.Schema, how: Building) -> dict[ColumnSpec, ColumnValues]:
+    def ensured(self, schema: pa.Schema, how: Building) -> dict[ColumnSpec, Column]:
         """Return columns of all fields; build those that are missing."""
         found = self._all_found(schema)
         if len(found) == len(schema):
@@ -77,7 +77,7 @@ class SourceColumns:
             publish_columns(folders, self.place, self._freshness)
         return found
 
-    def existing(self, schema: pa.Schema) -> dict[ColumnSpec, ColumnValues] | None:
+    def existing(self, schema: pa.Schema) -> dict[ColumnSpec, Column] | None:
         """Return columns of all fields; None where one of them is missing."""
         if self.place.beside is not None:
             self._fetch(schema)
@@ -113,7 +113,7 @@ class SourceColumns:
             str(self.place.root),
         )
 
-    def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, ColumnValues]:
+    def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, Column]:
         """Return the columns, up to the first that is missing."""
         all_found = {}
         for field in schema:
@@ -123,7 +123,7 @@ class SourceColumns:
             all_found[found[0]] = found[1]
         return all_found
 
-    def _found(self, field: pa.Field) -> tuple[ColumnSpec, ColumnValues] | None:
+    def _found(self, field: pa.Field) -> tuple[ColumnSpec, Column] | None:
         """Return the column of a field that serves under the policy, if it has all records."""
         length = len(self._origin)
         for spec, column in self._candidates(field):
@@ -131,12 +131,12 @@ class SourceColumns:
                 return spec, column
         return None
 
-    def _begun(self, field: pa.Field) -> ColumnValues | None:
+    def _begun(self, field: pa.Field) -> Column | None:
         """Return the column of the first records, if data was only appended to them."""
         found = [column for _, column in self._candidates(field)]
         return max(found, key=lambda column: column.meta.length, default=None)
 
-    def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, ColumnValues]]:
+    def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, Column]]:
         found = []
         for nulled in self._kinds:
             for root in self.place.roots:
@@ -149,7 +149,7 @@ class SourceColumns:
                 found.append((spec, column))
         return found
 
-    def _refuse(self, field: pa.Field, column: ColumnValues) -> None:
+    def _refuse(self, field: pa.Field, column: Column) -> None:
         """Raise what decoding a bad record raises."""
         schema = pa.schema([pa.field(field.name, field.type)])
         decoded(self._origin, column.bad[:1], schema, "raise", 0)

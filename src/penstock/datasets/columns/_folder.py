@@ -95,7 +95,7 @@ class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
         return known
 
 
-class ColumnValues:
+class Column:
     """The values of one field of all records of a source, mapped.
 
     Read by any number of threads, also after a fork.
@@ -295,7 +295,7 @@ def _files(folder: Path) -> list[Path]:
 
 def find_column(
     root: Path, path: str, type_: pa.DataType, *, nulled: bool = False
-) -> ColumnValues | None:
+) -> Column | None:
     """Return the column of a field, mapped; None where there is none that can be used.
 
     Whether it is one of the present records, its `meta` says.
@@ -305,7 +305,7 @@ def find_column(
         meta = _read_meta(root / name)
         if meta is None or meta.path != path or meta.arrow_type != type_:
             return None
-        return ColumnValues(root, name, meta, type_)
+        return Column(root, name, meta, type_)
     except CorruptIndexError as why:
         if is_news(root / name):
             _log.warning(

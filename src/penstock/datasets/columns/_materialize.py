@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.datasets._source import Fields, Source
     from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._folder import ColumnMeta, ColumnValues
+    from penstock.datasets.columns._folder import Column, ColumnMeta
     from penstock.datasets.columns._plan import ColumnSpec
     from penstock.work import View
 
@@ -94,7 +94,7 @@ def _materialized(
     return _with(source, found)
 
 
-def _with(source: Source, found: Mapping[ColumnSpec, ColumnValues]) -> Materialized:
+def _with(source: Source, found: Mapping[ColumnSpec, Column]) -> Materialized:
     """Return a source with these columns, and with those that it has of other fields."""
     known = source.specs if isinstance(source, Materialized) else ()
     renewed = {(spec.path, spec.type) for spec in found}

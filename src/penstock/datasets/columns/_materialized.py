@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields, Location
-    from penstock.datasets.columns._folder import ColumnValues
+    from penstock.datasets.columns._folder import Column
 
 _log = logging.getLogger("penstock.datasets")
 _MOST_PLANS = 64
@@ -47,28 +47,28 @@ class Materialized(Source):
         self,
         origin: Source,
         specs: Iterable[ColumnSpec],
-        found: Mapping[ColumnSpec, ColumnValues] | None = None,
+        found: Mapping[ColumnSpec, Column] | None = None,
     ) -> None:
         """Read with the columns of `specs`; `found` are those that this process has opened."""
         self.origin = origin
         self.specs = tuple(specs)
         self._prepare(found)
 
-    def _prepare(self, found: Mapping[ColumnSpec, ColumnValues] | None = None) -> None:
+    def _prepare(self, found: Mapping[ColumnSpec, Column] | None = None) -> None:
         self._known = found or {}
         self._opened = Once(self._open)
         self._plans: dict[object, tuple[object, GatherPlan]] = {}
 
-    def _find(self) -> dict[tuple[str, pa.DataType], ColumnValues]:
+    def _find(self) -> dict[tuple[str, pa.DataType], Column]:
         freshness = Freshness(self.origin)
-        found: dict[tuple[str, pa.DataType], ColumnValues] = {}
+        found: dict[tuple[str, pa.DataType], Column] = {}
         for spec in self.specs:
             column = spec.find(freshness, self._known.get(spec))
             if column is not None:
                 found[spec.path, spec.type] = column
         return found
 
-    def _open(self) -> dict[tuple[str, pa.DataType], ColumnValues]:
+    def _open(self) -> dict[tuple[str, pa.DataType], Column]:
         found = self._find()
         gone = [spec for spec in self.specs if (spec.path, spec.type) not in found]
         news = [spec for spec in gone if is_news(spec.folder)]

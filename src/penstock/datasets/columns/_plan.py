@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Source
-    from penstock.datasets.columns._folder import ColumnValues
+    from penstock.datasets.columns._folder import Column
     from penstock.datasets.columns._place import Freshness
 
 
@@ -41,7 +41,7 @@ class ColumnSpec(NamedTuple):
         """Where it lies."""
         return Path(self.root) / column_name(self.path, self.type, nulled=self.nulled)
 
-    def find(self, freshness: Freshness, opened: ColumnValues | None = None) -> ColumnValues | None:
+    def find(self, freshness: Freshness, opened: Column | None = None) -> Column | None:
         """Return the column, unless it is gone, damaged, or of other records.
 
         `opened` is the column if this process has opened it before, and is checked again.
@@ -67,7 +67,7 @@ class GatherPlan:
         origin: Source,
         schema: pa.Schema,
         specs: Iterable[ColumnSpec],
-        found: Mapping[tuple[str, pa.DataType], ColumnValues],
+        found: Mapping[tuple[str, pa.DataType], Column],
     ) -> None:
         self._origin = origin
         self._schema = schema

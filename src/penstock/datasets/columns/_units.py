@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from penstock.datasets._source import Source
     from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._folder import ColumnValues
+    from penstock.datasets.columns._folder import Column
     from penstock.storage import Draft
 
 _UNIT_BYTES = 48 << 20
@@ -229,7 +229,7 @@ def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]
 class UnitParts(Sequence[pa.Array]):
     """The values of one field: of a column that is to grow, and then of units, part by part."""
 
-    def __init__(self, files: UnitFiles, column: int, old: ColumnValues | None = None) -> None:
+    def __init__(self, files: UnitFiles, column: int, old: Column | None = None) -> None:
         self._files = files
         self._column = column
         self._old = old

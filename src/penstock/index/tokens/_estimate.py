@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import shutil
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock import storage
+from penstock.errors import StorageError
 from penstock.index._line_pieces import LongLine
 from penstock.index.checked._units import Part, opened_lines
 from penstock.index.tokens._documents import DocumentMaker
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.errors import StorageError
     from penstock.index._line_pieces import Piece
     from penstock.index._listing import Found, Listing
     from penstock.index.tokens._documents import TokenWork
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 _LOOK_BYTES = 32 << 10
 _LONGEST = 1 << 20
 """Bytes of a line that is looked at."""
-_WHAT = "writing these tokens"
-_OTHER_FOLDER = "output_base_path= (for tokens of a bucket: the variable PENSTOCK_CACHE)"
 _COMPRESSED = 3
 """Bytes of text in a compressed one, about."""
 
@@ -86,9 +85,17 @@ def _text_bytes(found: Found) -> int:
 
 def refuse_full_disk(needed: int, folder: Path) -> None:
     """Raise where there is not enough room."""
-    storage.refuse_full_disk(needed, folder.parent, _WHAT, _OTHER_FOLDER)
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise no_room(needed, folder, f"{free:,} are free", errno.ENOSPC)
 
 
 def no_room(needed: int, folder: Path, why: str, number: int | None) -> StorageError:
     """Return the error that tells how much room tokens need."""
-    return storage.no_room(needed, folder.parent, _WHAT, _OTHER_FOLDER, why=why, number=number)
+    return StorageError(
+        f"writing these tokens takes about {needed:,} bytes in {folder.parent}: {why}. Free space "
+        "there, or give another folder: output_base_path= (for tokens of a bucket: the variable "
+        "PENSTOCK_CACHE).",
+        path=str(folder.parent),
+        errno=number,
+    )
