@@ -68,7 +68,7 @@ def facts_of(origin: Source) -> list[FileFacts]:
         return []
     meta, paths = origin._sample_index.meta, origin.files
     if any(map(is_remote, paths[:1])):
-        return [] if meta is None else [_recorded(file.path, file) for file in meta.files]
+        return [] if meta is None else [_told(file.path, file) for file in meta.files]
     names = paths if meta is None else [file.path for file in meta.files]
     return [*map(_looked_at, paths, names)]
 
@@ -109,13 +109,13 @@ def _looked_at(path: str, name: str) -> FileFacts:
     return FileFacts(name, found.st_size, found.st_mtime_ns)
 
 
-def _recorded(name: str, file: FileMeta | Entry) -> FileFacts:
+def _told(name: str, file: FileMeta | Entry) -> FileFacts:
     return FileFacts(name, file.size, round(file.modified * 1e9), file.version)
 
 
 def _entry_facts(path: str, entry: Entry) -> FileFacts:
     if is_remote(path):
-        return _recorded(path, entry)
+        return _told(path, entry)
     try:
         found = os.stat(path)
     except OSError:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.datasets.megatron._files import MegatronIndex
+    from penstock.datasets.megatron._index import MegatronIndex
     from penstock.datasets.text._texts import FileText
     from penstock.datasets.tokens._rows import Ends
 
