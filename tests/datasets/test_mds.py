@@ -17,9 +17,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets.mds._arrays import Arrays
 from penstock.datasets.mds._cells import Cells
 from penstock.datasets.mds._rows import MdsRows, cut, is_mds
+from penstock.datasets.mds._values import Arrays
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,

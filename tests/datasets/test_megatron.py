@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets.megatron._tokens import MegatronTokens, is_megatron
+from penstock.datasets.megatron._tokens import MegatronTokens, names_pair
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -78,24 +78,18 @@ def as_lists(rows: Any) -> list[list[int]]:
 @pytest.mark.parametrize("ending", ["", ".bin", ".idx"])
 def test_a_dataset_is_known_by_its_prefix_or_one_of_its_files(prefix: Path, ending: str) -> None:
     path = f"{prefix}{ending}"
-    assert is_megatron(path)
-    assert is_megatron(Path(path))
+    assert names_pair(path)
+    assert names_pair(Path(path))
     source = MegatronTokens(path)
     assert len(source) == len(ROWS)
     assert source.files == [f"{prefix}.bin"]
 
 
-def test_other_files_are_none(prefix: Path, tmp_path: Path) -> None:
+def test_other_files_are_none(tmp_path: Path) -> None:
     (tmp_path / "other.bin").write_bytes(b"tokens")
-    assert not is_megatron(tmp_path / "other.bin")
-    (tmp_path / "other.idx").write_bytes(b"something else")
-    assert not is_megatron(tmp_path / "other.bin")
-    (tmp_path / "other.idx").write_bytes(b"")
-    assert not is_megatron(tmp_path / "other")
-    assert not is_megatron(tmp_path)
-    assert not is_megatron("s3://nowhere/at/all")  # Nobody is asked.
-    prefix.with_suffix(".bin").unlink()
-    assert not is_megatron(prefix)
+    assert not names_pair(tmp_path / "other.bin")
+    assert not names_pair(tmp_path)
+    assert not names_pair("s3://nowhere/at/all")  # No request is made.
 
 
 @pytest.mark.parametrize("dtype", CODES)
@@ -127,9 +121,6 @@ def test_rows_of_one_length_are_read_as_a_matrix(tmp_path: Path) -> None:
     found = source.read([11, 0, 3, 3])
     assert found.dtype == np.uint16
     assert found.tolist() == [rows[11], rows[0], rows[3], rows[3]]
-    out = np.zeros((2, 5), np.uint16)
-    source.take_into(np.array([1, 7]), out)
-    assert out.tolist() == [rows[1], rows[7]]
     ends, offsets = source.document_ends([4, 5]) or ([], [])
     assert (list(ends), list(offsets)) == ([5, 5], [0, 1, 2])
     assert source.arrow([2]).to_pydict() == {"tokens": [rows[2]]}
