@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.datasets._network import is_network
 from penstock.datasets.text._dataset import ROW, Dataset
-from penstock.datasets.tokens._dtype import check_complete, check_fits, dtype_of
+from penstock.datasets.tokens._dtype import check_complete, check_fits, check_inside, dtype_of
 from penstock.datasets.tokens._rows import between, items, one_size, runs_of, take
 from penstock.datasets.tokens._source import TokenSource
 from penstock.errors import OptionError
@@ -69,8 +69,10 @@ class TokensDataset(TokenSource, Dataset):
         """Tokens of each row; None where rows have lengths of their own."""
         if self._known is not None:
             return self._known.sample_size
-        size = one_size(self._rows)
-        return None if size is None else self._whole(size, 0)
+        if (size := one_size(self._rows)) is None:
+            return None
+        check_inside(self._sample_index, 0)
+        return self._whole(size, 0)
 
     @property
     def packing(self) -> str | None:

@@ -97,16 +97,7 @@ def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
             f"bytes, and the samples have {meta.bytes:,}",
         )
     for number in (0, len(index) - 1):
-        place = index[number]
-        found = place.num_bytes
-        with suppress(FileNotFoundError):  # Reading it raises.
-            there = _LARGEST if is_remote(place.file_path) else os.stat(place.file_path).st_size
-            if place.byte_offset + found > there:
-                raise _damaged(
-                    index,
-                    f"sample {number:,} ends at byte {place.byte_offset + found:,}, and "
-                    f"{place.file_path} has {there:,}",
-                )
+        found = check_inside(index, number)
         if found % item if size is None else found != size * item:
             wanted = "whole tokens" if size is None else f"{size:,} tokens"
             raise _damaged(
@@ -114,6 +105,20 @@ def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
                 f"{_META} says that samples are {wanted} of {dtype.name}, and sample {number:,} "
                 f"has {found:,} bytes",
             )
+
+
+def check_inside(index: SampleIndex, number: int) -> int:
+    """Return the bytes of a sample; raise where its file ends before it does."""
+    place = index[number]
+    with suppress(FileNotFoundError):  # Reading it raises.
+        there = _LARGEST if is_remote(place.file_path) else os.stat(place.file_path).st_size
+        if place.byte_offset + place.num_bytes > there:
+            raise _damaged(
+                index,
+                f"sample {number:,} ends at byte {place.byte_offset + place.num_bytes:,}, and "
+                f"{place.file_path} has {there:,}",
+            )
+    return place.num_bytes
 
 
 def _names_of(index: SampleIndex) -> set[str]:
