@@ -13,7 +13,7 @@ import pytest
 
 from penstock.index import TextField, load_tokenizer, tokenizer_of
 from penstock.index.tokens._documents import TokenWork
-from penstock.index.tokens._key import work_key
+from penstock.index.tokens._pickling import work_key
 from tests.index.text_samples import trained_bpe
 
 if TYPE_CHECKING:

@@ -153,8 +153,9 @@ def test_whoever_opens_while_tokens_are_replaced_waits(
     real, gone, opened = os.link, threading.Event(), []
 
     def slowly(*arguments: Any) -> None:
-        gone.set()
-        time.sleep(0.1)
+        if not str(arguments[1]).endswith(".unit"):
+            gone.set()
+            time.sleep(0.1)
         real(*arguments)
 
     def read() -> None:

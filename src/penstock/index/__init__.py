@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
     from penstock.index._kept_columns import sync as sync
+    from penstock.index._line_pieces import LinePiece as LinePiece
     from penstock.index._line_pieces import LinePieces as LinePieces
-    from penstock.index._line_pieces import Piece as Piece
     from penstock.index._listing import CSV as CSV
     from penstock.index._listing import JSONL as JSONL
     from penstock.index._listing import PARQUET as PARQUET
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from penstock.index._parquet_scan import UnifiedSchema as UnifiedSchema
     from penstock.index._parquet_scan import read_footer as read_footer
     from penstock.index._parquet_scan import read_footers as read_footers
+    from penstock.index._parts import FilePart as FilePart
     from penstock.index._place import Place as Place
     from penstock.index._place import place_of as place_of
     from penstock.index._sample_index import Documents as Documents
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from penstock.index.checked._checks import Look as Look
     from penstock.index.checked._line_check import JSON_NAMES as JSON_NAMES
     from penstock.index.checked._row_check import scan_rows as scan_rows
-    from penstock.index.checked._units import Part as Part
     from penstock.index.csv._scan import CsvScanner as CsvScanner
     from penstock.index.csv._types import Dialect as Dialect
     from penstock.index.csv._types import convert_options as convert_options
@@ -85,10 +85,10 @@ if TYPE_CHECKING:
     from penstock.index.profile._profile import Profile as Profile
     from penstock.index.profile._profile import profile_records as profile_records
     from penstock.index.profile._seen_kinds import UNREADABLE as UNREADABLE
-    from penstock.index.tokenizers._tokenizer import Encoded as Encoded
-    from penstock.index.tokenizers._tokenizer import NamedTokenizer as NamedTokenizer
-    from penstock.index.tokenizers._tokenizer import Tokenizer as Tokenizer
-    from penstock.index.tokenizers._tokenizer import load_tokenizer as load_tokenizer
+    from penstock.index.tokenizers._encoded import Encoded as Encoded
+    from penstock.index.tokenizers._encoded import Tokenizer as Tokenizer
+    from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
+    from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
     from penstock.index.tokenizers._tokenizer import tokenizer_of as tokenizer_of
     from penstock.index.tokens._generator import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
-    from penstock.index.tokens._view import TokenView as TokenView
+    from penstock.index.tokens._units import TokenView as TokenView
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -133,7 +133,7 @@ __all__, __getattr__, __dir__ = facade(
         "CsvScanner": "csv._scan",
         "Dialect": "csv._types",
         "Documents": "_sample_index",
-        "Encoded": "tokenizers._tokenizer",
+        "Encoded": "tokenizers._encoded",
         "FileMeta": "_meta",
         "FileScan": "_scan",
         "Footer": "_parquet_scan",
@@ -148,18 +148,18 @@ __all__, __getattr__, __dir__ = facade(
         "Look": "checked._checks",
         "Meta": "_meta",
         "Mode": "_build",
-        "NamedTokenizer": "tokenizers._tokenizer",
+        "NamedTokenizer": "tokenizers._files",
         "PARQUET": "_listing",
-        "Part": "checked._units",
-        "Piece": "_line_pieces",
+        "FilePart": "_parts",
+        "LinePiece": "_line_pieces",
         "Place": "_place",
         "Profile": "profile._profile",
         "Scanner": "_scan",
         "TOKEN_FOLDER": "_names",
         "TextField": "tokens._text",
         "TokenIndexer": "tokens._tokenize",
-        "TokenView": "tokens._view",
-        "Tokenizer": "tokenizers._tokenizer",
+        "TokenView": "tokens._units",
+        "Tokenizer": "tokenizers._encoded",
         "TokensMeta": "_meta",
         "UNREADABLE": "profile._seen_kinds",
         "UnifiedSchema": "_parquet_scan",
@@ -178,7 +178,7 @@ __all__, __getattr__, __dir__ = facade(
         "list_files": "_listing",
         "load_beside": "_open_index",
         "load_place": "_open_index",
-        "load_tokenizer": "tokenizers._tokenizer",
+        "load_tokenizer": "tokenizers._files",
         "local_folder": "_open_index",
         "make_index": "_open_index",
         "open_or_build": "_open_index",

@@ -36,7 +36,7 @@ LARGEST_FRAME = 16 << 20
 """Text of a frame above which a record from its middle costs much more than itself."""
 
 
-class Frames:
+class ScannedFrames:
     """The zstd frames of a file as its scan met them."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ def scan_file(
     scan: FileScan,
     start: int,
     on_read: Callable[[int], object],
-    frames: Frames,
+    frames: ScannedFrames,
 ) -> Iterator[NDArray[np.int64]]:
     """Yield offset and bytes of a file's records, many at a time, from byte `start` on.
 
@@ -92,7 +92,7 @@ def opened(found: Found) -> Iterator[OpenFile]:
 
 
 def text_blocks(
-    file: OpenFile, start: int, on_read: Callable[[int], object], frames: Frames
+    file: OpenFile, start: int, on_read: Callable[[int], object], frames: ScannedFrames
 ) -> Iterator[bytes]:
     """Yield a file's text from a byte on, read ahead; the first block is at least a mark long."""
     counted = _Counted()

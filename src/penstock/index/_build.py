@@ -13,7 +13,7 @@ from penstock.errors import (
     OptionError,
     StaleIndexError,
 )
-from penstock.index._blocks import Frames, scan_file
+from penstock.index._blocks import ScannedFrames, scan_file
 from penstock.index._builder import Builder, Scanned
 from penstock.index._folder import NewFolder
 from penstock.index._load import read_meta
@@ -142,7 +142,7 @@ def _scan_all(builder: Builder, folder: Path, options: BuildOptions) -> None:
         for one in builder.waiting:
             facts = one.was.facts if one.was else None
             scan = builder.scanner.begin(one.found.path, facts, one.start)
-            frames, scanned = Frames(), Scanned()
+            frames, scanned = ScannedFrames(), Scanned()
             places = scan_file(one.found, scan, one.start, bar.add, frames)
             builder.write_rows(one, places, rows, scanned, one.start)
             scanned.frames, scanned.facts = [frames.rows], scan.facts()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectNotFoundError
-from penstock.index._blocks import Frames, scan_file
+from penstock.index._blocks import ScannedFrames, scan_file
 from penstock.index._build import BuildOptions
 from penstock.index._index_store import IndexStore
 from penstock.index._listing import JSONL, Found, Listing, list_files
@@ -104,7 +104,7 @@ class FileTextLinesIndexer:
         for path in self._paths:
             store, name = locate(path)
             found = Found(store, store.entry(name))
-            for places in scan_file(found, LineScan(), 0, bar.add, Frames()):
+            for places in scan_file(found, LineScan(), 0, bar.add, ScannedFrames()):
                 for offset, size in places.tolist():
                     self._store.add_sample(path, offset, size)
 

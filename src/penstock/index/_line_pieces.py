@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 _BOM = b"\xef\xbb\xbf"
 
 
-class Piece(NamedTuple):
+class LinePiece(NamedTuple):
     """Whole lines; only the last of a file may be without its newline."""
 
     offset: int
@@ -53,7 +53,7 @@ class LinePieces:
         self.newlines = 0
         """In the part: not before `start`, and before `stop`."""
 
-    def of(self, blocks: Iterable[bytes]) -> Iterator[Piece | LongLine]:
+    def of(self, blocks: Iterable[bytes]) -> Iterator[LinePiece | LongLine]:
         """Yield the lines of all blocks; the first has three bytes or more, if the file has."""
         for block in blocks:
             if not self._at and block.startswith(_BOM):
@@ -66,7 +66,7 @@ class LinePieces:
         if self._held_bytes:
             yield from self._finished(b"")
 
-    def _cut(self, block: bytes) -> Iterator[Piece | LongLine]:
+    def _cut(self, block: bytes) -> Iterator[LinePiece | LongLine]:
         start, done = self._at, 0
         self._at += len(block)
         if not self._is_begun:
@@ -93,7 +93,7 @@ class LinePieces:
                 done = end
         self._hold(block[done:])
 
-    def _finished(self, end: bytes) -> Iterator[Piece | LongLine]:
+    def _finished(self, end: bytes) -> Iterator[LinePiece | LongLine]:
         """Yield what is held, and lines that end here."""
         offset, newlines = self._begun, self.newlines
         size = self._held_bytes + len(end)
@@ -104,7 +104,7 @@ class LinePieces:
         if end:
             self.newlines += end.count(b"\n") - (self._begun > self._stop)
         if not is_long:
-            yield Piece(offset, newlines, text)
+            yield LinePiece(offset, newlines, text)
         elif not is_blank:
             yield LongLine(offset, newlines, size)
 

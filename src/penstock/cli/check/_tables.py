@@ -20,9 +20,9 @@ from penstock.errors import (
 from penstock.index import (
     Checks,
     CsvScanner,
+    FilePart,
     Found,
     Look,
-    Part,
     UnifiedSchema,
     read_footer,
     read_group,
@@ -79,7 +79,7 @@ class CsvPart:
     def _rows(
         self, found: Found, seen: Seen, advance: Callable[[int], object]
     ) -> Iterator[Finding]:
-        part = Part(found, 0, found.entry.size)
+        part = FilePart(found, 0, found.entry.size)
         look = Look(Checks(validate=True))
         scanned = scan_rows(part, CsvScanner(**self.dialect), look, advance)
         seen.records += scanned.records

@@ -13,11 +13,12 @@ from penstock.index._bad_lines import BadLine, copy_bad_lines, write_bad_lines
 from penstock.index._builder import Scanned
 from penstock.index._fingerprint import digest
 from penstock.index._names import BAD_LINES
+from penstock.index._parts import parts_of
 from penstock.index.checked._unit_folder import UnitFolder
-from penstock.index.checked._units import parts_of, units_of
+from penstock.index.checked._units import ScanResult, ScanUnit
 from penstock.index.profile._files import old_profile, write_profile
 from penstock.index.profile._profile import Profile
-from penstock.work import run_units, viewed
+from penstock.work import UnitResults, grouped, run_units, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 
     from penstock.index._build import BuildOptions
     from penstock.index._builder import Builder, Waiting
+    from penstock.index._parts import FilePart
     from penstock.index._place import Place
     from penstock.index.checked._checks import PartFound
-    from penstock.index.checked._units import Part, ScanUnit
 
 _FORMAT = 1
 """Of the units' output."""
@@ -91,9 +92,11 @@ class CheckedBuild:
                 one.was.facts if one.was else None,
             )
         ]
-        units = units_of(
-            parts, str(self._units.path), builder.scanner, options.checks, options.unit_bytes
-        )
+        results = UnitResults(str(self._units.path))
+        units = [
+            ScanUnit(results, number, group, builder.scanner, options.checks)
+            for number, group in enumerate(grouped(parts, options.unit_bytes))
+        ]
         workers = options.num_workers
         if workers is None and builder.bytes < _LITTLE:
             workers = 0
@@ -156,7 +159,7 @@ class CheckedBuild:
 class _Found(NamedTuple):
     """What was found in one part; the rows are read once, before those of the next."""
 
-    part: Part
+    part: FilePart
     found: PartFound
     rows: Iterator[NDArray[np.int64]]
 
@@ -164,7 +167,7 @@ class _Found(NamedTuple):
 def _found(units: list[ScanUnit], profile: Profile | None) -> Iterator[_Found]:
     """Yield what was found in each part, in order; the profile grows along."""
     for unit in units:
-        file = unit.opened()
+        file = ScanResult(unit)
         if profile is not None and file.found.profile is not None:
             profile.merge(Profile.from_bytes(file.found.profile), profile.records)
         for part, found in zip(unit.parts, file.found.parts, strict=True):

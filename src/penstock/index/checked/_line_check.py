@@ -16,7 +16,7 @@ from penstock.jsonl import reason_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.index._line_pieces import Piece
+    from penstock.index._line_pieces import LinePiece
     from penstock.index.checked._checks import Look
 
 _NEWLINE = 10
@@ -41,7 +41,7 @@ class LineCheck:
         self.records = 0
         self.aside: list[Aside] = []
 
-    def add(self, piece: Piece | LongLine) -> None:
+    def add(self, piece: LinePiece | LongLine) -> None:
         """Take the next lines."""
         if isinstance(piece, LongLine):
             self.aside.append(Aside(piece.newlines, piece.offset, piece.size, self._too_long()))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.index._blocks import Frames, opened, text_blocks
+from penstock.index._blocks import ScannedFrames, opened, text_blocks
 from penstock.index.checked._checks import Aside, PartFound
 from penstock.index.csv._rows import line_ends
 from penstock.index.csv._scan import CsvScan
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.index._parts import FilePart
     from penstock.index.checked._checks import Look
-    from penstock.index.checked._units import Part
     from penstock.index.csv._scan import CsvScanner
     from penstock.index.csv._types import TypesSeen
     from penstock.index.profile._profile import Profile
 
 
 def scan_rows(
-    part: Part, scanner: CsvScanner, look: Look, advance: Callable[[int], object]
+    part: FilePart, scanner: CsvScanner, look: Look, advance: Callable[[int], object]
 ) -> PartFound:
     """Return the records of a file of CSV, from where a part of it begins."""
     scan = _CheckedScan(part, scanner, look)
     with opened(part.found) as file:
-        for block in text_blocks(file, part.start, advance, Frames()):
+        for block in text_blocks(file, part.start, advance, ScannedFrames()):
             scan.add(block)
     scan.finish()
     return PartFound(scan.records, scan.aside, scan.newlines, [], scan.facts())
@@ -42,7 +42,7 @@ def scan_rows(
 class _CheckedScan(CsvScan):
     """Finds rows, and looks at each of them as soon as the types of its file are known."""
 
-    def __init__(self, part: Part, scanner: CsvScanner, look: Look) -> None:
+    def __init__(self, part: FilePart, scanner: CsvScanner, look: Look) -> None:
         scanner.begin(part.found.path)  # Refuses what cannot be scanned.
         super().__init__(scanner, part.found.path, part.facts, part.start)
         self._checks, self._profile, self._on_rows = look

@@ -1,4 +1,4 @@
-"""Tokenizers from files, for those who name one on the command line."""
+"""Tokenizers from files."""
 
 from __future__ import annotations
 
@@ -9,32 +9,29 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock._lazy import require
 from penstock.errors import CorruptFileError, ObjectNotFoundError, OptionError
-from penstock.index.tokenizers._kinds import (
-    SentencePieceBatches,
-    Tokenizer,
-    TokenizersBatches,
-)
+from penstock.index.tokenizers._encoded import Tokenizer
+from penstock.index.tokenizers._libraries import SentencePieceBatches, TokenizersBatches
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from penstock.index.tokens._ids import Encoded
+    from penstock.index.tokenizers._encoded import Encoded
 
 _PURPOSE = "Reading a tokenizer from a file"
 
 _EOS_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]")
-"""What the token behind a document is called; the first that a vocabulary has counts."""
+"""Names of the token that ends a document; the first one in the vocabulary counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTokenizer:
-    """A tokenizer from a file, and what the file says about it."""
+    """A tokenizer from a file, and the facts in that file."""
 
     tokenizer: FileTokenizer
     """Small when it is pickled: another process reads the file again."""
     eos: int | None
-    """The token that ends a document; None where the file does not say."""
+    """The token that ends a document; None if the file names none."""
     vocabulary: int
     """One more than the largest id."""
 
@@ -44,7 +41,7 @@ class NamedTokenizer:
 
 
 class FileTokenizer(Tokenizer, Protocol):
-    """A tokenizer that can also turn ids into text."""
+    """A tokenizer that also turns ids into text."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
@@ -79,7 +76,7 @@ class _JsonTokenizer(FileTokenizer):
             self._tokenizer = library.Tokenizer.from_str(text)
         except Exception as failure:  # noqa: BLE001 (the library has no other class for it)
             raise _unreadable(path, "tokenizers", failure) from None
-        # Many files are set to the length of some model's input.
+        # Many files cut and fill up to the length of a model's input.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._batches = TokenizersBatches(self._tokenizer)
@@ -111,7 +108,7 @@ class _JsonTokenizer(FileTokenizer):
             beside = Path(self._path).with_name("tokenizer_config.json").read_text("utf-8")
             token = json.loads(beside).get("eos_token")
         except (OSError, ValueError, AttributeError):
-            return []  # Mostly there is none, and it is not what was asked for.
+            return []  # The file is optional.
         if isinstance(token, dict):
             token = token.get("content")
         return [token] if isinstance(token, str) else []
@@ -125,7 +122,7 @@ class _ModelTokenizer(FileTokenizer):
         self._path = path
         model = Path(path).read_bytes()
         if not model:
-            # The library takes it for no model yet, and fails at the first text.
+            # The library accepts it, and fails at the first text.
             raise _unreadable(path, "sentencepiece", "it is empty")
         try:
             self._processor = library.SentencePieceProcessor(model_proto=model)
@@ -156,7 +153,7 @@ class _ModelTokenizer(FileTokenizer):
 
 
 def _file(path: Path) -> Path:
-    """Return the file of a tokenizer, in a folder if that was given."""
+    """Return the file of a tokenizer; `path` may be its folder."""
     found = path
     if path.is_dir():
         models = sorted(path.glob("*.model"))

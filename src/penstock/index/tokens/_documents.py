@@ -13,9 +13,9 @@ import numpy as np
 
 from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.index._line_pieces import LongLine
+from penstock.index._parts import FilePart, opened_lines
 from penstock.index.checked._checks import Aside
-from penstock.index.checked._units import Part, opened_lines
-from penstock.index.tokenizers._kinds import EachText
+from penstock.index.tokenizers._libraries import EachText
 from penstock.index.tokens._options import first_misfit, misfit
 from penstock.index.tokens._text import BadText
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index._line_pieces import Piece
+    from penstock.index._line_pieces import LinePiece
     from penstock.index._listing import Found
-    from penstock.index.tokenizers._tokenizer import Encoded, Tokenizer
+    from penstock.index.tokenizers._encoded import Encoded, Tokenizer
 
 _BATCH_BYTES = 512 << 10
 """Text that is tokenised together; a longer document is alone."""
@@ -66,7 +66,7 @@ class DocumentMaker:
         self.documents = self.tokens = 0
         self.aside: list[Aside] = []
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: LinePiece) -> None:
         """Take the next lines; blank ones are no documents."""
         # A line that is alone may be huge, and is not copied.
         is_alone = piece.text.find(b"\n") in {-1, len(piece.text) - 1}
@@ -188,7 +188,7 @@ class DocumentMaker:
 class _Lines:
     """Lines that lie one after the other."""
 
-    def __init__(self, piece: Piece, lines: list[bytes]) -> None:
+    def __init__(self, piece: LinePiece, lines: list[bytes]) -> None:
         self._offset, self.newlines, self.lines = piece.offset, piece.newlines, lines
 
     @cached_property
@@ -248,7 +248,7 @@ def line_of(found: Found, offset: int) -> tuple[int, int]:
     It reads what lies before: an error is worth that.
     """
     line = record = 0
-    with opened_lines(Part(found, 0, found.entry.size), lambda _: None) as pieces:
+    with opened_lines(FilePart(found, 0, found.entry.size), lambda _: None) as pieces:
         for piece in pieces:
             if isinstance(piece, LongLine):
                 continue  # None is too long here.

@@ -1,4 +1,4 @@
-"""The tokens of all units as one stream, whichever files they lie in."""
+"""The tokens of all units as one stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.index._bad_lines import BadLine
-from penstock.index.tokens._unit_file import TokenFile, parts_in
+from penstock.index.tokens._units import TokenResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _DOCUMENTS_AT_ONCE = 1 << 20
 
 
-class Some(NamedTuple):
+class DocumentRun(NamedTuple):
     """Documents that follow each other."""
 
     start: int
@@ -33,8 +33,8 @@ class Some(NamedTuple):
     lengths: NDArray[np.int64]
 
 
-class _Place(NamedTuple):
-    """Where what became of a part of a file lies."""
+class _PartPlace(NamedTuple):
+    """Where the documents of a part lie."""
 
     unit: int
     start: int
@@ -45,7 +45,7 @@ class _Place(NamedTuple):
 
 
 class TokenStream:
-    """What the units made of some text files, in order."""
+    """The documents of all text files, in order."""
 
     def __init__(
         self, units: Sequence[TokenUnit], listing: Listing, dtype: np.dtype[np.integer]
@@ -55,15 +55,15 @@ class TokenStream:
         """The lines that are no documents."""
         self._units = units
         self._starts = [0]
-        self._places: list[list[_Place]] = [[] for _ in listing.files]
+        self._places: list[list[_PartPlace]] = [[] for _ in listing.files]
         numbers = {found.path: number for number, found in enumerate(listing.files)}
         tokens, documents = np.zeros((2, len(listing.files) + 1), np.int64)
         newlines = [0] * len(listing.files)
         for number, unit in enumerate(units):
             start, first = self._starts[-1], 0
-            for of, part in zip(unit.parts, parts_in(unit.path), strict=True):
+            for of, part in zip(unit.parts, unit.found(), strict=True):
                 file = numbers[of.found.path]
-                self._places[file].append(_Place(number, start, first, part.documents))
+                self._places[file].append(_PartPlace(number, start, first, part.documents))
                 start += part.tokens
                 first += part.documents
                 tokens[file + 1] += part.tokens
@@ -83,17 +83,17 @@ class TokenStream:
 
     @property
     def tokens(self) -> int:
-        """How many there are."""
+        """How many."""
         return self._starts[-1]
 
     @property
     def documents(self) -> int:
-        """How many there are."""
+        """How many."""
         return int(self.file_documents[-1])
 
     @property
     def files(self) -> int:
-        """How many text files there are."""
+        """How many text files."""
         return len(self.file_documents) - 1
 
     def copy(self, start: int, stop: int, out: BinaryIO) -> None:
@@ -106,18 +106,18 @@ class TokenStream:
             start = until
             number += 1
 
-    def documents_of(self, file: int) -> Iterator[Some]:
+    def documents_of(self, file: int) -> Iterator[DocumentRun]:
         """Yield where the documents of a file are, many at a time."""
         for place in self._places[file]:
             start, at, stop = place.start, place.first, place.first + place.documents
             while at < stop:
                 until = min(stop, at + _DOCUMENTS_AT_ONCE)
                 lengths = self._opened(place.unit).lengths[at:until]
-                yield Some(start, lengths)
+                yield DocumentRun(start, lengths)
                 start += int(lengths.sum())
                 at = until
 
-    def all_documents(self) -> Iterator[Some]:
+    def all_documents(self) -> Iterator[DocumentRun]:
         """Yield where all documents are, many at a time."""
         for file in range(self.files):
             yield from self.documents_of(file)
@@ -140,5 +140,5 @@ class TokenStream:
             file.flush()
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), self.dtype)
 
-    def _open(self, number: int) -> TokenFile:
-        return TokenFile(self._units[number].path, self.dtype)
+    def _open(self, number: int) -> TokenResult:
+        return TokenResult(self._units[number], self.dtype)

@@ -18,8 +18,7 @@ from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import build
 from penstock.index.tokens._documents import TokenWork
 from penstock.index.tokens._files import POSTFIX
-from penstock.index.tokens._inputs import text_files
-from penstock.index.tokens._job import TokenJob
+from penstock.index.tokens._job import TokenJob, text_files
 from penstock.index.tokens._options import pack_options, token_id, token_type
 from penstock.index.tokens._text import TextCall, TextField
 from penstock.order import whole_number
