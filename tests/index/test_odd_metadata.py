@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock.errors import PenstockError
 from penstock.index import create_default_jsonl_indexer, read_bad_lines, read_profile
-from penstock.index._load import _Folder
+from penstock.index._load import _OpenFolder
 from penstock.index._scan import LineScanner
 from penstock.index.checked._checks import Checks
 from penstock.index.checked._units import ScanResult, ScanUnit
@@ -86,7 +86,7 @@ def test_what_fails_while_a_file_of_an_index_is_open_is_not_told_of_that_file(
     create_default_jsonl_indexer(folder)()
     with (
         pytest.raises(FileNotFoundError, match=r"^of the caller$"),
-        _Folder(str(folder / "index")) as index,
+        _OpenFolder(str(folder / "index")) as index,
         index.open("sample_locations.bin"),
     ):
         raise FileNotFoundError("of the caller")

@@ -83,8 +83,7 @@ if TYPE_CHECKING:
     from penstock.index.profile._files import profile_text as profile_text
     from penstock.index.profile._files import read_profile as read_profile
     from penstock.index.profile._profile import Profile as Profile
-    from penstock.index.profile._profile import profile_records as profile_records
-    from penstock.index.profile._seen_kinds import UNREADABLE as UNREADABLE
+    from penstock.index.profile._values import UNREADABLE as UNREADABLE
     from penstock.index.tokenizers._encoded import Encoded as Encoded
     from penstock.index.tokenizers._encoded import Tokenizer as Tokenizer
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
@@ -161,7 +160,7 @@ __all__, __getattr__, __dir__ = facade(
         "TokenView": "tokens._units",
         "Tokenizer": "tokenizers._encoded",
         "TokensMeta": "_meta",
-        "UNREADABLE": "profile._seen_kinds",
+        "UNREADABLE": "profile._values",
         "UnifiedSchema": "_parquet_scan",
         "changes": "_stale",
         "convert_options": "csv._types",
@@ -183,7 +182,6 @@ __all__, __getattr__, __dir__ = facade(
         "make_index": "_open_index",
         "open_or_build": "_open_index",
         "place_of": "_place",
-        "profile_records": "profile._profile",
         "put_aside": "_aside",
         "profile_text": "profile._files",
         "ranges_of": "_parquet_groups",

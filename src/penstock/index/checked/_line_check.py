@@ -10,7 +10,7 @@ import numpy as np
 from penstock.decode import blank_lines, decode_as_json, decode_fast
 from penstock.index._line_pieces import LongLine
 from penstock.index.checked._checks import Aside
-from penstock.index.profile._seen_kinds import UNREADABLE
+from penstock.index.profile._values import UNREADABLE
 from penstock.jsonl import reason_text
 
 if TYPE_CHECKING:

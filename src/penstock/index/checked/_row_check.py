@@ -12,7 +12,7 @@ from penstock.index.csv._rows import line_ends
 from penstock.index.csv._scan import CsvScan
 from penstock.index.csv._types import with_line_end
 from penstock.index.csv._values import typed_columns
-from penstock.index.profile._seen_kinds import UNREADABLE
+from penstock.index.profile._values import UNREADABLE
 from penstock.jsonl import reason_text
 
 if TYPE_CHECKING:
