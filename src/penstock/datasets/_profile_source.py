@@ -21,14 +21,8 @@ from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._jsonl import JsonlDataset
 from penstock.decode import as_values, keep_pandas_out
 from penstock.errors import MalformedLineError, SchemaMismatchError
-from penstock.index import (
-    UNREADABLE,
-    Profile,
-    decode_profile,
-    digest,
-    profile_text,
-    read_profile,
-)
+from penstock.index import digest, read_profile
+from penstock.index.profile import UNREADABLE, Profile, decode_profile, profile_text
 from penstock.storage import cache_directory, is_remote, read_metadata
 from penstock.work import Shared, UnitResults, run_units, viewed
 

@@ -46,14 +46,8 @@ if TYPE_CHECKING:
     from penstock.index._open_index import local_folder as local_folder
     from penstock.index._open_index import make_index as make_index
     from penstock.index._open_index import open_or_build as open_or_build
-    from penstock.index._parquet_groups import ranges_of as ranges_of
-    from penstock.index._parquet_groups import read_group as read_group
-    from penstock.index._parquet_scan import Footer as Footer
-    from penstock.index._parquet_scan import UnifiedSchema as UnifiedSchema
-    from penstock.index._parquet_scan import read_footer as read_footer
-    from penstock.index._parquet_scan import read_footers as read_footers
     from penstock.index._parts import FilePart as FilePart
-    from penstock.index._place import Place as Place
+    from penstock.index._place import IndexPlace as IndexPlace
     from penstock.index._place import place_of as place_of
     from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
@@ -72,18 +66,7 @@ if TYPE_CHECKING:
     from penstock.index.checked._line_check import JSON_NAMES as JSON_NAMES
     from penstock.index.checked._row_check import scan_rows as scan_rows
     from penstock.index.csv._scan import CsvScanner as CsvScanner
-    from penstock.index.csv._types import Dialect as Dialect
-    from penstock.index.csv._types import convert_options as convert_options
-    from penstock.index.csv._types import read_options as read_options
-    from penstock.index.csv._types import type_of as type_of
-    from penstock.index.csv._types import whole_rows as whole_rows
-    from penstock.index.csv._types import wider_type as wider_type
-    from penstock.index.csv._types import with_line_end as with_line_end
-    from penstock.index.profile._files import decode_profile as decode_profile
-    from penstock.index.profile._files import profile_text as profile_text
     from penstock.index.profile._files import read_profile as read_profile
-    from penstock.index.profile._profile import Profile as Profile
-    from penstock.index.profile._values import UNREADABLE as UNREADABLE
     from penstock.index.tokenizers._encoded import Encoded as Encoded
     from penstock.index.tokenizers._encoded import Tokenizer as Tokenizer
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
@@ -130,12 +113,10 @@ __all__, __getattr__, __dir__ = facade(
         "Changes": "_stale",
         "Checks": "checked._checks",
         "CsvScanner": "csv._scan",
-        "Dialect": "csv._types",
         "Documents": "_sample_index",
         "Encoded": "tokenizers._encoded",
         "FileMeta": "_meta",
         "FileScan": "_scan",
-        "Footer": "_parquet_scan",
         "Found": "_listing",
         "Hashed": "_stale",
         "JSONL": "_listing",
@@ -151,8 +132,7 @@ __all__, __getattr__, __dir__ = facade(
         "PARQUET": "_listing",
         "FilePart": "_parts",
         "LinePiece": "_line_pieces",
-        "Place": "_place",
-        "Profile": "profile._profile",
+        "IndexPlace": "_place",
         "Scanner": "_scan",
         "TOKEN_FOLDER": "_names",
         "TextField": "tokens._text",
@@ -160,12 +140,8 @@ __all__, __getattr__, __dir__ = facade(
         "TokenView": "tokens._units",
         "Tokenizer": "tokenizers._encoded",
         "TokensMeta": "_meta",
-        "UNREADABLE": "profile._values",
-        "UnifiedSchema": "_parquet_scan",
         "changes": "_stale",
-        "convert_options": "csv._types",
         "decode_meta": "_meta",
-        "decode_profile": "profile._files",
         "digest": "_fingerprint",
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",
@@ -183,13 +159,7 @@ __all__, __getattr__, __dir__ = facade(
         "open_or_build": "_open_index",
         "place_of": "_place",
         "put_aside": "_aside",
-        "profile_text": "profile._files",
-        "ranges_of": "_parquet_groups",
-        "read_footer": "_parquet_scan",
-        "read_footers": "_parquet_scan",
-        "read_group": "_parquet_groups",
         "read_meta": "_load",
-        "read_options": "csv._types",
         "rebuilding": "_names",
         "refuse_put_aside": "_aside",
         "rows_before": "_sample_index",
@@ -197,9 +167,5 @@ __all__, __getattr__, __dir__ = facade(
         "sync": "_kept_columns",
         "tokenizer_of": "tokenizers._tokenizer",
         "take_back_dead": "tokens._journal",
-        "type_of": "csv._types",
-        "whole_rows": "csv._types",
-        "wider_type": "csv._types",
-        "with_line_end": "csv._types",
     },
 )

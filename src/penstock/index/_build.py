@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.index._listing import Listing
     from penstock.index._meta import Meta
-    from penstock.index._place import Place
+    from penstock.index._place import IndexPlace
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
     from penstock.work import View
@@ -91,7 +91,7 @@ class BuildOptions:
 def build_index(  # noqa: PLR0913 (what, how, where, and what becomes of the old one)
     listing: Listing,
     scanner: Scanner,
-    place: Place,
+    place: IndexPlace,
     options: BuildOptions,
     old: SampleIndex | None = None,
     *,
@@ -103,11 +103,12 @@ def build_index(  # noqa: PLR0913 (what, how, where, and what becomes of the old
     with ExitStack() as stack:
         if options.checks or _take_long(builder, options):
             # Only now: much is loaded for it that a plain scan does not need.
-            from penstock.index.checked._build import CheckedBuild  # noqa: PLC0415
+            from penstock.index.checked._build import scan_checked, unit_key  # noqa: PLC0415
+            from penstock.index.checked._unit_folder import UnitFolder  # noqa: PLC0415
 
-            checked = stack.enter_context(CheckedBuild(builder, place, options))
+            units = stack.enter_context(UnitFolder(place, unit_key(builder, options)))
             folder = stack.enter_context(NewFolder(place))
-            checked.scan_all(folder.path)
+            scan_checked(builder, options, units.path, folder.path)
         else:
             folder = stack.enter_context(NewFolder(place))
             _scan_all(builder, folder.path, options)
@@ -149,7 +150,7 @@ def _scan_all(builder: Builder, folder: Path, options: BuildOptions) -> None:
             builder.add(one, scanned, full_hash=options.full_hash)
 
 
-def _are_of(place: Place, meta: Meta) -> bool:
+def _are_of(place: IndexPlace, meta: Meta) -> bool:
     """Whether records that the index in a place speaks of still have their numbers."""
     if place.is_remote:
         return False  # What lies beside it there stays where it is.

@@ -12,7 +12,7 @@ import numpy as np
 from penstock.errors import IndexExistsError
 from penstock.index._blocks import LARGEST_FRAME
 from penstock.index._fingerprint import file_fingerprint, whole_hash
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.index._names import FILES, FRAMES, META, ROWS, refuse_unnamable
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.index")
 
 
-class Waiting(NamedTuple):
+class FileToScan(NamedTuple):
     """A file that is to be scanned."""
 
     found: Found
@@ -67,7 +67,7 @@ class Builder:
         self.old = old
         self._files: list[FileMeta] = []
         self._empty: list[FileMeta] = []
-        self._runs: list[Run] = []
+        self._runs: list[RecordRun] = []
         self._frames: list[NDArray[np.uint64]] = []
         self._with_large_frames: list[str] = []
         if old is not None:
@@ -84,7 +84,7 @@ class Builder:
         sizes = {self.listing.relative(found): found.entry.size for found in self.listing.files}
         self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
 
-    def _waiting(self) -> list[Waiting]:
+    def _waiting(self) -> list[FileToScan]:
         """Return the files that are new or grew."""
         known = {file.path: (number, file) for number, file in enumerate(self._files)}
         unchanged = {file.path for file in self._empty}
@@ -94,7 +94,7 @@ class Builder:
             refuse_unnamable(relative)
             number, was = known.get(relative, (None, None))
             if relative not in unchanged and (was is None or was.size != found.entry.size):
-                waiting.append(Waiting(found, relative, number, was))
+                waiting.append(FileToScan(found, relative, number, was))
         return waiting
 
     @property
@@ -111,7 +111,7 @@ class Builder:
 
     def write_rows(
         self,
-        one: Waiting,
+        one: FileToScan,
         places: Iterable[NDArray[np.int64]],
         rows: BinaryIO,
         scanned: Scanned,
@@ -133,7 +133,7 @@ class Builder:
             scanned.records += len(some)
             scanned.text_bytes += int(some[:, 1].sum())
 
-    def add(self, one: Waiting, scanned: Scanned, *, full_hash: bool) -> None:
+    def add(self, one: FileToScan, scanned: Scanned, *, full_hash: bool) -> None:
         """Take a file whose rows are written."""
         number, was, entry = one.number, one.was, one.found.entry
         file = one.found.store.open(entry.name, entry)
@@ -163,7 +163,7 @@ class Builder:
         else:
             self._empty.append(meta)
         if scanned.records and number is not None:
-            self._runs.append(Run(number, scanned.records, fingerprint))
+            self._runs.append(RecordRun(number, scanned.records, fingerprint))
             frames = np.concatenate([np.empty((0, 4), np.int64), *scanned.frames])
             self._frames.append(np.insert(frames, 0, number, axis=1).astype("<u8"))
             if frames[:, 3].max(initial=0) > LARGEST_FRAME:

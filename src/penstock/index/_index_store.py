@@ -14,9 +14,9 @@ from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
 from penstock.index._listing import INDEX_FOLDER
 from penstock.index._load import load_index
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.index._names import FILES, META, ROWS
-from penstock.index._place import Place
+from penstock.index._place import IndexPlace
 from penstock.index._sample_index import Origin
 from penstock.index._stale import check_fresh, listing_of, repairing
 from penstock.storage import LocalStore, StorageOptions, join
@@ -88,10 +88,10 @@ class IndexStore:
         return self._base
 
     @property
-    def place(self) -> Place:
+    def place(self) -> IndexPlace:
         """Where the index lies."""
         beside = os.path.dirname(self._folder) == self._base
-        return Place(self._folder, self._base, StorageOptions(), beside)
+        return IndexPlace(self._folder, self._base, StorageOptions(), beside)
 
     def init_store(self) -> None:
         """Begin to write; an index that is there already is a `ValueError`."""
@@ -130,7 +130,7 @@ class IndexStore:
         for number, count in self._runs:
             records[number] += count
         files = [self._file(path, number, records[number]) for path, number in self._files.items()]
-        runs = [Run(file, records, files[file].fingerprint) for file, records in self._runs]
+        runs = [RecordRun(file, records, files[file].fingerprint) for file, records in self._runs]
         kind = "samples" if self.tokens is None else "tokens"
         meta = Meta(kind, files, runs, format=FORMAT, version=VERSION, tokens=self.tokens)
         names = "".join(f"{file.path}\n" for file in files)

@@ -65,7 +65,7 @@ class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of them, in such an index: what follows is numbered from there."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class RecordRun(msgspec.Struct, frozen=True):
     """Records of one file that are numbered one after the other."""
 
     file: Count
@@ -105,7 +105,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the records are: `jsonl`, `csv`."""
     files: list[FileMeta]
     """Files with records, in the order of `file_location.txt`."""
-    runs: list[Run]
+    runs: list[RecordRun]
     """In the order of the record numbers. An update appends runs and changes none."""
     options: dict[str, Any] = {}
     empty: list[FileMeta] = []
@@ -164,7 +164,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def first(self, length: int) -> Meta:
         """Return what it was when there were only `length` records."""
-        runs: list[Run] = []
+        runs: list[RecordRun] = []
         for run in self.runs:
             if length <= 0:
                 break

@@ -17,23 +17,15 @@ from penstock.errors import (
     OptionError,
     SchemaMismatchError,
 )
-from penstock.index import (
-    Checks,
-    CsvScanner,
-    FilePart,
-    Found,
-    Look,
-    UnifiedSchema,
-    read_footer,
-    read_group,
-    scan_rows,
-)
+from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
+from penstock.index.parquet import UnifiedSchema, read_footer, read_group
 from penstock.storage import MeteredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.index import Aside, Footer, Listing
+    from penstock.index import Aside, Listing
+    from penstock.index.parquet import Footer
     from penstock.storage import OpenFile
 
 _BEGINNING = 64

@@ -16,7 +16,7 @@ from penstock.storage import NO_ROOM, remove_special, remove_tree
 if TYPE_CHECKING:
     from typing import Self
 
-    from penstock.index._place import Place
+    from penstock.index._place import IndexPlace
 
 
 def _may_go_on(kind: type[BaseException] | None, failure: BaseException | None) -> bool:
@@ -38,7 +38,7 @@ class UnitFolder:
     so does one that fails in another way, or for want of room. Without a key nobody would find it.
     """
 
-    def __init__(self, place: Place, key: str | None) -> None:
+    def __init__(self, place: IndexPlace, key: str | None) -> None:
         self._final = work_place(place)
         self._key = key
         self._lock = -1

@@ -71,12 +71,12 @@ class DocumentMaker:
         # A line that is alone may be huge, and is not copied.
         is_alone = piece.text.find(b"\n") in {-1, len(piece.text) - 1}
         lines = [piece.text] if is_alone else io.BytesIO(piece.text).readlines()
-        here = _Lines(piece, lines)
+        here = _PieceLines(piece, lines)
         numbers = list(compress(range(len(lines)), map(not_, map(bytes.isspace, lines))))
         for some in _batches(numbers, lines):
             self._add(some, here)
 
-    def _add(self, numbers: list[int], here: _Lines) -> None:
+    def _add(self, numbers: list[int], here: _PieceLines) -> None:
         texts, numbers = self._texts(numbers, here)
         encoded, numbers = self._encoded(texts, numbers, here)
         del texts  # A long one takes as much as all that follows.
@@ -90,7 +90,7 @@ class DocumentMaker:
         self.documents += len(lengths)
         self.tokens += len(tokens)
 
-    def _texts(self, numbers: list[int], here: _Lines) -> tuple[list[str], list[int]]:
+    def _texts(self, numbers: list[int], here: _PieceLines) -> tuple[list[str], list[int]]:
         """Return the texts of lines, and which lines they are of."""
         texts: list[str] = []
         kept: list[int] = []
@@ -112,7 +112,7 @@ class DocumentMaker:
         return texts, kept
 
     def _encoded(
-        self, texts: list[str], numbers: list[int], here: _Lines
+        self, texts: list[str], numbers: list[int], here: _PieceLines
     ) -> tuple[Encoded, list[int]]:
         """Return the tokens of texts, and which lines they are of."""
         try:
@@ -132,7 +132,7 @@ class DocumentMaker:
             kept = [texts[number] for number in good]
             return self._work.tokenizer.encode(kept), [numbers[number] for number in good]
 
-    def _is_encoded(self, text: str, number: int, here: _Lines) -> bool:
+    def _is_encoded(self, text: str, number: int, here: _PieceLines) -> bool:
         try:
             self._work.tokenizer.encode([text])
         except Exception as why:
@@ -156,7 +156,7 @@ class DocumentMaker:
         ids: NDArray[np.integer],
         lengths: NDArray[np.int64],
         numbers: list[int],
-        here: _Lines,
+        here: _PieceLines,
     ) -> None:
         """Refuse ids that the dtype does not hold: nothing wraps around."""
         at = first_misfit(ids, self._work.dtype)
@@ -165,16 +165,16 @@ class DocumentMaker:
             told = misfit(ids, at, self._work.dtype, self._place(number, here))
             raise OptionError(told, path=self._found.path)
 
-    def _place(self, number: int, here: _Lines) -> str:
+    def _place(self, number: int, here: _PieceLines) -> str:
         line, record = line_of(self._found, here.offset(number))
         where = f"(record {record:,}, byte {here.offset(number):,})"
         return f"line {line:,} {where} of {self._found.path}"
 
-    def _set_aside(self, number: int, reason: str, here: _Lines) -> None:
+    def _set_aside(self, number: int, reason: str, here: _PieceLines) -> None:
         newlines, size = here.newlines + number, len(here.lines[number])
         self.aside.append(Aside(newlines, here.offset(number), size, reason))
 
-    def _refusal(self, number: int, reason: str, here: _Lines) -> MalformedLineError:
+    def _refusal(self, number: int, reason: str, here: _PieceLines) -> MalformedLineError:
         line, record = line_of(self._found, here.offset(number))
         return MalformedLineError(
             f"{self._found.path}, line {line:,} (record {record:,}, byte "
@@ -185,7 +185,7 @@ class DocumentMaker:
         )
 
 
-class _Lines:
+class _PieceLines:
     """Lines that lie one after the other."""
 
     def __init__(self, piece: LinePiece, lines: list[bytes]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from penstock.index._index_store import IndexStoreInterface
     from penstock.index._listing import Listing, What
-    from penstock.index._place import Place
+    from penstock.index._place import IndexPlace
     from penstock.index.tokens._documents import TokenWork
     from penstock.index.tokens._pack import PackOptions
     from penstock.storage import StorageOptions
@@ -53,7 +53,7 @@ class TokenJob:
     """For these files."""
     work: TokenWork
     pack: PackOptions
-    place: Place
+    place: IndexPlace
     """Of the index; with a user's own index store, the place beside which the work folder lies."""
     folder: str
     """Of the token files."""

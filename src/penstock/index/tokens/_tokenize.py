@@ -13,7 +13,7 @@ from penstock.errors import OptionError
 from penstock.index._index_store import IndexStore
 from penstock.index._listing import INDEX_FOLDER
 from penstock.index._names import TOKEN_FOLDER
-from penstock.index._place import Place
+from penstock.index._place import IndexPlace
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import build
 from penstock.index.tokens._documents import TokenWork
@@ -195,7 +195,7 @@ def _places(
     token_folder: Path | None,
     store: IndexStoreInterface | None,
     options: StorageOptions,
-) -> tuple[Place, str]:
+) -> tuple[IndexPlace, str]:
     """Return where the index lies, and in which folder the token files do."""
     if type(store) is IndexStore:
         base: str | None = store.base_path
@@ -209,7 +209,7 @@ def _places(
                 "for both (by default it is input_base_path=, where that is a folder), or "
                 "index_store= for the index and base_output_path= for the tokens."
             )
-        place = Place(join(home, INDEX_FOLDER), home, options, beside=True)
+        place = IndexPlace(join(home, INDEX_FOLDER), home, options, beside=True)
     if token_folder is not None:
         folder = _absolute(token_folder, options)
     else:
