@@ -1,4 +1,4 @@
-"""What becomes an index: its files, where their records are, and what is told of them."""
+"""An index while it is built: its files, where their records are, and their facts."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _log = logging.getLogger("penstock.index")
 
 
 class FileToScan(NamedTuple):
-    """A file that is to be scanned."""
+    """A file to scan."""
 
     found: Found
     relative: str
     number: int | None
-    """Its number, if there are records of it already."""
+    """Its number, if the index has records of it."""
     was: FileMeta | None
-    """What was known of it, when there were."""
+    """The file as the index has it."""
 
     @property
     def start(self) -> int:
-        """Where what is new begins."""
+        """Where the new bytes begin."""
         return 0 if self.was is None else self.was.size
 
 
 @dataclass(slots=True)
 class Scanned:
-    """What the scan of a file found, so far."""
+    """The results of a file's scan, so far."""
 
     records: int = 0
     text_bytes: int = 0
@@ -59,7 +59,7 @@ class Scanned:
 
 
 class Builder:
-    """Begins with what an index has already, if there is one, and takes what is found."""
+    """Begins with the content of an old index, if there is one, and adds scanned files."""
 
     def __init__(self, listing: Listing, scanner: Scanner, old: SampleIndex | None = None) -> None:
         self.listing = listing
@@ -85,7 +85,7 @@ class Builder:
         self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
 
     def _waiting(self) -> list[FileToScan]:
-        """Return the files that are new or grew."""
+        """Return the files that are new, and those that grew."""
         known = {file.path: (number, file) for number, file in enumerate(self._files)}
         unchanged = {file.path for file in self._empty}
         waiting = []
@@ -99,11 +99,11 @@ class Builder:
 
     @property
     def bytes(self) -> int:
-        """Of all that is to be scanned, as it is stored."""
+        """Stored bytes to scan."""
         return sum(one.found.entry.size - one.start for one in self.waiting)
 
     def begin_rows(self, folder: Path) -> BinaryIO:
-        """Return the file of rows, with those that are known already."""
+        """Return the file of rows, with those of the old index."""
         rows = (folder / ROWS).open("wb")
         if self.old is not None:
             self.old.sample_locations.tofile(rows)
@@ -119,7 +119,7 @@ class Builder:
     ) -> None:
         """Write where records are: offset (from `start` on) and bytes, int64[k, 2] each."""
         number = len(self._files) if one.number is None else one.number
-        room = np.empty((0, 3), "<u8")  # Used again: fresh memory costs more than filling it.
+        room = np.empty((0, 3), "<u8")  # Reused: fresh memory costs more than filling it.
         for some in places:
             if not len(some):
                 continue
@@ -134,7 +134,7 @@ class Builder:
             scanned.text_bytes += int(some[:, 1].sum())
 
     def add(self, one: FileToScan, scanned: Scanned, *, full_hash: bool) -> None:
-        """Take a file whose rows are written."""
+        """Add a file whose rows are written."""
         number, was, entry = one.number, one.was, one.found.entry
         file = one.found.store.open(entry.name, entry)
         try:
@@ -170,7 +170,7 @@ class Builder:
                 self._with_large_frames.append(one.found.path)
 
     def write(self, folder: Path, base: str | None, checks: Checks) -> Meta:
-        """Write what stands beside the rows."""
+        """Write the other files of the index."""
         if self._with_large_frames:
             _log.warning(
                 "%d files hold zstd frames of more than %d MB of text, first %s: a record from the "

@@ -1,4 +1,4 @@
-"""An index in a folder, sample by sample: the interface that custom indexers write to."""
+"""An index that custom indexers write sample by sample."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROWS_AT_ONCE = 65_536
 
 
 class IndexStoreInterface(Protocol):
-    """Where sample locations are written to and loaded from."""
+    """Writes and loads sample locations."""
 
     def init_store(self) -> None:
         """Begin to write; before the first `add_sample`."""
@@ -42,7 +42,7 @@ class IndexStoreInterface(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish writing: from now on the index is there."""
+        """Publish the index."""
         ...
 
     def load(self) -> SampleIndex:
@@ -61,7 +61,7 @@ class IndexStoreInterface(Protocol):
 class IndexStore:
     """An index in the folder `index_data_folder` of `base_path`.
 
-    It appears as a whole when `close` is called; until then nothing is to be seen of it.
+    It appears whole when `close` is called; until then it is invisible.
     """
 
     def __init__(
@@ -80,11 +80,11 @@ class IndexStore:
         self._runs: list[list[int]] = []
         self._bytes: dict[int, int] = {}
         self.tokens: TokensMeta | None = None
-        """What the samples are, where they are tokens; set before `close`."""
+        """Description of token samples; set before `close`."""
 
     @property
     def base_path(self) -> str:
-        """What file locations are relative to."""
+        """The folder that file locations are relative to."""
         return self._base
 
     @property
@@ -94,7 +94,7 @@ class IndexStore:
         return IndexPlace(self._folder, self._base, StorageOptions(), beside)
 
     def init_store(self) -> None:
-        """Begin to write; an index that is there already is a `ValueError`."""
+        """Begin to write; an existing index raises a `ValueError`."""
         if os.path.exists(self._folder):
             raise IndexExistsError(
                 f"there is an index in {self._folder} already; clear() removes it, or build with "
@@ -121,7 +121,7 @@ class IndexStore:
             self._write_rows()
 
     def close(self) -> None:
-        """Publish what was added; does nothing when nothing was begun."""
+        """Publish the samples; do nothing without `init_store`."""
         if self._new is None or self._rows is None:
             return
         self._write_rows()
@@ -142,7 +142,7 @@ class IndexStore:
             self.discard()
 
     def load(self) -> SampleIndex:
-        """Return the index, or say what is wrong with it or with its files."""
+        """Return the index, or raise what is wrong with it or with its files."""
         index = load_index(Origin(self._folder, self._base, StorageOptions()))
         if index.meta is not None:
             listing = listing_of(index.meta, self._base)
@@ -154,7 +154,7 @@ class IndexStore:
         return all(os.path.exists(join(self._folder, name)) for name in (FILES, ROWS))
 
     def clear(self) -> None:
-        """Remove the index, and nothing that is not one."""
+        """Remove the index; a folder that is no index raises."""
         if not os.path.isdir(self._folder):
             return
         if not os.path.exists(join(self._folder, FILES)):
@@ -180,7 +180,7 @@ class IndexStore:
         return FileMeta(relative, size, modified, fingerprint, records, self._bytes[number])
 
     def discard(self) -> None:
-        """Leave nothing of what was added since `init_store`."""
+        """Drop the samples added since `init_store`."""
         if self._rows is not None:
             self._rows.close()
         if self._new is not None:
@@ -189,4 +189,4 @@ class IndexStore:
 
     def __del__(self) -> None:
         if getattr(self, "_new", None) is not None:
-            self.discard()  # Never closed means never finished: publish nothing.
+            self.discard()  # Not closed: not finished.

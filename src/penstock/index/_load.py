@@ -16,7 +16,7 @@ from penstock.errors import (
     StaleIndexError,
 )
 from penstock.index._aside import appears, refuse_put_aside
-from penstock.index._meta import Meta, decode_meta, tells_of_tokens
+from penstock.index._meta import Meta, decode_meta, is_of_tokens
 from penstock.index._names import (
     DOCUMENT_ENDS,
     DOCUMENT_FILES,
@@ -198,12 +198,12 @@ class _OpenFolder:
 
     def _is_of_tokens(self, meta: bytes) -> bool | None:
         """Whether this is an index of tokens, by the files that are left; None if unknown."""
-        told = tells_of_tokens(meta)
-        if told is None and any(map(self.has, DOCUMENT_FILES)):
+        is_tokens = is_of_tokens(meta)
+        if is_tokens is None and any(map(self.has, DOCUMENT_FILES)):
             return True
-        if told is None and self.has(FILES):
+        if is_tokens is None and self.has(FILES):
             return b".bin\n" in self._readable(FILES) + b"\n"
-        return told
+        return is_tokens
 
     def _readable(self, base_name: str) -> bytes:
         """Return the content of a file; nothing if it cannot be read."""
@@ -258,8 +258,8 @@ def _map_documents(
     is_whole = len(mapped.offsets) == samples + 1 and len(mapped.goes_on) == samples
     if not is_whole or int(mapped.offsets[-1]) != len(mapped.ends):
         raise CorruptIndexError(
-            f"{path}, or one of document_*.bin beside it, is cut off or damaged: they do not tell "
-            f"of the documents of {samples:,} samples. Tokenise again: {again}",
+            f"{path}, or one of document_*.bin beside it, is cut off or damaged: they do not "
+            f"describe the documents of {samples:,} samples. Tokenise again: {again}",
             path=path,
         )
     return mapped
@@ -276,15 +276,15 @@ def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: st
     paths = [file.path for file in meta.files]
     if rows == meta.records and names == paths:
         return
-    told = (
-        f"speaks of {meta.records:,} records in {len(paths):,} files, the index holds {rows:,} in "
+    difference = (
+        f"names {meta.records:,} records in {len(paths):,} files, the index holds {rows:,} in "
         f"{len(names):,}"
     )
     if rows == meta.records and len(names) == len(paths):
         path, name = next(pair for pair in zip(paths, names, strict=True) if len({*pair}) > 1)
-        told = f"names {path!r}, where {FILES} has {name!r}"
+        difference = f"names {path!r}, where {FILES} has {name!r}"
     raise CorruptIndexError(
-        f"the index in {folder} is damaged: meta.json {told}. Build it again: {again}",
+        f"the index in {folder} is damaged: meta.json {difference}. Build it again: {again}",
         path=folder,
     )
 
@@ -311,7 +311,7 @@ def _check_last_rows(index: SampleIndex) -> None:
             actual = _size_of(path)
             if offset + size > actual:
                 raise StaleIndexError(
-                    f"{path} has {actual:,} bytes, and its index speaks of {offset + size:,}: it "
+                    f"{path} has {actual:,} bytes, and its index needs {offset + size:,}: it "
                     f"shrank since. Build the index again: {_repairing(path)}",
                     path=path,
                 )

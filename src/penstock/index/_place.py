@@ -1,4 +1,4 @@
-"""Where an index lies."""
+"""Where the index of some files lies."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class IndexPlace:
 
     folder: str
     base: str
-    """What its paths are relative to."""
+    """The folder that its paths are relative to."""
     options: StorageOptions
     beside: bool
-    """Whether it lies in the folder it describes, so that it needs no base written down."""
+    """Whether it lies in the folder that it describes, so that `meta.json` needs no base."""
 
     @property
     def is_remote(self) -> bool:
@@ -46,8 +46,8 @@ def place_of(
 ) -> IndexPlace:
     """Return where the index of these files lies, or would lie.
 
-    A folder that may be written to holds its own; all others are under the cache directory,
-    named after what the user named. `chosen` decides otherwise.
+    A writable folder holds its own index; others are in the cache directory, under a hash of the
+    names that the user gave. `chosen` overrides both.
     """
     if chosen is not None:
         store, name = locate(chosen, options)

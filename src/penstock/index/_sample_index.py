@@ -152,7 +152,7 @@ class SampleIndex:
             is_whole = starts[0] == 0 and (ends[:-1] == starts[1:]).all() and (starts <= ends).all()
             if not is_whole or (offsets > size).any() or (sizes > size - offsets).any():
                 raise self.damaged(
-                    f"frames.bin does not tell of the frames of {self.file_locations[file]}"
+                    f"frames.bin does not describe the frames of {self.file_locations[file]}"
                 )
         return frames
 

@@ -66,10 +66,10 @@ def run_units(
 
 @dataclass(eq=False)
 class _Job:
-    """A unit, and how far it is."""
+    """A unit, and its progress."""
 
     unit: Unit
-    tell: Callable[[int], object]
+    report: Callable[[int], object]
     advanced: int = 0
     deaths: int = 0
 
@@ -95,7 +95,7 @@ class _Job:
 
     def advance(self, amount: int) -> None:
         self.advanced += amount
-        self.tell(amount)
+        self.report(amount)
 
     def finish(self) -> None:
         self.advance(self.unit.size - self.advanced)
@@ -104,7 +104,7 @@ class _Job:
         self.advance(-self.advanced)
 
     def add_name(self, error: BaseException) -> None:
-        # Errors of ours name file and record by themselves.
+        # Our errors name file and record themselves.
         if not isinstance(error, PenstockError):
             error.add_note(f"In {self.unit}.")
 
@@ -118,7 +118,7 @@ class _Job:
 
 
 class _Crew:
-    """Workers, the unit that each of them has, and those that are left."""
+    """Workers, the unit of each, and the units that are left."""
 
     def __init__(self, waiting: deque[_Job]) -> None:
         self._process = os.getpid()
@@ -226,7 +226,7 @@ class _Crew:
 def _unable(trace: str) -> WorkerError:
     error = WorkerError(
         f"a worker process cannot import what it needs: {trace.strip().splitlines()[-1]}. It has "
-        "the sys.path of this process; what else makes this importable here it does not have. "
+        "the sys.path of this process, but no other import hooks. "
         "Give workers=0."
     )
     error.__cause__ = WorkerTraceback(trace)

@@ -104,21 +104,21 @@ def _distinct(held: dict[str, ValueStats]) -> dict[str, Any]:
     """Return the number of different values; values of different types differ."""
     if not held or held.keys() & {"list", "object"}:
         return {}
-    told = [stats.distinct for stats in held.values() if stats.distinct is not None]
-    count = sum(distinct.estimate for distinct in told)
+    counts = [stats.distinct for stats in held.values() if stats.distinct is not None]
+    count = sum(distinct.estimate for distinct in counts)
     if "bool" in held:
         trues = held["bool"].trues
         count += (trues > 0) + (trues < held["bool"].count)
-    return {"distinct": count, "distinct_is_exact": all(one.is_exact for one in told)}
+    return {"distinct": count, "distinct_is_exact": all(one.is_exact for one in counts)}
 
 
 def _borders(held: dict[str, ValueStats]) -> dict[str, Any]:
     """Return the least and the greatest value, if all can be compared."""
-    told = [(kind, stats) for kind, stats in _by_count(held) if stats.low is not None]
-    if not told or not (len(held) == 1 or held.keys() <= _NUMBERS):
+    bounded = [(kind, stats) for kind, stats in _by_count(held) if stats.low is not None]
+    if not bounded or not (len(held) == 1 or held.keys() <= _NUMBERS):
         return {}
-    low = min(told, key=lambda item: (item[1].low, item[0] != "int"))
-    high = max(told, key=lambda item: (item[1].high, item[0] == "int"))
+    low = min(bounded, key=lambda item: (item[1].low, item[0] != "int"))
+    high = max(bounded, key=lambda item: (item[1].high, item[0] == "int"))
     return {"min": shown(low[0], low[1].low), "max": shown(high[0], high[1].high)}
 
 
@@ -144,15 +144,15 @@ def _quantiles(histogram: Histogram, kind: str, low: Any, high: Any) -> dict[str
     """Return quantiles, and bars from the first to the last hundredth."""
     is_whole = kind in WHOLE
     numbers = histogram.quantiles(list(SHARES.values()))
-    told: list[Any] = numbers
+    rounded: list[Any] = numbers
     if is_whole:
         numbers = [float(round(number)) for number in numbers]
         # A float holds only the first digits of a large one, and may exceed the bounds.
-        told = [shown(kind, max(low, min(high, round(number)))) for number in numbers]
+        rounded = [shown(kind, max(low, min(high, round(number)))) for number in numbers]
     counts = histogram.bars(numbers[0], numbers[-1], whole=is_whole)
     return {
-        "quantiles": dict(zip(SHARES, told, strict=True)),
-        "bars": {"from": told[0], "to": told[-1], "counts": counts},
+        "quantiles": dict(zip(SHARES, rounded, strict=True)),
+        "bars": {"from": rounded[0], "to": rounded[-1], "counts": counts},
     }
 
 

@@ -106,7 +106,7 @@ class ValueStats:
         self.last = max(self.last, last) if self.count else last
         self.count += count
 
-    def add_bounds(self, low: Any, high: Any) -> None:  # noqa: ANN401 (whatever can be compared)
+    def add_bounds(self, low: Any, high: Any) -> None:  # noqa: ANN401 (any ordered type)
         """Take the least and the greatest of some values into account."""
         if low is not None:
             self.low = low if self.low is None else min(self.low, low)

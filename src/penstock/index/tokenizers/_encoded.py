@@ -82,7 +82,7 @@ def _ids(result: object, number: int) -> NDArray[Any]:
 
 
 def input_ids(result: object) -> object:
-    """Return what tokenizers that return mappings call `input_ids`; anything else as it is."""
+    """Return the `input_ids` of a mapping; other results unchanged."""
     return result.get("input_ids") if isinstance(result, Mapping) else result
 
 
@@ -90,6 +90,6 @@ def _refuse(result: object, number: int) -> NoReturn:
     raise OptionError(
         f"The tokenizer returned {reprlib.repr(result)} for text {number}: expected the token ids "
         "of that text, integers in a list or a one-dimensional array. Give a function that returns "
-        "such ids for one text, or say batched=True if it takes a list of texts.",
+        "the ids of one text, or say batched=True if it takes a list of texts.",
         number=number,
     )

@@ -161,7 +161,7 @@ class _Seam(NamedTuple):
 
 
 def _seam_of(encoding: Any) -> _Seam | None:  # noqa: ANN401 (of a library that is not imported)
-    """Return a special token that is found wherever it stands between two texts, if there is one.
+    """Return a special token that is always found between two texts, if there is one.
 
     It cannot begin inside itself, and no other special token begins where it does.
     """

@@ -1,4 +1,4 @@
-"""Text files into token files and their index: units in any process, put together in order."""
+"""Tokenises text files by units of work, and puts their results together in order."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ _LONGEST = 1 << 20
 _COMPRESSED = 3
 """Bytes of text a compressed byte, about."""
 _FORMAT = 1
-"""Of the units' output."""
+"""Of the results of units."""
 _BUILD_SECONDS = 3600.0
 _IN_CALLER_SECONDS = 2.0
-"""Work that is done before other processes are of use."""
+"""Work that takes less time than the start of processes."""
 _UNITS = 256
-"""So many there are at least, if that does not make them too small."""
+"""Units, at least, unless they become too small."""
 _LEAST_UNIT_BYTES = 2 << 20
-"""Each one is brought to disk by itself, which takes some milliseconds."""
+"""Each unit syncs its file to disk, which takes some milliseconds."""
 
 
 def build(job: TokenJob) -> TokenReport:
-    """Tokenise, pack and publish; of many processes one does."""
+    """Tokenise, pack and publish; only one process at a time."""
     began = time.monotonic()
     with only_builder(job.place.folder, _BUILD_SECONDS):
         obstacle = sending_obstacle(job.work)
@@ -76,7 +76,7 @@ def build(job: TokenJob) -> TokenReport:
             if kept := take_back(folder.path, job.reach):
                 raise StorageError(" ".join(kept), path=str(folder.path))
             if was_finished:
-                report = _as_published(job)  # Killed between the last step and this line.
+                report = _as_published(job)  # A builder was killed after its last step.
             else:
                 bring_back(job.place)
                 refuse_existing(job)
@@ -88,7 +88,7 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
     shared = Shared(job.work, keep_tokenizers_to_one_thread)
     units = token_units(job.listing, str(folder), shared, _unit_bytes(job))
     left = sum(unit.size for unit in units if not unit.is_done())
-    # Once in units, and once, or for the sake of packing twice, put together.
+    # Once in units, and put together once, or twice for best_fit.
     copies = 2 if job.pack.packing == "best_fit" else 1
     share = left / max(1, job.listing.bytes)
     refuse_full_disk(int(expected.token_bytes * (share + copies)), folder)
@@ -104,8 +104,7 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
     if stream.aside:
         bad = stream.aside[0]
         job.log.warning(
-            "lines set aside, which are no documents: %d, first line %d of %s (%s); "
-            "%s tells of them",
+            "lines set aside, which are no documents: %d, first line %d of %s (%s); see %s",
             len(stream.aside),
             bad.line,
             bad.file,
@@ -119,7 +118,7 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
 
 @contextmanager
 def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
-    """Tell what a disk that takes no more would have to take, and where else tokens may go."""
+    """Raise errors that say how much room tokens need, or where else they may go."""
     try:
         yield
     except OSError as why:
@@ -156,17 +155,17 @@ def _tokenise(
 
 
 def _unit_bytes(job: TokenJob) -> int:
-    """Return the text that a process takes at a time: little, so that all end together.
+    """Return the bytes of a unit: few, so that all processes end together.
 
-    The input alone says how much: whoever goes on with what another began has the same units.
+    They depend on the input alone: a build that continues another one has the same units.
     """
     return min(job.unit_bytes, max(_LEAST_UNIT_BYTES, job.listing.bytes // _UNITS))
 
 
 def _key(job: TokenJob, expected: TokenEstimate) -> str | None:
-    """Return a name for what is done: another one where anything of it would differ.
+    """Return a key of the work, another one wherever its results would differ.
 
-    None where nobody knows whether a tokenizer is the same one the next time.
+    None if a later build cannot know whether its tokenizer is the same.
     """
     work = work_key(job.work)
     if work is None:
@@ -181,20 +180,20 @@ def _key(job: TokenJob, expected: TokenEstimate) -> str | None:
 
 
 def _as_published(job: TokenJob) -> TokenReport:
-    """Return what the index tells of a job that is finished."""
+    """Return the report of a finished job, from its index."""
     meta = read_meta(local_folder(job.place))
     if meta is None or meta.tokens is None:
         raise StorageError(f"the index in {job.place.folder} vanished.", path=job.place.folder)
-    told = meta.tokens
-    numbers = told.dropped, told.padding, meta.bad_lines, len(job.names)
-    return TokenReport(told.documents, told.tokens, meta.records, *numbers, 0.0)
+    made = meta.tokens
+    numbers = made.dropped, made.padding, meta.bad_lines, len(job.names)
+    return TokenReport(made.documents, made.tokens, meta.records, *numbers, 0.0)
 
 
 class TokenEstimate(NamedTuple):
-    """What is to be expected."""
+    """The expected cost of a job."""
 
     probe: str
-    """Of the first tokens: another tokenizer gives others."""
+    """Hash of the first tokens, which differ for another tokenizer."""
     seconds: float
     """Of one processor."""
     token_bytes: int
@@ -202,8 +201,8 @@ class TokenEstimate(NamedTuple):
 
 
 def estimated(listing: Listing, work: TokenWork) -> TokenEstimate:
-    """Tokenise the first documents, and return what the others will take."""
-    work = replace(work, skips=True)  # What is bad is told when its turn comes.
+    """Tokenise the first documents, and estimate the cost of all."""
+    work = replace(work, skips=True)  # Errors are raised when their turn comes.
     made: list[bytes] = []
 
     def keep(tokens: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
@@ -214,7 +213,7 @@ def estimated(listing: Listing, work: TokenWork) -> TokenEstimate:
         if piece is None:
             continue
         took = 0.0
-        for _ in range(2):  # The first time much is loaded.
+        for _ in range(2):  # The first call loads much.
             began = time.perf_counter()
             DocumentMaker(work, found, keep).add(piece)
             took = time.perf_counter() - began
@@ -226,7 +225,7 @@ def estimated(listing: Listing, work: TokenWork) -> TokenEstimate:
 
 
 def _first_lines(found: Found) -> LinePiece | None:
-    """Return the first lines of a file that are not too many, if there are such."""
+    """Return the first lines of a file, about 32 KiB of them; None if all are blank or too long."""
     part = FilePart(found, 0, found.entry.size)
     with opened_lines(part, lambda _: None, _LONGEST) as pieces:
         for piece in pieces:
@@ -242,14 +241,14 @@ def _text_bytes(found: Found) -> int:
 
 
 def refuse_full_disk(needed: int, folder: Path) -> None:
-    """Raise where there is not enough room."""
+    """Raise if the disk has too little room."""
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise no_room(needed, folder, f"{free:,} are free", errno.ENOSPC)
 
 
 def no_room(needed: int, folder: Path, why: str, number: int | None) -> StorageError:
-    """Return the error that tells how much room tokens need."""
+    """Return the error that says how much room tokens need."""
     return StorageError(
         f"writing these tokens takes about {needed:,} bytes in {folder.parent}: {why}. Free space "
         "there, or give another folder: output_base_path= (for tokens of a bucket: the variable "

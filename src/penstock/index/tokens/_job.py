@@ -142,6 +142,6 @@ def refuse_changed(listing: Listing, options: StorageOptions) -> None:
 def _changed(path: str, what: str) -> StaleIndexError:
     return StaleIndexError(
         f"{path} changed while it was tokenised ({what}), so nothing is published. Tokenise again "
-        "when nobody writes to it.",
+        "when it is complete.",
         path=path,
     )
