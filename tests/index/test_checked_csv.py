@@ -14,8 +14,8 @@ from penstock.datasets import CsvRows
 from penstock.errors import OptionError
 from penstock.index import BuildOptions, CsvScanner, Found, list_files, make_index, read_bad_lines
 from penstock.index._parts import FilePart
+from penstock.index.checked._build import ScanResult, ScanUnit
 from penstock.index.checked._checks import Checks
-from penstock.index.checked._units import ScanResult, ScanUnit
 from penstock.index.profile import Profile
 from penstock.storage import LocalStore
 from penstock.work import UnitResults

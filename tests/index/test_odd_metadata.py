@@ -13,8 +13,8 @@ from penstock.errors import PenstockError
 from penstock.index import create_default_jsonl_indexer, read_bad_lines, read_profile
 from penstock.index._load import _OpenFolder
 from penstock.index._scan import LineScanner
+from penstock.index.checked._build import ScanResult, ScanUnit
 from penstock.index.checked._checks import Checks
-from penstock.index.checked._units import ScanResult, ScanUnit
 from penstock.index.tokens._units import TokenResult, TokenUnit
 from penstock.work import UnitResults
 from tests.forged import ODD, put_odd

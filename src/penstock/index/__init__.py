@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
     from penstock.index._sample_index import rows_before as rows_before
-    from penstock.index._scan import FileScan as FileScan
     from penstock.index._scan import LineScanner as LineScanner
     from penstock.index._scan import Scanner as Scanner
     from penstock.index._stale import Changes as Changes
@@ -67,24 +66,18 @@ if TYPE_CHECKING:
     from penstock.index.checked._row_check import scan_rows as scan_rows
     from penstock.index.csv._scan import CsvScanner as CsvScanner
     from penstock.index.profile._files import read_profile as read_profile
-    from penstock.index.tokenizers._encoded import Encoded as Encoded
-    from penstock.index.tokenizers._encoded import Tokenizer as Tokenizer
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
-    from penstock.index.tokenizers._tokenizer import tokenizer_of as tokenizer_of
     from penstock.index.tokens._generator import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
     from penstock.index.tokens._job import TokenReport as TokenReport
     from penstock.index.tokens._journal import journal_problem as journal_problem
     from penstock.index.tokens._journal import take_back_dead as take_back_dead
-    from penstock.index.tokens._text import TextField as TextField
     from penstock.index.tokens._text import get_text_from_jsonl as get_text_from_jsonl
-    from penstock.index.tokens._tokenize import TokenIndexer as TokenIndexer
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
-    from penstock.index.tokens._units import TokenView as TokenView
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -114,9 +107,7 @@ __all__, __getattr__, __dir__ = facade(
         "Checks": "checked._checks",
         "CsvScanner": "csv._scan",
         "Documents": "_sample_index",
-        "Encoded": "tokenizers._encoded",
         "FileMeta": "_meta",
-        "FileScan": "_scan",
         "Found": "_listing",
         "Hashed": "_stale",
         "JSONL": "_listing",
@@ -135,10 +126,6 @@ __all__, __getattr__, __dir__ = facade(
         "IndexPlace": "_place",
         "Scanner": "_scan",
         "TOKEN_FOLDER": "_names",
-        "TextField": "tokens._text",
-        "TokenIndexer": "tokens._tokenize",
-        "TokenView": "tokens._units",
-        "Tokenizer": "tokenizers._encoded",
         "TokensMeta": "_meta",
         "changes": "_stale",
         "decode_meta": "_meta",
@@ -165,7 +152,6 @@ __all__, __getattr__, __dir__ = facade(
         "rows_before": "_sample_index",
         "scan_rows": "checked._row_check",
         "sync": "_kept_columns",
-        "tokenizer_of": "tokenizers._tokenizer",
         "take_back_dead": "tokens._journal",
     },
 )

@@ -28,7 +28,7 @@ from penstock.index._names import (
     ROWS,
     rebuilding,
 )
-from penstock.index._sample_index import Documents, Origin, SampleIndex
+from penstock.index._sample_index import Documents, Origin, SampleIndex, rows_before
 from penstock.storage import (
     join,
     locate,
@@ -303,9 +303,10 @@ def _below(base: str, name: str, folder: str, again: str) -> str:
 
 def _check_last_rows(index: SampleIndex) -> None:
     """Check the index of another tool as far as that is cheap: no file ends before its last row."""
-    rows, low = index.sample_locations, 0
-    for number, path in enumerate(index.file_locations):
-        high = _first_row_after(rows, number, low)
+    rows, files = index.sample_locations, len(index.file_locations)
+    first, last = np.zeros(files, np.int64), np.full(files, len(rows))
+    stops = rows_before(lambda at: rows[at, 0], np.arange(1, files + 1), first, last).tolist()
+    for low, high, path in zip([0, *stops], stops, index.file_locations, strict=False):
         if high > low:
             _, offset, size = rows[high - 1].tolist()
             actual = _size_of(path)
@@ -315,18 +316,6 @@ def _check_last_rows(index: SampleIndex) -> None:
                     f"shrank since. Build the index again: {_repairing(path)}",
                     path=path,
                 )
-        low = high
-
-
-def _first_row_after(rows: object, number: int, low: int) -> int:
-    high = len(rows)  # type: ignore[arg-type]
-    while low < high:
-        middle = (low + high) // 2
-        if int(rows[middle, 0]) <= number:  # type: ignore[index]
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _repairing(path: str) -> str:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
+from penstock.errors import OptionError
 from penstock.index._bad_lines import BadLine, copy_bad_lines, write_bad_lines
 from penstock.index._builder import Scanned
 from penstock.index._fingerprint import digest
 from penstock.index._names import BAD_LINES
-from penstock.index._parts import parts_of
-from penstock.index.checked._units import ScanResult, ScanUnit
+from penstock.index._parts import PartsUnit, opened_lines, parts_of
+from penstock.index._scan import LineScanner
+from penstock.index.checked._checks import Look, PartFound, UnitFound
+from penstock.index.checked._line_check import LineCheck
 from penstock.index.profile._files import old_profile, write_profile
 from penstock.index.profile._profile import Profile
 from penstock.work import UnitResults, grouped, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -29,10 +33,14 @@ if TYPE_CHECKING:
     from penstock.index._build import BuildOptions
     from penstock.index._builder import Builder, FileToScan
     from penstock.index._parts import FilePart
-    from penstock.index.checked._checks import PartFound
+    from penstock.index._scan import Scanner
+    from penstock.index.checked._checks import Checks
+    from penstock.storage import Draft
 
 _FORMAT = 1
 """Of the units' output."""
+_ROW_BYTES = 16
+_ROWS_AT_ONCE = 1 << 16
 _LITTLE = 64 << 20
 """Bytes that are read in the time in which processes start."""
 
@@ -149,3 +157,62 @@ def _found(units: list[ScanUnit], profile: Profile | None) -> Iterator[_Found]:
             profile.merge(Profile.from_bytes(file.found.profile), profile.records)
         for part, found in zip(unit.parts, file.found.parts, strict=True):
             yield _Found(part, found, file.rows(found.records))
+
+
+@dataclass(frozen=True)
+class ScanUnit(PartsUnit):
+    """Parts that are scanned and checked; the result is int64[records, 2] and a `UnitFound`."""
+
+    scanner: Scanner
+    checks: Checks
+
+    def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
+        """Scan all parts."""
+        profile = Profile(is_text=self.scanner.kind == "csv") if self.checks.profile else None
+        look = Look(
+            self.checks, profile, lambda places: draft.write(places.astype("<i8").tobytes())
+        )
+        parts = [self._scanned(part, look, advance) for part in self.parts]
+        self.describe(draft, UnitFound(parts, None if profile is None else profile.to_bytes()))
+
+    def _scanned(self, part: FilePart, look: Look, advance: Callable[[int], object]) -> PartFound:
+        if isinstance(self.scanner, LineScanner):
+            return _scan_lines(part, look, advance)
+        from penstock.index.csv._scan import CsvScanner  # noqa: PLC0415 (pyarrow)
+
+        if not isinstance(self.scanner, CsvScanner):
+            raise OptionError(
+                f"records of {self.scanner.kind} can be neither validated nor profiled while they "
+                "are indexed; only lines of JSON and rows of CSV can."
+            )
+        from penstock.index.checked._row_check import scan_rows  # noqa: PLC0415 (pyarrow)
+
+        return scan_rows(part, self.scanner, look, advance)
+
+
+def _scan_lines(part: FilePart, look: Look, advance: Callable[[int], object]) -> PartFound:
+    check = LineCheck(look)
+    with opened_lines(part, advance, look.checks.max_line_bytes) as lines:
+        for piece in lines:
+            check.add(piece)
+    return PartFound(check.records, check.aside, lines.newlines, lines.frames)
+
+
+class ScanResult:
+    """The result of a `ScanUnit`."""
+
+    def __init__(self, unit: ScanUnit) -> None:
+        self._data, size, self.found = unit.opened(UnitFound)
+        records = [part.records for part in self.found.parts]
+        if min(records, default=0) < 0 or sum(records) * _ROW_BYTES > size:
+            raise unit.damaged("its description names other rows than it holds")
+        self._at = 0
+
+    def rows(self, count: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the next rows, some at a time: int64[k, 2]."""
+        stop = self._at + count
+        while self._at < stop:
+            some = min(_ROWS_AT_ONCE, stop - self._at)
+            rows = np.frombuffer(self._data, "<i8", 2 * some, self._at * _ROW_BYTES)
+            self._at += some
+            yield rows.reshape(-1, 2)

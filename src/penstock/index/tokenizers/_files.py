@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock._lazy import require
 from penstock.errors import CorruptFileError, ObjectNotFoundError, OptionError
@@ -29,7 +30,6 @@ class NamedTokenizer:
     """A tokenizer from a file, and the facts in that file."""
 
     tokenizer: FileTokenizer
-    """Small when it is pickled: another process reads the file again."""
     eos: int | None
     """The token that ends a document; None if the file names none."""
     vocabulary: int
@@ -40,12 +40,30 @@ class NamedTokenizer:
         return self.tokenizer.decode(ids)
 
 
-class FileTokenizer(Tokenizer, Protocol):
-    """A tokenizer that also turns ids into text."""
+class FileTokenizer(Tokenizer, ABC):
+    """A tokenizer of a file, which another process reads again."""
 
+    def __init__(self, path: str, batches: Tokenizer) -> None:
+        self._path, self._batches = path, batches
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._path,)
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        return self._batches.encode(texts)
+
+    @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
-        ...
+
+    @abstractmethod
+    def eos(self) -> int | None:
+        """Return the token that ends a document."""
+
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """Return one more than the largest id."""
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
@@ -55,11 +73,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
     the special tokens that a `tokenizer.json` asks for, but never cut off or filled up.
     """
     file = _file(Path(path))
-    if file.suffix == ".json":
-        read = _JsonTokenizer(str(file))
-        return NamedTokenizer(read, read.eos(), read.vocabulary())
-    model = _ModelTokenizer(str(file))
-    return NamedTokenizer(model, model.eos(), model.vocabulary())
+    read = (_JsonTokenizer if file.suffix == ".json" else _ModelTokenizer)(str(file))
+    return NamedTokenizer(read, read.eos(), read.vocabulary())
 
 
 class _JsonTokenizer(FileTokenizer):
@@ -67,7 +82,6 @@ class _JsonTokenizer(FileTokenizer):
 
     def __init__(self, path: str) -> None:
         library = require("tokenizers", extra="tokenizers", purpose=_PURPOSE)
-        self._path = path
         try:
             text = Path(path).read_text("utf-8")
         except UnicodeDecodeError:
@@ -79,14 +93,7 @@ class _JsonTokenizer(FileTokenizer):
         # Many files cut and fill up to the length of a model's input.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._batches = TokenizersBatches(self._tokenizer)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self._path,)
-
-    def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
-        return self._batches.encode(texts)
+        super().__init__(path, TokenizersBatches(self._tokenizer))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
@@ -119,7 +126,6 @@ class _ModelTokenizer(FileTokenizer):
 
     def __init__(self, path: str) -> None:
         library = require("sentencepiece", extra="tokenizers", purpose=_PURPOSE)
-        self._path = path
         model = Path(path).read_bytes()
         if not model:
             # The library accepts it, and fails at the first text.
@@ -128,14 +134,7 @@ class _ModelTokenizer(FileTokenizer):
             self._processor = library.SentencePieceProcessor(model_proto=model)
         except RuntimeError as failure:
             raise _unreadable(path, "sentencepiece", failure) from None
-        self._batches = SentencePieceBatches(self._processor, "EncodeAsIds", {})
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self._path,)
-
-    def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
-        return self._batches.encode(texts)
+        super().__init__(path, SentencePieceBatches(self._processor, "EncodeAsIds", {}))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""

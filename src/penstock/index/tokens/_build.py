@@ -24,8 +24,7 @@ from penstock.index.tokens._documents import DocumentMaker
 from penstock.index.tokens._job import TokenReport
 from penstock.index.tokens._journal import is_finished, take_back
 from penstock.index.tokens._pickling import sending_obstacle, work_key
-from penstock.index.tokens._stream import TokenStream
-from penstock.index.tokens._units import UnitCounter, token_units
+from penstock.index.tokens._units import TokenStream, UnitCounter, token_units
 from penstock.index.tokens._write import refuse_existing, write_tokens
 from penstock.jsonl import compression_of
 from penstock.storage import NO_ROOM, join, keep_tokenizers_to_one_thread

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index.tokens._stream import TokenStream
+    from penstock.index.tokens._units import TokenStream
 
 _ROWS_AT_ONCE = 1 << 16
 _TOKENS_AT_ONCE = 1 << 21

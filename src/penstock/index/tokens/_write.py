@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.index._index_store import IndexStoreInterface
     from penstock.index.tokens._job import TokenJob
     from penstock.index.tokens._pack import Samples
-    from penstock.index.tokens._stream import TokenStream
+    from penstock.index.tokens._units import TokenStream
 
 
 def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
