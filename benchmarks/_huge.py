@@ -12,7 +12,7 @@ from _rounds import Side
 
 from penstock.index import file_fingerprint
 from penstock.index._load import FILES, META, ROWS
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.storage import LocalStore
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _sparse_index(folder: Path, records: int) -> Path:
     fingerprint = file_fingerprint(file)
     file.close()
     about = FileMeta(data.name, entry.size, entry.modified, fingerprint, records, entry.size)
-    meta = Meta("jsonl", [about], [Run(0, records, fingerprint)], format=FORMAT, version=VERSION)
+    meta = Meta(
+        "jsonl", [about], [RecordRun(0, records, fingerprint)], format=FORMAT, version=VERSION
+    )
     (folder / "index" / META).write_bytes(encode_meta(meta))
     return folder

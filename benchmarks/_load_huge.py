@@ -10,7 +10,7 @@ import numpy as np
 
 from penstock.index import create_default_jsonl_indexer, file_fingerprint
 from penstock.index._load import META, ROWS
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.order import Order
 from penstock.storage import LocalStore
 
@@ -46,4 +46,6 @@ def _meta(data: Path, records: int) -> Meta:
     fingerprint = file_fingerprint(file)
     file.close()
     about = FileMeta(data.name, entry.size, entry.modified, fingerprint, records, entry.size)
-    return Meta("jsonl", [about], [Run(0, records, fingerprint)], format=FORMAT, version=VERSION)
+    return Meta(
+        "jsonl", [about], [RecordRun(0, records, fingerprint)], format=FORMAT, version=VERSION
+    )

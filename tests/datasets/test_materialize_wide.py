@@ -8,7 +8,8 @@ import pyarrow as pa
 
 import penstock
 from penstock.datasets import missing_fields
-from penstock.datasets.columns._units import UnitFiles
+from penstock.datasets.columns._units import ColumnUnit, UnitFiles
+from penstock.work import Shared, UnitResults
 from tests.datasets.wide_programs import RECORDS, work_of_materialize, write_wide
 from tests.faults.child import run
 from tests.rounds import rounds
@@ -38,11 +39,12 @@ def test_the_work_for_a_column_is_the_same_however_many_there_are(tmp_path: Path
 
 def test_what_units_hold_of_some_records_is_read_once_for_many_columns(tmp_path: Path) -> None:
     batch = pa.record_batch({f"f{number}": [number] for number in range(100)})
-    paths = [str(tmp_path / name) for name in ("0.arrow", "1.arrow")]
-    for path in paths:
-        with pa.ipc.new_file(path, batch.schema) as writer:
+    results, source = UnitResults(str(tmp_path)), Shared(penstock.open([{}]))
+    units = [ColumnUnit(results, at, source, 0, 1, batch.schema, "raise", 0) for at in range(2)]
+    for unit in units:
+        with pa.ipc.new_file(unit.name, batch.schema) as writer:
             writer.write_batch(batch)
-    files = UnitFiles(paths)
+    files = UnitFiles(units)
     first = [files.column(which, number) for number in range(100) for which in range(2)]
     again = [files.column(which, number) for number in range(100) for which in range(2)]
     assert [one is other for one, other in zip(first, again, strict=True)] == [True] * 200

@@ -16,7 +16,7 @@ from penstock.datasets import missing_fields
 from penstock.datasets._memory import ListSource
 from penstock.datasets.fields._profile_types import profile_types
 from penstock.errors import SchemaMismatchError
-from penstock.index import profile_records
+from tests.index.profile_model import profile_records
 from tests.rounds import rounds
 
 NAMES = st.sampled_from(["a", "b", "c.d", "e[]", "*"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.index._fingerprint import file_fingerprint
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, TokensMeta, encode_meta
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, TokensMeta, encode_meta
 from penstock.storage import LocalStore
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _write(  # noqa: PLR0913, PLR0917
         fingerprint = file_fingerprint(file)
         file.close()
         modified = (base / name).stat().st_mtime
-        runs.append(Run(len(files), len(part), fingerprint))
+        runs.append(RecordRun(len(files), len(part), fingerprint))
         files.append(FileMeta(name, len(data), modified, fingerprint, len(part), len(data)))
     (index / "file_location.txt").write_text("".join(f"{file.path}\n" for file in files))
     (index / "sample_locations.bin").write_bytes(b"".join(place.tobytes() for place in places))

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from penstock.index.profile import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 KINDS = {type(None): "null", bool: "bool", int: "int", float: "float", str: "string"}
 KINDS |= {list: "list", dict: "object"}
@@ -36,3 +41,11 @@ def profile_of(records: list[Any]) -> dict[str, dict[str, Any]]:
         parent = path.rpartition(".")[0]
         place["missing"] = 0 if path.endswith("[]") else objects[parent] - count
     return found
+
+
+def profile_records(batches: Iterable[Sequence[object]]) -> Profile:
+    """Return the profile of records that come in batches, numbered from 0."""
+    profile = Profile()
+    for batch in batches:
+        profile.add(batch, profile.records)
+    return profile

@@ -12,20 +12,13 @@ from hypothesis import strategies as st
 import penstock
 from penstock.datasets import CsvRows
 from penstock.errors import OptionError
-from penstock.index import (
-    BuildOptions,
-    CsvScanner,
-    Found,
-    Profile,
-    list_files,
-    make_index,
-    read_bad_lines,
-)
-from penstock.index.checked._checks import Checks, Look, UnitFound
-from penstock.index.checked._row_check import scan_rows
-from penstock.index.checked._unit_file import NewUnitFile, UnitFile
-from penstock.index.checked._units import Part
+from penstock.index import BuildOptions, CsvScanner, Found, list_files, make_index, read_bad_lines
+from penstock.index._parts import FilePart
+from penstock.index.checked._build import ScanResult, ScanUnit
+from penstock.index.checked._checks import Checks
+from penstock.index.profile import Profile
 from penstock.storage import LocalStore
+from penstock.work import UnitResults
 from tests.index.checked import bad_of, meta_of, profile_of
 
 if TYPE_CHECKING:
@@ -97,14 +90,15 @@ def test_rows_are_kept_if_and_only_if_they_have_the_fields_of_the_header(
         path = f"{folder}/a.csv"
         Path(path).write_bytes(text.encode())
         found = Found(LocalStore(), LocalStore().entry(path))
-        profile = Profile(is_text=True)
         checks = Checks(validate=True, profile=True)
-        part = Part(found, 0, found.entry.size)
-        with NewUnitFile(f"{folder}/0.unit") as file:
-            look = Look(checks, profile, file.add)
-            scanned = scan_rows(part, CsvScanner(), look, lambda _: None)
-            file.publish(UnitFound([scanned], None))
-        rows = UnitFile(f"{folder}/0.unit").rows(scanned.records)
+        part = FilePart(found, 0, found.entry.size)
+        unit = ScanUnit(UnitResults(folder), 0, (part,), CsvScanner(), checks)
+        unit.run(lambda _: None)
+        result = ScanResult(unit)
+        (scanned,) = result.found.parts
+        assert result.found.profile is not None
+        profile = Profile.from_bytes(result.found.profile)
+        rows = result.rows(scanned.records)
         assert [row for some in rows for row in some.tolist()] == expected
     assert [(bad.newlines, bad.offset, bad.size) for bad in scanned.aside] == lines
     assert profile.records == len(expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 import numpy as np
@@ -11,9 +11,12 @@ import pytest
 import penstock
 from penstock.errors import PenstockError
 from penstock.index import create_default_jsonl_indexer, read_bad_lines, read_profile
-from penstock.index._load import _Folder
-from penstock.index.checked._unit_file import UnitFile
-from penstock.index.tokens._unit_file import TokenFile, parts_in
+from penstock.index._load import _OpenFolder
+from penstock.index._scan import LineScanner
+from penstock.index.checked._build import ScanResult, ScanUnit
+from penstock.index.checked._checks import Checks
+from penstock.index.tokens._units import TokenResult, TokenUnit
+from penstock.work import UnitResults
 from tests.forged import ODD, put_odd
 from tests.index.tokenize_program import Program
 from tests.index.tokenize_samples import by_hand, tokenise, tokens_in, write_texts
@@ -83,7 +86,7 @@ def test_what_fails_while_a_file_of_an_index_is_open_is_not_told_of_that_file(
     create_default_jsonl_indexer(folder)()
     with (
         pytest.raises(FileNotFoundError, match=r"^of the caller$"),
-        _Folder(str(folder / "index")) as index,
+        _OpenFolder(str(folder / "index")) as index,
         index.open("sample_locations.bin"),
     ):
         raise FileNotFoundError("of the caller")
@@ -136,13 +139,15 @@ def test_a_unit_that_is_none_is_told_of(kind: str, tmp_path: Path) -> None:
         put_odd(path, kind)
     else:
         path.write_bytes(damaged[kind])
+    results = UnitResults(str(tmp_path))
+    tokens = TokenUnit(results, 0, (), cast("Any", None))
     with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
-        TokenFile(str(path), np.dtype(np.uint16))
+        TokenResult(tokens, np.dtype(np.uint16))
     with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
-        UnitFile(str(path))
+        ScanResult(ScanUnit(results, 0, (), LineScanner(), Checks()))
     if kind != "rows":
         with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
-            parts_in(str(path))
+            tokens.found()
 
 
 def test_links_in_a_folder_that_a_builder_finds_again_are_not_written_through(

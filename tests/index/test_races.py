@@ -21,7 +21,7 @@ from penstock.index._folder import NewFolder, clear_dead_folders
 from penstock.index._indexer import FileTextLinesIndexer
 from penstock.index._lock import only_builder
 from penstock.index._names import hidden_name
-from penstock.index._place import Place
+from penstock.index._place import IndexPlace
 from penstock.jsonl import JsonlFile
 from penstock.storage import StorageOptions
 from tests.rounds import rounds
@@ -56,7 +56,7 @@ def test_what_is_appended_while_indexing_is_for_the_next_update(tmp_path: Path) 
 def test_a_new_folder_is_not_taken_for_a_dead_builders(tmp_path: Path) -> None:
     """By who does not know of its builder, for the caches of both differ."""
     final, over = tmp_path / "index", threading.Event()
-    place = Place(str(final), str(tmp_path), StorageOptions(), beside=True)
+    place = IndexPlace(str(final), str(tmp_path), StorageOptions(), beside=True)
 
     def clear() -> None:
         while not over.is_set():

@@ -82,10 +82,10 @@ def test_what_a_killed_process_had_done_is_not_done_again(workers: int, folder: 
 
 
 # Of so many `fsync`, the first are those of units, then of token files, and the journal's.
-MOMENTS = ["fsync:12", "link:1", "link:4", "link:6", "rename:1", "rmtree:1"]
+MOMENTS = ["unit:2", "fsync:12", "link:1", "link:4", "link:6", "rename:1", "rmtree:1"]
 REPLACING = ["rename:2", "link:3"]
 EVERY_MOMENT = [
-    f"{call}:{number}" for call in ("fsync", "link", "rename") for number in range(1, 60)
+    f"{call}:{number}" for call in ("fsync", "link", "unit", "rename") for number in range(1, 60)
 ]
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from penstock.index import TextField, load_tokenizer, tokenizer_of
+from penstock.index import load_tokenizer
+from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._documents import TokenWork
-from penstock.index.tokens._key import work_key
+from penstock.index.tokens._pickling import work_key
+from penstock.index.tokens._text import TextField
 from tests.index.text_samples import trained_bpe
 
 if TYPE_CHECKING:

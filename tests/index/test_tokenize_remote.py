@@ -133,7 +133,7 @@ def test_what_was_finished_before_storage_failed_is_gone_on_with(
     fault_proxy.add(Fault(s3_error(403, "AccessDenied"), "GET", "c.jsonl", times=None))
     with pytest.raises(StorageError) as raised:
         indexer(noted, url, **options)()
-    assert "What was finished is kept" in raised.value.__notes__[-1]
+    assert "Finished work is kept" in raised.value.__notes__[-1]
     assert all(path.name[0] == "." for path in tmp_path.iterdir())
     fault_proxy.clear()
     SEEN.clear()

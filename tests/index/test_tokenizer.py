@@ -29,12 +29,9 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
 )
-from penstock.index.tokenizers._tokenizer import (
-    Tokenizer,
-    load_tokenizer,
-    single_threaded,
-    tokenizer_of,
-)
+from penstock.index import load_tokenizer
+from penstock.index.tokenizers._tokenizer import tokenizer_of
+from penstock.storage import keep_tokenizers_to_one_thread
 from tests.index.text_samples import EOS, ODD_TEXTS, sample_texts, tiktoken_from, trained_bpe
 from tests.rounds import rounds
 
@@ -43,6 +40,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import transformers
+
+    from penstock.index.tokenizers._encoded import Tokenizer
 
 TEXTS = [*ODD_TEXTS, *sample_texts(120, seed=4)]
 # What tiktoken's `encode` refuses unless it is told otherwise.
@@ -429,7 +428,7 @@ def test_one_process_among_several_can_be_kept_to_one_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("TOKENIZERS_PARALLELISM")
-    single_threaded()
+    keep_tokenizers_to_one_thread()
     assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
 
 

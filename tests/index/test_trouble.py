@@ -115,7 +115,7 @@ def test_a_file_that_is_replaced_after_opening_is_seen_when_it_is_first_read(fol
     ("harm", "told"),
     [
         (lambda f: os.truncate(f / "sample_locations.bin", 100), "cut off or damaged"),
-        (lambda f: os.truncate(f / "sample_locations.bin", 240), "meta.json speaks of 300"),
+        (lambda f: os.truncate(f / "sample_locations.bin", 240), "meta.json names 300"),
         (lambda f: (f / "meta.json").write_text("{"), "meta.json is damaged"),
         (lambda f: (f / "meta.json").write_text("[]"), "not the meta.json of an index"),
         (lambda f: (f / "file_location.txt").write_text("a.jsonl\n"), "holds 300 in 1"),

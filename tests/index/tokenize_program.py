@@ -1,7 +1,7 @@
 """Tokenises a folder in a process of its own, to be killed or kept short of room.
 
-A fault is `link:3` (killed by its third `os.link`; also `rename`, `fsync`, `rmtree`), or
-`limit:4000`, the size that a file may have.
+A fault is `link:3` (killed by its third `os.link` that is not of a unit; also `unit`, of those of
+units, and `rename`, `fsync`, `rmtree`), or `limit:4000`, the size that a file may have.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ def arm(fault: str) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(number), hard))
         return
     module = shutil if what == "rmtree" else os
-    real = getattr(module, what)
+    name = "link" if what == "unit" else what
+    real = getattr(module, name)
     calls = 0
 
     def dying(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
+        if name == "link" and (what == "unit") != str(arguments[1]).endswith(".unit"):
+            return real(*arguments, **options)
         calls += 1
         if calls == int(number):
             if what != "rmtree":
@@ -43,7 +46,7 @@ def arm(fault: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return real(*arguments, **options)
 
-    setattr(module, what, dying)
+    setattr(module, name, dying)
 
 
 def run(fault: str, options: dict[str, Any], env: dict[str, str], output: str) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from penstock.index import IndexStore, TokenIndexer, create_tokenize_and_index_jsonl_text_func
+from penstock.index import IndexStore, create_tokenize_and_index_jsonl_text_func
+from penstock.index.tokens._tokenize import TokenIndexer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from penstock.work import PublishedUnit
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from penstock.storage import Draft
 
 
 @dataclass(frozen=True)
@@ -246,3 +250,28 @@ class Unsendable(Writing):
     """Holds what does not pickle."""
 
     held: Any = None
+
+
+@dataclass(frozen=True)
+class Summing(PublishedUnit):
+    """Publishes the sum of a range of numbers; its first process is killed if `deadly` names a file
+    that does not exist yet."""
+
+    start: int
+    stop: int
+    deadly: str = ""
+
+    def __str__(self) -> str:
+        return f"numbers {self.start} to {self.stop}"
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+    def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
+        advance(self.size // 2)
+        draft.write(b"half of it")
+        if self.deadly and not Path(self.deadly).exists():
+            Path(self.deadly).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        draft.write(f" {sum(range(self.start, self.stop))}".encode())

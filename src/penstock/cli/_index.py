@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli._formats import Kind
-    from penstock.index import Listing, Meta, Mode, Place, Scanner
+    from penstock.index import IndexPlace, Listing, Meta, Mode, Scanner
     from penstock.storage import StorageOptions
 
 
@@ -56,7 +56,7 @@ class _Task:
 class _Built:
     """What came of it."""
 
-    place: Place
+    place: IndexPlace
     before: Meta | None
     """What an update began with, or what was there and is replaced."""
     meta: Meta
@@ -195,7 +195,7 @@ def _build(task: _Task) -> _Built:
     return _Built(place, before, meta, seconds, records, bad_lines)
 
 
-def _meta_before(task: _Task, place: Place) -> Meta | None:
+def _meta_before(task: _Task, place: IndexPlace) -> Meta | None:
     if not exists(place):
         return None
     if task.mode == "new":
@@ -222,7 +222,7 @@ def _bytes_to_read(task: _Task, before: Meta | None) -> int:
     return total
 
 
-def _shown(path: str, place: Place) -> str:
+def _shown(path: str, place: IndexPlace) -> str:
     """Return the folder of an index; one in the cache is far from where PATH is."""
     return as_typed(path, place.folder) if place.beside else place.folder
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli._formats import Kind
-    from penstock.index import Meta, Place
+    from penstock.index import IndexPlace, Meta
     from penstock.storage import Entry, StorageOptions
 
 META, ROWS = "meta.json", "sample_locations.bin"
@@ -39,7 +39,7 @@ class Indexed:
     """An index that is there, and its files as they are now."""
 
     kind: Kind
-    place: Place
+    place: IndexPlace
     listing: Listing
     meta: Meta | None
     """None where another tool made it."""
@@ -73,7 +73,7 @@ def index_of(path: str, options: StorageOptions, chosen: str | None = None) -> I
 
 def places_of(
     path: str, options: StorageOptions, chosen: str | None = None
-) -> Iterator[tuple[Kind, Place]]:
+) -> Iterator[tuple[Kind, IndexPlace]]:
     """Yield where the index of a PATH may lie, if its files are of a kind."""
     named = kind_by_name(path)
     kinds = _KINDS if named is None else [named] if named in _KINDS else []
@@ -91,7 +91,7 @@ def places_of(
         yield kinds[0], place_of(unlisted, scanner_of(kinds[0]), options, beside_remote=True)
 
 
-def meta_of(place: Place) -> Meta | None:
+def meta_of(place: IndexPlace) -> Meta | None:
     """Return what an index says of itself, wherever it lies; None where another tool made it."""
     if not place.is_remote:
         return read_meta(place.folder, place.base)
@@ -100,7 +100,7 @@ def meta_of(place: Place) -> Meta | None:
     return decode_meta(fetch_metadata(store, name), path, place.base)
 
 
-def _looked_at(path: str, kind: Kind, place: Place, options: StorageOptions) -> Indexed | None:
+def _looked_at(path: str, kind: Kind, place: IndexPlace, options: StorageOptions) -> Indexed | None:
     meta = meta_of(place)
     if meta is None:
         listing = list_files(path, ENDINGS[kind], options)
@@ -123,7 +123,7 @@ def _looked_at(path: str, kind: Kind, place: Place, options: StorageOptions) -> 
     return Indexed(kind, place, listing, meta, meta.records, meta.created, since)
 
 
-def _entry(place: Place, name: str) -> Entry:
+def _entry(place: IndexPlace, name: str) -> Entry:
     path = join(place.folder, name)
     store, found = locate(path, place.options)
     try:

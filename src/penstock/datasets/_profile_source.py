@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,28 +16,24 @@ import pyarrow as pa
 from penstock.datasets._once import keep_file
 from penstock.datasets._views import origins_of
 from penstock.datasets.columns._place import Freshness
-from penstock.datasets.columns._units import RecordsUnit, SharedSource, cut, stretches
+from penstock.datasets.columns._units import RecordsUnit, cut, stretches
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._jsonl import JsonlDataset
-from penstock.decode import as_values, read_around_bad
+from penstock.decode import as_values, keep_pandas_out, read_around_bad
 from penstock.errors import MalformedLineError, SchemaMismatchError
-from penstock.index import (
-    UNREADABLE,
-    Profile,
-    decode_profile,
-    digest,
-    profile_text,
-    read_profile,
-)
-from penstock.storage import LocalStore, cache_directory, is_remote, read_metadata
-from penstock.work import run_units, viewed
+from penstock.index import digest, read_profile
+from penstock.index.profile import UNREADABLE, Profile, decode_profile, profile_text
+from penstock.storage import cache_directory, is_remote, read_metadata
+from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Source
+    from penstock.storage import Draft
     from penstock.work import View
 
 _FEW = 100_000
@@ -130,13 +125,13 @@ def profile_of(
         workers = 0
     whole = Profile()
     with TemporaryDirectory(prefix="penstock-profile-") as folder:
-        shared = SharedSource(source)
+        results, shared = UnitResults(folder), Shared(source, keep_pandas_out)
         ranges = cut(source, 0) if len(source) else []
-        units = [ProfileUnit(shared, folder, at, *ends) for at, ends in enumerate(ranges)]
+        units = [ProfileUnit(results, at, shared, *ends) for at, ends in enumerate(ranges)]
         with viewed(progress, len(source), "profiling", unit="records") as view:
             run_units(units, workers=workers, advance=view.add)
         for unit in units:
-            whole.merge(Profile.from_bytes(Path(unit.path).read_bytes()))
+            whole.merge(Profile.from_bytes(bytes(unit.result())))
     return whole
 
 
@@ -144,18 +139,13 @@ def profile_of(
 class ProfileUnit(RecordsUnit):
     """Some records that a profile is made of."""
 
-    def run(self, advance: Callable[[int], object]) -> None:
+    def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
         """Look at the records, a stretch at a time."""
-        source, profile = self.shared.source, Profile()
+        source, profile = self.shared.value, Profile()
         for start, stop in stretches(source, self.start, self.stop):
             _add(profile, source, np.arange(start, stop, dtype=np.int64))
             advance(stop - start)
-        draft = LocalStore().draft(self.folder, os.path.basename(self.path))
-        try:
-            draft.write(profile.to_bytes())
-            draft.publish(self.path, exclusive=False)
-        finally:
-            draft.discard()
+        draft.write(profile.to_bytes())
 
 
 def _add(profile: Profile, source: Source, ids: NDArray[np.int64]) -> None:

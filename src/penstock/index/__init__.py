@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
     from penstock.index._kept_columns import sync as sync
+    from penstock.index._line_pieces import LinePiece as LinePiece
     from penstock.index._line_pieces import LinePieces as LinePieces
-    from penstock.index._line_pieces import Piece as Piece
     from penstock.index._listing import CSV as CSV
     from penstock.index._listing import JSONL as JSONL
     from penstock.index._listing import PARQUET as PARQUET
@@ -46,19 +46,13 @@ if TYPE_CHECKING:
     from penstock.index._open_index import local_folder as local_folder
     from penstock.index._open_index import make_index as make_index
     from penstock.index._open_index import open_or_build as open_or_build
-    from penstock.index._parquet_groups import ranges_of as ranges_of
-    from penstock.index._parquet_groups import read_group as read_group
-    from penstock.index._parquet_scan import Footer as Footer
-    from penstock.index._parquet_scan import UnifiedSchema as UnifiedSchema
-    from penstock.index._parquet_scan import read_footer as read_footer
-    from penstock.index._parquet_scan import read_footers as read_footers
-    from penstock.index._place import Place as Place
+    from penstock.index._parts import FilePart as FilePart
+    from penstock.index._place import IndexPlace as IndexPlace
     from penstock.index._place import place_of as place_of
     from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
     from penstock.index._sample_index import rows_before as rows_before
-    from penstock.index._scan import FileScan as FileScan
     from penstock.index._scan import LineScanner as LineScanner
     from penstock.index._scan import Scanner as Scanner
     from penstock.index._stale import Changes as Changes
@@ -70,39 +64,20 @@ if TYPE_CHECKING:
     from penstock.index.checked._checks import Look as Look
     from penstock.index.checked._line_check import JSON_NAMES as JSON_NAMES
     from penstock.index.checked._row_check import scan_rows as scan_rows
-    from penstock.index.checked._units import Part as Part
     from penstock.index.csv._scan import CsvScanner as CsvScanner
-    from penstock.index.csv._types import Dialect as Dialect
-    from penstock.index.csv._types import convert_options as convert_options
-    from penstock.index.csv._types import read_options as read_options
-    from penstock.index.csv._types import type_of as type_of
-    from penstock.index.csv._types import whole_rows as whole_rows
-    from penstock.index.csv._types import wider_type as wider_type
-    from penstock.index.csv._types import with_line_end as with_line_end
-    from penstock.index.profile._files import decode_profile as decode_profile
-    from penstock.index.profile._files import profile_text as profile_text
     from penstock.index.profile._files import read_profile as read_profile
-    from penstock.index.profile._profile import Profile as Profile
-    from penstock.index.profile._profile import profile_records as profile_records
-    from penstock.index.profile._seen_kinds import UNREADABLE as UNREADABLE
-    from penstock.index.tokenizers._tokenizer import Encoded as Encoded
-    from penstock.index.tokenizers._tokenizer import NamedTokenizer as NamedTokenizer
-    from penstock.index.tokenizers._tokenizer import Tokenizer as Tokenizer
-    from penstock.index.tokenizers._tokenizer import load_tokenizer as load_tokenizer
-    from penstock.index.tokenizers._tokenizer import tokenizer_of as tokenizer_of
+    from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
+    from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
     from penstock.index.tokens._generator import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
     from penstock.index.tokens._job import TokenReport as TokenReport
     from penstock.index.tokens._journal import journal_problem as journal_problem
     from penstock.index.tokens._journal import take_back_dead as take_back_dead
-    from penstock.index.tokens._text import TextField as TextField
     from penstock.index.tokens._text import get_text_from_jsonl as get_text_from_jsonl
-    from penstock.index.tokens._tokenize import TokenIndexer as TokenIndexer
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
-    from penstock.index.tokens._view import TokenView as TokenView
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -131,12 +106,8 @@ __all__, __getattr__, __dir__ = facade(
         "Changes": "_stale",
         "Checks": "checked._checks",
         "CsvScanner": "csv._scan",
-        "Dialect": "csv._types",
         "Documents": "_sample_index",
-        "Encoded": "tokenizers._tokenizer",
         "FileMeta": "_meta",
-        "FileScan": "_scan",
-        "Footer": "_parquet_scan",
         "Found": "_listing",
         "Hashed": "_stale",
         "JSONL": "_listing",
@@ -148,25 +119,16 @@ __all__, __getattr__, __dir__ = facade(
         "Look": "checked._checks",
         "Meta": "_meta",
         "Mode": "_build",
-        "NamedTokenizer": "tokenizers._tokenizer",
+        "NamedTokenizer": "tokenizers._files",
         "PARQUET": "_listing",
-        "Part": "checked._units",
-        "Piece": "_line_pieces",
-        "Place": "_place",
-        "Profile": "profile._profile",
+        "FilePart": "_parts",
+        "LinePiece": "_line_pieces",
+        "IndexPlace": "_place",
         "Scanner": "_scan",
         "TOKEN_FOLDER": "_names",
-        "TextField": "tokens._text",
-        "TokenIndexer": "tokens._tokenize",
-        "TokenView": "tokens._view",
-        "Tokenizer": "tokenizers._tokenizer",
         "TokensMeta": "_meta",
-        "UNREADABLE": "profile._seen_kinds",
-        "UnifiedSchema": "_parquet_scan",
         "changes": "_stale",
-        "convert_options": "csv._types",
         "decode_meta": "_meta",
-        "decode_profile": "profile._files",
         "digest": "_fingerprint",
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",
@@ -178,30 +140,18 @@ __all__, __getattr__, __dir__ = facade(
         "list_files": "_listing",
         "load_beside": "_open_index",
         "load_place": "_open_index",
-        "load_tokenizer": "tokenizers._tokenizer",
+        "load_tokenizer": "tokenizers._files",
         "local_folder": "_open_index",
         "make_index": "_open_index",
         "open_or_build": "_open_index",
         "place_of": "_place",
-        "profile_records": "profile._profile",
         "put_aside": "_aside",
-        "profile_text": "profile._files",
-        "ranges_of": "_parquet_groups",
-        "read_footer": "_parquet_scan",
-        "read_footers": "_parquet_scan",
-        "read_group": "_parquet_groups",
         "read_meta": "_load",
-        "read_options": "csv._types",
         "rebuilding": "_names",
         "refuse_put_aside": "_aside",
         "rows_before": "_sample_index",
         "scan_rows": "checked._row_check",
         "sync": "_kept_columns",
-        "tokenizer_of": "tokenizers._tokenizer",
         "take_back_dead": "tokens._journal",
-        "type_of": "csv._types",
-        "whole_rows": "csv._types",
-        "wider_type": "csv._types",
-        "with_line_end": "csv._types",
     },
 )

@@ -1,4 +1,4 @@
-"""Lines and rows that are set aside, and the file that tells of them."""
+"""Lines and rows that are set aside, and the file that lists them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BadLine(msgspec.Struct, frozen=True):
     """Counted from 1, blank lines too."""
     offset: int
     bytes: int
-    """Its line end counted in."""
+    """Line end included."""
     reason: str
 
 
@@ -39,9 +39,9 @@ def write_bad_lines(file: BinaryIO, lines: Iterable[BadLine]) -> None:
 
 
 def read_bad_lines(folder: str | os.PathLike[str]) -> Iterator[BadLine]:
-    """Yield what was set aside when the index in a local folder was built.
+    """Yield the lines that the build of the index in a local folder set aside.
 
-    That is nothing where lines were not validated. A folder without an index is an error.
+    An index that was not validated has none. A folder without an index raises.
 
     >>> read_bad_lines("no/such/index")
     Traceback (most recent call last):
@@ -75,5 +75,5 @@ def _lines_in(path: str) -> Iterator[BadLine]:
 
 
 def copy_bad_lines(folder: str, file: BinaryIO, without: Collection[str]) -> None:
-    """Append what an index tells, except of some files."""
+    """Append the bad lines of an index, except those of some files."""
     write_bad_lines(file, (bad for bad in read_bad_lines(folder) if bad.file not in without))

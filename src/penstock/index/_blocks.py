@@ -1,4 +1,4 @@
-"""A file's text in blocks for a scan, read ahead where that takes time."""
+"""Blocks of a file's text for a scan, read ahead."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _REMOTE_BLOCK_BYTES = 8 << 20
 _MOST_THREADS = 4
 _AHEAD_BYTES = 32 << 20
 LARGEST_FRAME = 16 << 20
-"""Text of a frame above which a record from its middle costs much more than itself."""
+"""Bytes of text; in a larger frame a record from the middle is slow to read."""
 
 
-class Frames:
-    """The zstd frames of a file as its scan met them."""
+class ScannedFrames:
+    """The zstd frames of a file, as its scan meets them."""
 
     def __init__(self) -> None:
-        self._numbers = array("q")  # There may be millions, in a file of a hundred megabytes.
+        self._numbers = array("q")  # A file of 100 MB may have millions.
         self._text = 0
 
     def add(self, offset: int, size: int, text_bytes: int) -> None:
@@ -58,11 +58,11 @@ def scan_file(
     scan: FileScan,
     start: int,
     on_read: Callable[[int], object],
-    frames: Frames,
+    frames: ScannedFrames,
 ) -> Iterator[NDArray[np.int64]]:
     """Yield offset and bytes of a file's records, many at a time, from byte `start` on.
 
-    `on_read` is told in this thread how many bytes more were read from storage.
+    `on_read` is called in this thread with the bytes read from storage since the last call.
     """
     with opened(found) as file:
         is_plain = compression_of(found.entry.name) is None
@@ -78,7 +78,7 @@ def scan_file(
 
 @contextmanager
 def opened(found: Found) -> Iterator[OpenFile]:
-    """Give a file as a listing knows it: what is appended meanwhile is for the next update."""
+    """Open a file with the size of its listing: appended bytes are for the next update."""
     file = found.store.open(found.entry.name, found.entry)
     try:
         if file.size < found.entry.size:
@@ -92,9 +92,9 @@ def opened(found: Found) -> Iterator[OpenFile]:
 
 
 def text_blocks(
-    file: OpenFile, start: int, on_read: Callable[[int], object], frames: Frames
+    file: OpenFile, start: int, on_read: Callable[[int], object], frames: ScannedFrames
 ) -> Iterator[bytes]:
-    """Yield a file's text from a byte on, read ahead; the first block is at least a mark long."""
+    """Yield a file's text from a byte on, read ahead; the first block has three bytes or more."""
     counted = _Counted()
     if compression_of(file.path) is None:
         fetched = _fetched(MeteredFile(file, counted.add), start)
@@ -111,22 +111,22 @@ def text_blocks(
 
 
 class _Counted:
-    """Bytes that one thread reads and another one tells of."""
+    """Bytes that one thread reads and another reports."""
 
     def __init__(self) -> None:
-        self._read = self._told = 0
+        self._read = self._reported = 0
 
     def add(self, count: int) -> None:
         self._read += count
 
     def take(self) -> int:
-        count = self._read - self._told
-        self._told += count
+        count = self._read - self._reported
+        self._reported += count
         return count
 
 
 def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
-    """Yield the lines of a local file's blocks, each read and looked at by some thread."""
+    """Yield the line ends of a local file's blocks, which threads read and search."""
     own = threading.local()
 
     def look(at: int) -> LineEnds:
@@ -135,7 +135,7 @@ def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
         size = min(_BLOCK_BYTES, file.size - at)
         block = own.buffer[:size]
         done = os.preadv(raw.fileno(), [block], at)
-        if done < size:  # A signal, or the file shrank, which this says.
+        if done < size:  # A signal, or the file shrank: then this raises.
             block[done:] = file.read_at(at + done, size - done)
         found: LineEnds = own.finder.find(block)
         return found
@@ -164,11 +164,11 @@ def _fetched(file: OpenFile, start: int) -> Iterator[bytes]:
 
 
 def _with_long_first(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes, the first block with at least three, as a scan wants it."""
+    """Yield the same bytes, the first block with three or more, so that a mark is seen."""
     head = b""
     for block in blocks:
         head += block
-        if len(head) >= 3:  # noqa: PLR2004 (the bytes of a mark)
+        if len(head) >= 3:  # noqa: PLR2004 (bytes of a mark)
             break
     yield head
     yield from blocks

@@ -1,4 +1,4 @@
-"""Building an index: every file scanned once, everything published at once."""
+"""Builds an index: every file is scanned once, and the index published whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.errors import (
     OptionError,
     StaleIndexError,
 )
-from penstock.index._blocks import Frames, scan_file
+from penstock.index._blocks import ScannedFrames, scan_file
 from penstock.index._builder import Builder, Scanned
 from penstock.index._folder import NewFolder
 from penstock.index._load import read_meta
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from penstock.index._listing import Listing
     from penstock.index._meta import Meta
-    from penstock.index._place import Place
+    from penstock.index._place import IndexPlace
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
     from penstock.work import View
 
 _MUCH = 256 << 20
-"""Bytes of compressed, remote or quoted text that are shared by processes."""
+"""Bytes of compressed, remote or quoted text above which processes share the scan."""
 
 Mode = Literal["new", "overwrite", "update"]
 
@@ -46,33 +46,33 @@ class BuildOptions:
     """How an index is built."""
 
     progress: bool | View | None = None
-    """Show a bar: by default in a terminal. Or whoever is told of bytes instead."""
+    """Show a bar: by default in a terminal. Or an object whose `add` counts bytes."""
     full_hash: bool = False
     """Also hash every byte of every file."""
     validate: bool = False
-    """Read every record, and set aside what cannot be read."""
+    """Read every record, and set bad ones aside."""
     profile: bool = False
-    """Note what the records hold."""
+    """Profile the records."""
     max_line_bytes: int | None = None
-    """Set aside what is longer, too."""
+    """Set longer lines aside."""
     num_workers: int | None = None
-    """Processes that do this; by default one a processor, and none for little."""
+    """Processes; by default one a processor, and none for little data."""
     unit_bytes: int = 32 << 20
-    """Bytes that one of them takes at a time."""
+    """Bytes of a unit of work."""
 
     @property
     def checks(self) -> Checks:
-        """What is done with every record on the way."""
+        """The checks of every record."""
         return Checks(self.validate, self.profile, self.max_line_bytes)
 
     def check(self) -> None:
-        """Raise `OptionError` for what cannot work."""
+        """Raise `OptionError` for invalid options."""
         self.checks.check()
         if self.num_workers is not None:
             whole_number("num_workers", self.num_workers, 0)
 
     def on_top_of(self, old: Meta, folder: str) -> BuildOptions:
-        """Return how an index is updated: with the checks that it was built with."""
+        """Return the options of an update: it has the checks of the first build."""
         checks = self.checks.on_top_of(old, folder)
         if self.full_hash and not old.is_hashed:
             raise OptionError(
@@ -88,26 +88,27 @@ class BuildOptions:
         )
 
 
-def build_index(  # noqa: PLR0913 (what, how, where, and what becomes of the old one)
+def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
     listing: Listing,
     scanner: Scanner,
-    place: Place,
+    place: IndexPlace,
     options: BuildOptions,
     old: SampleIndex | None = None,
     *,
     replacing: bool = False,
 ) -> None:
-    """Scan files and publish their index; with `old` only what is new since, after what it has."""
+    """Scan files and publish their index; with `old`, append what is new since."""
     builder = Builder(listing, scanner, old)
     replacing = replacing or old is not None
     with ExitStack() as stack:
         if options.checks or _take_long(builder, options):
-            # Only now: much is loaded for it that a plain scan does not need.
-            from penstock.index.checked._build import CheckedBuild  # noqa: PLC0415
+            # A plain scan does not need these modules.
+            from penstock.index.checked._build import scan_checked, unit_key  # noqa: PLC0415
+            from penstock.index.checked._unit_folder import UnitFolder  # noqa: PLC0415
 
-            checked = stack.enter_context(CheckedBuild(builder, place, options))
+            units = stack.enter_context(UnitFolder(place, unit_key(builder, options)))
             folder = stack.enter_context(NewFolder(place))
-            checked.scan_all(folder.path)
+            scan_checked(builder, options, units.path, folder.path)
         else:
             folder = stack.enter_context(NewFolder(place))
             _scan_all(builder, folder.path, options)
@@ -117,10 +118,10 @@ def build_index(  # noqa: PLR0913 (what, how, where, and what becomes of the old
 
 
 def _take_long(builder: Builder, options: BuildOptions) -> bool:
-    """Whether several processes, which have to start first, find records in less time.
+    """Whether processes, which take time to start, make the scan faster.
 
-    They do where text is decompressed, fetched or full of quotes. In plain lines on this machine
-    threads find the ends as fast as memory goes.
+    They do for compressed, remote and quoted text. In plain local lines, threads find the ends as
+    fast as memory is read.
     """
     if options.num_workers is not None:
         return options.num_workers > 0
@@ -142,17 +143,17 @@ def _scan_all(builder: Builder, folder: Path, options: BuildOptions) -> None:
         for one in builder.waiting:
             facts = one.was.facts if one.was else None
             scan = builder.scanner.begin(one.found.path, facts, one.start)
-            frames, scanned = Frames(), Scanned()
+            frames, scanned = ScannedFrames(), Scanned()
             places = scan_file(one.found, scan, one.start, bar.add, frames)
             builder.write_rows(one, places, rows, scanned, one.start)
             scanned.frames, scanned.facts = [frames.rows], scan.facts()
             builder.add(one, scanned, full_hash=options.full_hash)
 
 
-def _are_of(place: Place, meta: Meta) -> bool:
-    """Whether records that the index in a place speaks of still have their numbers."""
+def _are_of(place: IndexPlace, meta: Meta) -> bool:
+    """Whether the records of the index in a place keep their numbers."""
     if place.is_remote:
-        return False  # What lies beside it there stays where it is.
+        return False  # Columns are not beside a remote index.
     try:
         before = read_meta(place.folder)
     except (CorruptIndexError, ObjectNotFoundError):
@@ -160,18 +161,18 @@ def _are_of(place: Place, meta: Meta) -> bool:
     if before is None or meta.fingerprint_at(before.records) != before.fingerprint:
         return False
     now = {(file.path, file.size): file.hash for file in meta.files}
-    # Where one of both was hashed, a file that is as long as then is the same, or something else.
+    # If either was hashed, a file of equal size must have an equal hash.
     return all(file.hash == now.get((file.path, file.size), file.hash) for file in before.files)
 
 
 def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
-    """Return whether an update has anything to do; raise where records would be renumbered."""
+    """Return whether an update has anything to do; raise if it would renumber records."""
     if old.meta is None:
         raise IndexExistsError(
             f"{folder} was made by another tool and cannot be updated, only built anew: --overwrite"
         )
     found = changes(listing, old.meta)
-    # What was hashed of files that grew: nothing would tell of other bytes after the update.
+    # Files that grew: their hash of the first bytes is lost after the update.
     grown = {file.path for file in found.grown}
     hashed = [one for one in hashed_files(listing, old.meta) if one.path in grown]
     changed = found.changed or [(one.path, what) for one in hashed if (what := one.change())]

@@ -1,4 +1,4 @@
-"""What becomes an index: its files, where their records are, and what is told of them."""
+"""An index while it is built: its files, where their records are, and their facts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from penstock.errors import IndexExistsError
 from penstock.index._blocks import LARGEST_FRAME
 from penstock.index._fingerprint import file_fingerprint, whole_hash
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.index._names import FILES, FRAMES, META, ROWS, refuse_unnamable
 
 if TYPE_CHECKING:
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.index")
 
 
-class Waiting(NamedTuple):
-    """A file that is to be scanned."""
+class FileToScan(NamedTuple):
+    """A file to scan."""
 
     found: Found
     relative: str
     number: int | None
-    """Its number, if there are records of it already."""
+    """Its number, if the index has records of it."""
     was: FileMeta | None
-    """What was known of it, when there were."""
+    """The file as the index has it."""
 
     @property
     def start(self) -> int:
-        """Where what is new begins."""
+        """Where the new bytes begin."""
         return 0 if self.was is None else self.was.size
 
 
 @dataclass(slots=True)
 class Scanned:
-    """What the scan of a file found, so far."""
+    """The results of a file's scan, so far."""
 
     records: int = 0
     text_bytes: int = 0
@@ -59,7 +59,7 @@ class Scanned:
 
 
 class Builder:
-    """Begins with what an index has already, if there is one, and takes what is found."""
+    """Begins with the content of an old index, if there is one, and adds scanned files."""
 
     def __init__(self, listing: Listing, scanner: Scanner, old: SampleIndex | None = None) -> None:
         self.listing = listing
@@ -67,7 +67,7 @@ class Builder:
         self.old = old
         self._files: list[FileMeta] = []
         self._empty: list[FileMeta] = []
-        self._runs: list[Run] = []
+        self._runs: list[RecordRun] = []
         self._frames: list[NDArray[np.uint64]] = []
         self._with_large_frames: list[str] = []
         if old is not None:
@@ -84,8 +84,8 @@ class Builder:
         sizes = {self.listing.relative(found): found.entry.size for found in self.listing.files}
         self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
 
-    def _waiting(self) -> list[Waiting]:
-        """Return the files that are new or grew."""
+    def _waiting(self) -> list[FileToScan]:
+        """Return the files that are new, and those that grew."""
         known = {file.path: (number, file) for number, file in enumerate(self._files)}
         unchanged = {file.path for file in self._empty}
         waiting = []
@@ -94,16 +94,16 @@ class Builder:
             refuse_unnamable(relative)
             number, was = known.get(relative, (None, None))
             if relative not in unchanged and (was is None or was.size != found.entry.size):
-                waiting.append(Waiting(found, relative, number, was))
+                waiting.append(FileToScan(found, relative, number, was))
         return waiting
 
     @property
     def bytes(self) -> int:
-        """Of all that is to be scanned, as it is stored."""
+        """Stored bytes to scan."""
         return sum(one.found.entry.size - one.start for one in self.waiting)
 
     def begin_rows(self, folder: Path) -> BinaryIO:
-        """Return the file of rows, with those that are known already."""
+        """Return the file of rows, with those of the old index."""
         rows = (folder / ROWS).open("wb")
         if self.old is not None:
             self.old.sample_locations.tofile(rows)
@@ -111,7 +111,7 @@ class Builder:
 
     def write_rows(
         self,
-        one: Waiting,
+        one: FileToScan,
         places: Iterable[NDArray[np.int64]],
         rows: BinaryIO,
         scanned: Scanned,
@@ -119,7 +119,7 @@ class Builder:
     ) -> None:
         """Write where records are: offset (from `start` on) and bytes, int64[k, 2] each."""
         number = len(self._files) if one.number is None else one.number
-        room = np.empty((0, 3), "<u8")  # Used again: fresh memory costs more than filling it.
+        room = np.empty((0, 3), "<u8")  # Reused: fresh memory costs more than filling it.
         for some in places:
             if not len(some):
                 continue
@@ -133,8 +133,8 @@ class Builder:
             scanned.records += len(some)
             scanned.text_bytes += int(some[:, 1].sum())
 
-    def add(self, one: Waiting, scanned: Scanned, *, full_hash: bool) -> None:
-        """Take a file whose rows are written."""
+    def add(self, one: FileToScan, scanned: Scanned, *, full_hash: bool) -> None:
+        """Add a file whose rows are written."""
         number, was, entry = one.number, one.was, one.found.entry
         file = one.found.store.open(entry.name, entry)
         try:
@@ -163,14 +163,14 @@ class Builder:
         else:
             self._empty.append(meta)
         if scanned.records and number is not None:
-            self._runs.append(Run(number, scanned.records, fingerprint))
+            self._runs.append(RecordRun(number, scanned.records, fingerprint))
             frames = np.concatenate([np.empty((0, 4), np.int64), *scanned.frames])
             self._frames.append(np.insert(frames, 0, number, axis=1).astype("<u8"))
             if frames[:, 3].max(initial=0) > LARGEST_FRAME:
                 self._with_large_frames.append(one.found.path)
 
     def write(self, folder: Path, base: str | None, checks: Checks) -> Meta:
-        """Write what stands beside the rows."""
+        """Write the other files of the index."""
         if self._with_large_frames:
             _log.warning(
                 "%d files hold zstd frames of more than %d MB of text, first %s: a record from the "

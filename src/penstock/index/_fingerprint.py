@@ -1,4 +1,4 @@
-"""Short texts that change when data does."""
+"""Fingerprints: short texts that change with the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index in a folder, sample by sample: the interface that custom indexers write to."""
+"""An index that custom indexers write sample by sample."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
 from penstock.index._listing import INDEX_FOLDER
 from penstock.index._load import load_index
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.index._names import FILES, META, ROWS
-from penstock.index._place import Place
+from penstock.index._place import IndexPlace
 from penstock.index._sample_index import Origin
 from penstock.index._stale import check_fresh, listing_of, repairing
 from penstock.storage import LocalStore, StorageOptions, join
@@ -31,7 +31,7 @@ _ROWS_AT_ONCE = 65_536
 
 
 class IndexStoreInterface(Protocol):
-    """Where sample locations are written to and loaded from."""
+    """Writes and loads sample locations."""
 
     def init_store(self) -> None:
         """Begin to write; before the first `add_sample`."""
@@ -42,7 +42,7 @@ class IndexStoreInterface(Protocol):
         ...
 
     def close(self) -> None:
-        """Finish writing: from now on the index is there."""
+        """Publish the index."""
         ...
 
     def load(self) -> SampleIndex:
@@ -61,7 +61,7 @@ class IndexStoreInterface(Protocol):
 class IndexStore:
     """An index in the folder `index_data_folder` of `base_path`.
 
-    It appears as a whole when `close` is called; until then nothing is to be seen of it.
+    It appears whole when `close` is called; until then it is invisible.
     """
 
     def __init__(
@@ -80,21 +80,21 @@ class IndexStore:
         self._runs: list[list[int]] = []
         self._bytes: dict[int, int] = {}
         self.tokens: TokensMeta | None = None
-        """What the samples are, where they are tokens; set before `close`."""
+        """Description of token samples; set before `close`."""
 
     @property
     def base_path(self) -> str:
-        """What file locations are relative to."""
+        """The folder that file locations are relative to."""
         return self._base
 
     @property
-    def place(self) -> Place:
+    def place(self) -> IndexPlace:
         """Where the index lies."""
         beside = os.path.dirname(self._folder) == self._base
-        return Place(self._folder, self._base, StorageOptions(), beside)
+        return IndexPlace(self._folder, self._base, StorageOptions(), beside)
 
     def init_store(self) -> None:
-        """Begin to write; an index that is there already is a `ValueError`."""
+        """Begin to write; an existing index raises a `ValueError`."""
         if os.path.exists(self._folder):
             raise IndexExistsError(
                 f"there is an index in {self._folder} already; clear() removes it, or build with "
@@ -121,7 +121,7 @@ class IndexStore:
             self._write_rows()
 
     def close(self) -> None:
-        """Publish what was added; does nothing when nothing was begun."""
+        """Publish the samples; do nothing without `init_store`."""
         if self._new is None or self._rows is None:
             return
         self._write_rows()
@@ -130,7 +130,7 @@ class IndexStore:
         for number, count in self._runs:
             records[number] += count
         files = [self._file(path, number, records[number]) for path, number in self._files.items()]
-        runs = [Run(file, records, files[file].fingerprint) for file, records in self._runs]
+        runs = [RecordRun(file, records, files[file].fingerprint) for file, records in self._runs]
         kind = "samples" if self.tokens is None else "tokens"
         meta = Meta(kind, files, runs, format=FORMAT, version=VERSION, tokens=self.tokens)
         names = "".join(f"{file.path}\n" for file in files)
@@ -142,7 +142,7 @@ class IndexStore:
             self.discard()
 
     def load(self) -> SampleIndex:
-        """Return the index, or say what is wrong with it or with its files."""
+        """Return the index, or raise what is wrong with it or with its files."""
         index = load_index(Origin(self._folder, self._base, StorageOptions()))
         if index.meta is not None:
             listing = listing_of(index.meta, self._base)
@@ -154,7 +154,7 @@ class IndexStore:
         return all(os.path.exists(join(self._folder, name)) for name in (FILES, ROWS))
 
     def clear(self) -> None:
-        """Remove the index, and nothing that is not one."""
+        """Remove the index; a folder that is no index raises."""
         if not os.path.isdir(self._folder):
             return
         if not os.path.exists(join(self._folder, FILES)):
@@ -180,7 +180,7 @@ class IndexStore:
         return FileMeta(relative, size, modified, fingerprint, records, self._bytes[number])
 
     def discard(self) -> None:
-        """Leave nothing of what was added since `init_store`."""
+        """Drop the samples added since `init_store`."""
         if self._rows is not None:
             self._rows.close()
         if self._new is not None:
@@ -189,4 +189,4 @@ class IndexStore:
 
     def __del__(self) -> None:
         if getattr(self, "_new", None) is not None:
-            self.discard()  # Never closed means never finished: publish nothing.
+            self.discard()  # Not closed: not finished.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectNotFoundError
-from penstock.index._blocks import Frames, scan_file
+from penstock.index._blocks import ScannedFrames, scan_file
 from penstock.index._build import BuildOptions
 from penstock.index._index_store import IndexStore
 from penstock.index._listing import JSONL, Found, Listing, list_files
@@ -32,7 +32,7 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SampleData:
-    """One sample, and the file that its generator stored it in."""
+    """One sample, and the file in which its generator stores it."""
 
     sample_bytes: bytes
     file_path: str
@@ -41,8 +41,7 @@ class SampleData:
 class SampleGeneratorInterface(Protocol):
     """Turns lines of text into samples, which it stores one after the other.
 
-    A generator that has a `get_sample_schema` must return None from it: samples of several
-    arrays are not read here.
+    A `get_sample_schema` must return None: samples of several arrays are not supported.
     """
 
     def prepare(self, text_file_path: str) -> None:
@@ -59,7 +58,7 @@ class SampleGeneratorInterface(Protocol):
 
 
 class FileTextLinesIndexer:
-    """Indexes the lines of text files, or what a generator makes of them, when it is called."""
+    """Indexes the lines of text files, or samples that a generator makes of them, when called."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class FileTextLinesIndexer:
         for path in self._paths:
             store, name = locate(path)
             found = Found(store, store.entry(name))
-            for places in scan_file(found, LineScan(), 0, bar.add, Frames()):
+            for places in scan_file(found, LineScan(), 0, bar.add, ScannedFrames()):
                 for offset, size in places.tolist():
                     self._store.add_sample(path, offset, size)
 
@@ -123,7 +122,7 @@ class FileTextLinesIndexer:
 
 @dataclass(frozen=True, slots=True)
 class JsonlIndexer:
-    """Indexes JSON Lines files, local or remote, when it is called."""
+    """Indexes JSON Lines files, local or remote, when called."""
 
     listing: Listing
     mode: Mode
@@ -145,15 +144,15 @@ class JsonlIndexer:
             meta = load_place(place).meta
             if meta is not None and meta.bad_lines:
                 _log.warning(
-                    "bad lines set aside, which are no records: %d; %s tells of them",
+                    "bad lines set aside, which are no records: %d; see %s",
                     meta.bad_lines,
                     join(place.folder, BAD_LINES),
                 )
 
 
-def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
+def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
     input_base_path: str | os.PathLike[str],
-    name: str | None = None,  # noqa: ARG001 (taken for the sake of code that gives it)
+    name: str | None = None,  # noqa: ARG001 (accepted for code that passes it)
     *,
     overwrite: bool = False,
     update: bool = False,
@@ -168,13 +167,13 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
 ) -> JsonlIndexer:
     r"""Return an indexer of all JSON Lines files of a folder and those below it.
 
-    An index that is there already is a `ValueError`, unless `overwrite` builds it anew or
-    `update` adds new files and what was appended to old ones.
+    An existing index raises a `ValueError`, unless `overwrite` builds it again or `update` adds new
+    files and lines that were appended to old ones.
 
-    `validate` reads every line: what is not JSON, no object, or longer than `max_line_bytes` is no
-    sample, and `read_bad_lines` tells of it. `profile` notes what every field holds, for
-    `read_profile`. Both read the files once, with `num_workers` processes (by default one a
-    processor, and none for little); an update does what the index was built with.
+    `validate` reads every line: a line that is not JSON, not an object, or longer than
+    `max_line_bytes` is no sample, and `read_bad_lines` lists it. `profile` collects facts of every
+    field, for `read_profile`. Both read the files once, with `num_workers` processes (by default
+    one a processor, and none for little data); an update does what the index was built with.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -198,7 +197,7 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
 
 
 def _nothing() -> None:
-    """For generators that have nothing to let go of."""
+    """For generators without a `discard`."""
 
 
 def _listing(paths: list[str], base: str) -> Listing:

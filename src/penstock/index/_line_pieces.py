@@ -1,4 +1,4 @@
-"""The lines that begin in a part of a file, some whole ones at a time, wherever blocks are cut."""
+"""Cuts blocks of bytes into the whole lines that begin in a part of a file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-class Piece(NamedTuple):
-    """Whole lines; only the last of a file may be without its newline."""
+class LinePiece(NamedTuple):
+    """Whole lines; only the last line of a file may lack its newline."""
 
     offset: int
     newlines: int
-    """How many there are before it, from where the part begins."""
+    """Newlines before it, in its part."""
     text: bytes
 
 
 class LongLine(NamedTuple):
-    """A line that is too long to be held; blank ones are passed over."""
+    """A line that is too long to keep in memory; blank ones are skipped."""
 
     offset: int
     newlines: int
@@ -30,8 +30,8 @@ class LongLine(NamedTuple):
 class LinePieces:
     r"""Cuts the blocks of a file, from byte `start` on, into pieces of the lines before `stop`.
 
-    A line belongs where it begins. Unless `is_begun`, the first bytes are the end of a line that
-    began before. Lines of more than `longest` bytes are not held.
+    A line belongs to the part in which it begins. Unless `is_begun`, the first bytes are the end of
+    a line that began before. Lines of more than `longest` bytes are not kept in memory.
 
     >>> lines = LinePieces(2, 9, is_begun=False)
     >>> [piece.text for piece in lines.of([b"a\nbb", b"b\nc", b"c\nd\n"])], lines.newlines
@@ -41,19 +41,19 @@ class LinePieces:
     def __init__(
         self, start: int, stop: float, *, is_begun: bool = True, longest: int | None = None
     ) -> None:
-        self._at = start  # Where the next block begins,
-        self._begun = start  # and where the line that is not at its end yet.
+        self._at = start  # Where the next block begins.
+        self._begun = start  # Where the unfinished line begins.
         self._stop = stop
         self._is_begun = is_begun
         self._longest = float("inf") if longest is None else longest
-        self._held: list[bytes] = []  # What there is of that line,
+        self._held: list[bytes] = []  # The bytes of that line so far, unless it is too long.
         self._held_bytes = 0
-        self._is_long = False  # unless it is too long,
-        self._is_blank = True  # and then only this is known.
+        self._is_long = False
+        self._is_blank = True  # Of a line that is too long.
         self.newlines = 0
-        """In the part: not before `start`, and before `stop`."""
+        """Newlines in the part, as far as it is read."""
 
-    def of(self, blocks: Iterable[bytes]) -> Iterator[Piece | LongLine]:
+    def of(self, blocks: Iterable[bytes]) -> Iterator[LinePiece | LongLine]:
         """Yield the lines of all blocks; the first has three bytes or more, if the file has."""
         for block in blocks:
             if not self._at and block.startswith(BOM):
@@ -66,7 +66,7 @@ class LinePieces:
         if self._held_bytes:
             yield from self._finished(b"")
 
-    def _cut(self, block: bytes) -> Iterator[Piece | LongLine]:
+    def _cut(self, block: bytes) -> Iterator[LinePiece | LongLine]:
         start, done = self._at, 0
         self._at += len(block)
         if not self._is_begun:
@@ -83,8 +83,8 @@ class LinePieces:
         if self._begun >= self._stop:
             return
         if not self._is_long:
-            # All lines that end here and begin before the stop: the last of those, if it ends
-            # here, ends with the first newline that is not before the byte before the stop.
+            # All lines that end here and begin before the stop: the last of them ends at the first
+            # newline from the last byte of the part on.
             last = self._stop - 1 - start
             end = block.find(b"\n", max(done, int(last))) + 1 if last < len(block) else 0
             end = end or block.rfind(b"\n", done) + 1
@@ -93,8 +93,8 @@ class LinePieces:
                 done = end
         self._hold(block[done:])
 
-    def _finished(self, end: bytes) -> Iterator[Piece | LongLine]:
-        """Yield what is held, and lines that end here."""
+    def _finished(self, end: bytes) -> Iterator[LinePiece | LongLine]:
+        """Yield the line that was unfinished, and the lines that end here."""
         offset, newlines = self._begun, self.newlines
         size = self._held_bytes + len(end)
         is_long, is_blank = self._is_long, self._is_blank and not end.strip()
@@ -104,7 +104,7 @@ class LinePieces:
         if end:
             self.newlines += end.count(b"\n") - (self._begun > self._stop)
         if not is_long:
-            yield Piece(offset, newlines, text)
+            yield LinePiece(offset, newlines, text)
         elif not is_blank:
             yield LongLine(offset, newlines, size)
 

@@ -1,10 +1,13 @@
-"""An index from its folder: checked, mapped, hardly read."""
+"""Loads an index from its folder: checked and mapped, hardly read."""
 
 from __future__ import annotations
 
+import mmap
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from penstock.errors import (
     CorruptFileError,
@@ -13,7 +16,7 @@ from penstock.errors import (
     StaleIndexError,
 )
 from penstock.index._aside import appears, refuse_put_aside
-from penstock.index._meta import Meta, decode_meta, tells_of_tokens
+from penstock.index._meta import Meta, decode_meta, is_of_tokens
 from penstock.index._names import (
     DOCUMENT_ENDS,
     DOCUMENT_FILES,
@@ -25,7 +28,7 @@ from penstock.index._names import (
     ROWS,
     rebuilding,
 )
-from penstock.index._sample_index import Origin, SampleIndex, map_documents, map_rows
+from penstock.index._sample_index import Documents, Origin, SampleIndex, rows_before
 from penstock.storage import (
     join,
     locate,
@@ -39,18 +42,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO, Self
 
+    from numpy.typing import NDArray
+
 _SCHEMA, _TOKENS = "sample_schema.json", "tokens"
 _ROW_BYTES = 24
 
 
 def load_index(origin: Origin) -> SampleIndex:
-    """Return the index in a local folder, or say what is wrong with it.
+    """Return the index in a local folder, or raise what is wrong with it.
 
-    Neither the records' rows nor the files themselves are read. An index that is replaced
-    meanwhile is loaded as it was or as it is, never half of each.
+    The rows of the records and the files themselves are not read. An index that is replaced
+    meanwhile is loaded either as it was or as it is.
     """
     while True:
-        with _Folder(origin.folder, origin.base) as folder:
+        with _OpenFolder(origin.folder, origin.base) as folder:
             try:
                 index = _loaded(origin, folder)
             except (ObjectNotFoundError, CorruptIndexError):
@@ -62,7 +67,7 @@ def load_index(origin: Origin) -> SampleIndex:
         return index
 
 
-def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
+def _loaded(origin: Origin, folder: _OpenFolder) -> SampleIndex:
     if folder.has(_SCHEMA):
         raise CorruptIndexError(
             f"{folder.path} holds token samples with extra arrays ({_SCHEMA}), which only the "
@@ -77,12 +82,12 @@ def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
         count, rest = divmod(os.fstat(file.fileno()).st_size, _ROW_BYTES)
         if meta is not None and not rest:
             _check_whole(folder.path, meta, names, count, again)
-        rows = map_rows(file, folder.name(ROWS), again)
+        rows = _map_rows(file, folder.name(ROWS), again)
     files = [_below(origin.base, name, folder.path, again) for name in names]
-    index = SampleIndex(files, rows, meta=meta, origin=origin)
+    index = SampleIndex(files, rows, meta=meta, origin=origin, reload=reload_index)
     if folder.has(FRAMES):
         with folder.open(FRAMES) as file:
-            index.frames = map_rows(file, folder.name(FRAMES), again, 5)
+            index.frames = _map_rows(file, folder.name(FRAMES), again, 5)
     if folder.has(DOCUMENT_OFFSETS):
         with (
             folder.open(DOCUMENT_ENDS) as ends,
@@ -90,30 +95,45 @@ def _loaded(origin: Origin, folder: _Folder) -> SampleIndex:
             folder.open(DOCUMENT_GOES_ON) as goes_on,
         ):
             name = folder.name(DOCUMENT_OFFSETS)
-            index.documents = map_documents((ends, offsets, goes_on), len(rows), name, again)
+            index.documents = _map_documents((ends, offsets, goes_on), len(rows), name, again)
+    return index
+
+
+def reload_index(origin: Origin, fingerprint: str, length: int) -> SampleIndex:
+    """Return the index that another process loaded, of so many records; raise if it changed."""
+    index = load_index(origin)
+    meta = index.meta
+    if meta is not None and len(index) > length and meta.fingerprint_at(length) == fingerprint:
+        # Only appended to since: the same records have the same numbers.
+        index.sample_locations, index.meta = index.sample_locations[:length], meta.first(length)
+    if index.fingerprint != fingerprint:
+        raise StaleIndexError(
+            f"the index in {origin.folder} was built anew since this dataset was opened; open it "
+            "again in every process."
+        )
     return index
 
 
 def read_meta(path: str, base: str | None = None) -> Meta | None:
-    """Return what the `meta.json` in a folder says; None where there is none.
+    """Return the content of the `meta.json` in a folder; None if there is none.
 
-    Without a `base` the index lies beside what it is of.
+    Without a `base` the index lies beside its data.
     """
-    with _Folder(path, base) as folder:
+    with _OpenFolder(path, base) as folder:
         return folder.meta()
 
 
 def kind_in(path: str) -> str | None:
-    """Return what the index in a folder is of; None where nobody can tell."""
+    """Return the kind of the index in a folder; None if it is unknown."""
     meta = read_meta(path)
     if meta is not None:
         return meta.kind
-    with _Folder(path) as folder:
+    with _OpenFolder(path) as folder:
         return _TOKENS if folder.names_token_files() else None
 
 
-class _Folder:
-    """An open folder: what is read from it belongs together, even when its name is taken anew."""
+class _OpenFolder:
+    """An open folder: its files belong together, even if another folder takes its name."""
 
     def __init__(self, path: str, base: str | None = None) -> None:
         self.path = path
@@ -144,16 +164,16 @@ class _Folder:
         return True
 
     def open(self, base_name: str) -> BinaryIO:
-        with self._telling(base_name):
+        with self._naming_index(base_name):
             return open_regular(base_name, dir_fd=self._descriptor)
 
     def read(self, base_name: str) -> bytes:
-        with self._telling(base_name):
+        with self._naming_index(base_name):
             return read_metadata(base_name, dir_fd=self._descriptor)
 
     @contextmanager
-    def _telling(self, base_name: str) -> Iterator[None]:
-        """Say which index is damaged where one of its files cannot be read."""
+    def _naming_index(self, base_name: str) -> Iterator[None]:
+        """Raise an error that names the index if one of its files cannot be read."""
         try:
             with translated(self.name(base_name), "read"):
                 yield
@@ -167,7 +187,7 @@ class _Folder:
             ) from None
 
     def meta(self) -> Meta | None:
-        """Return what `meta.json` says; None where there is none."""
+        """Return the content of `meta.json`; None if there is none."""
         if not self.has(META):
             return None
         text = self.read(META)
@@ -177,22 +197,22 @@ class _Folder:
         return b".bin\n" in self.read(FILES) + b"\n"
 
     def _is_of_tokens(self, meta: bytes) -> bool | None:
-        """Whether this is an index of tokens, by what is left of it; None where nobody can tell."""
-        told = tells_of_tokens(meta)
-        if told is None and any(map(self.has, DOCUMENT_FILES)):
+        """Whether this is an index of tokens, by the files that are left; None if unknown."""
+        is_tokens = is_of_tokens(meta)
+        if is_tokens is None and any(map(self.has, DOCUMENT_FILES)):
             return True
-        if told is None and self.has(FILES):
+        if is_tokens is None and self.has(FILES):
             return b".bin\n" in self._readable(FILES) + b"\n"
-        return told
+        return is_tokens
 
     def _readable(self, base_name: str) -> bytes:
-        """Return what a file holds; nothing where it cannot be read."""
+        """Return the content of a file; nothing if it cannot be read."""
         with suppress(OSError):
             return read_metadata(base_name, dir_fd=self._descriptor)
         return b""
 
     def was_replaced(self) -> bool:
-        """Whether another folder has this name by now, or none has."""
+        """Whether another folder has this name by now, or none."""
         try:
             return os.stat(self.path).st_ino != os.fstat(self._descriptor).st_ino
         except FileNotFoundError:
@@ -213,25 +233,64 @@ class _Folder:
         return ObjectNotFoundError(message, path=self.path)
 
 
+def _map_rows(file: BinaryIO, path: str, again: str, width: int = 3) -> NDArray[np.uint64]:
+    """Map a file of uint64 rows; `again` is the command that builds a damaged one again."""
+    size = os.fstat(file.fileno()).st_size
+    if size % (8 * width):
+        raise CorruptIndexError(
+            f"{path} is cut off or damaged: {size:,} bytes are no whole number of rows of "
+            f"{8 * width}. Build the index again: {again}",
+            path=path,
+        )
+    if not size:
+        return np.empty((0, width), np.uint64)
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.frombuffer(mapped, "<u8").reshape(-1, width)
+
+
+def _map_documents(
+    files: tuple[BinaryIO, BinaryIO, BinaryIO], samples: int, path: str, again: str
+) -> Documents:
+    """Map where the documents of so many samples end; `path` is the file of offsets."""
+    ends, offsets, goes_on = files
+    rows = _map_rows(offsets, path, again, 1)
+    mapped = Documents(_map_numbers(ends, "<u4"), rows[:, 0], _map_numbers(goes_on, "u1"))
+    is_whole = len(mapped.offsets) == samples + 1 and len(mapped.goes_on) == samples
+    if not is_whole or int(mapped.offsets[-1]) != len(mapped.ends):
+        raise CorruptIndexError(
+            f"{path}, or one of document_*.bin beside it, is cut off or damaged: they do not "
+            f"describe the documents of {samples:,} samples. Tokenise again: {again}",
+            path=path,
+        )
+    return mapped
+
+
+def _map_numbers(file: BinaryIO, dtype: str) -> NDArray[Any]:
+    size = os.fstat(file.fileno()).st_size // np.dtype(dtype).itemsize
+    if not size:
+        return np.empty(0, dtype)
+    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype, size)
+
+
 def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: str) -> None:
     paths = [file.path for file in meta.files]
     if rows == meta.records and names == paths:
         return
-    told = (
-        f"speaks of {meta.records:,} records in {len(paths):,} files, the index holds {rows:,} in "
+    difference = (
+        f"names {meta.records:,} records in {len(paths):,} files, the index holds {rows:,} in "
         f"{len(names):,}"
     )
     if rows == meta.records and len(names) == len(paths):
         path, name = next(pair for pair in zip(paths, names, strict=True) if len({*pair}) > 1)
-        told = f"names {path!r}, where {FILES} has {name!r}"
+        difference = f"names {path!r}, where {FILES} has {name!r}"
     raise CorruptIndexError(
-        f"the index in {folder} is damaged: meta.json {told}. Build it again: {again}",
+        f"the index in {folder} is damaged: meta.json {difference}. Build it again: {again}",
         path=folder,
     )
 
 
 def _below(base: str, name: str, folder: str, again: str) -> str:
-    """Return a file's path; one that leaves the base is refused, whoever wrote the index."""
+    """Return a file's path; raise for one outside of the base."""
     path = path_below(base, name)
     if path is None:
         raise CorruptIndexError(
@@ -243,35 +302,24 @@ def _below(base: str, name: str, folder: str, again: str) -> str:
 
 
 def _check_last_rows(index: SampleIndex) -> None:
-    """Check a foreign index as far as that is cheap: no file may end before its last row."""
-    rows, low = index.sample_locations, 0
-    for number, path in enumerate(index.file_locations):
-        high = _first_row_after(rows, number, low)
+    """Check the index of another tool as far as that is cheap: no file ends before its last row."""
+    rows, files = index.sample_locations, len(index.file_locations)
+    first, last = np.zeros(files, np.int64), np.full(files, len(rows))
+    stops = rows_before(lambda at: rows[at, 0], np.arange(1, files + 1), first, last).tolist()
+    for low, high, path in zip([0, *stops], stops, index.file_locations, strict=False):
         if high > low:
             _, offset, size = rows[high - 1].tolist()
             actual = _size_of(path)
             if offset + size > actual:
                 raise StaleIndexError(
-                    f"{path} has {actual:,} bytes, and its index speaks of {offset + size:,}: it "
+                    f"{path} has {actual:,} bytes, and its index needs {offset + size:,}: it "
                     f"shrank since. Build the index again: {_repairing(path)}",
                     path=path,
                 )
-        low = high
-
-
-def _first_row_after(rows: object, number: int, low: int) -> int:
-    high = len(rows)  # type: ignore[arg-type]
-    while low < high:
-        middle = (low + high) // 2
-        if int(rows[middle, 0]) <= number:  # type: ignore[index]
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _repairing(path: str) -> str:
-    """Return the command that repairs an index that does not say what it is of."""
+    """Return the command that repairs an index without a `meta.json`."""
     verb = "tokenize SRC DST" if path.endswith(".bin") else "index PATH"
     return f"penstock {verb} --overwrite"
 

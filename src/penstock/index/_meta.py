@@ -1,4 +1,4 @@
-"""What `meta.json` says of an index."""
+"""The content of `meta.json`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = "penstock-index"
 VERSION = 1
 _KIND = re.compile(rb'"kind":\s*"(\w+)"')
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""What arrays of int64 hold, so that no sum or product of forged counts is one of them."""
+"""What int64 holds, so that forged counts cannot overflow an array."""
 
 
 _Sign: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[\x00-\x09\x0b\x0c\x0e-\x7f]$")]
@@ -42,7 +42,7 @@ class _CsvFacts(msgspec.Struct):
 
 
 class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One file, as it was when it was indexed."""
+    """A file at the time it was indexed."""
 
     path: str
     """Relative to the base."""
@@ -54,77 +54,77 @@ class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     bytes: Count
     """Of all its records, uncompressed."""
     version: str | None = None
-    """An ETag, where the store has such a thing."""
+    """An ETag, if the store has one."""
     facts: dict[str, Any] = {}
-    """What else its scan found: of CSV the columns and their types."""
+    """Facts of its scan: of CSV the columns and their types."""
     hash: str | None = None
-    """Of every byte, when that was asked for."""
+    """Of every byte, with `full_hash`."""
     bad_lines: Count = 0
-    """Lines that were set aside, in an index that was validated."""
+    """Lines set aside, in a validated index."""
     newlines: Count | None = None
-    """All of them, in such an index: what follows is numbered from there."""
+    """All newlines, in a validated index: appended lines are numbered from there."""
 
 
-class Run(msgspec.Struct, frozen=True):
-    """Records of one file that are numbered one after the other."""
+class RecordRun(msgspec.Struct, frozen=True):
+    """Records of one file with consecutive numbers."""
 
     file: Count
     records: Count
     fingerprint: str
-    """Of the file when the run was found; a file that grew has another one now."""
+    """Of the file when the run was found, before it grew."""
 
 
 class TokensMeta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the samples of a token index are."""
+    """The samples of a token index."""
 
     dtype: str
     """Of the tokens: `uint16`, `uint32` …"""
     sample_size: Count | None
     """Tokens of every sample; None: a sample is a document."""
     eos: int | None
-    """The token that ends every document, where samples have one size."""
+    """The token that ends every document, if samples have one size."""
     packing: str | None
-    """`concat` or `best_fit`, where samples have one size."""
+    """`concat` or `best_fit`, if samples have one size."""
     pad: int | None = None
-    """What stands where a sample is filled up."""
+    """The token that fills samples up."""
     documents: Count = 0
     tokens: Count = 0
-    """Of all samples, those that fill up not counted."""
+    """Of all samples, padding not counted."""
     dropped: Count = 0
     """Tokens behind the last full sample."""
     padding: Count = 0
-    """Tokens that only fill up."""
+    """Tokens that fill samples up."""
     borders: bool = True
-    """Whether files beside this one say where documents end, where samples have one size."""
+    """Whether `document_*.bin` have the ends of documents, if samples have one size."""
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """A whole index."""
 
     kind: str
-    """What the records are: `jsonl`, `csv`."""
+    """Kind of the records: `jsonl`, `csv`, `tokens`."""
     files: list[FileMeta]
     """Files with records, in the order of `file_location.txt`."""
-    runs: list[Run]
+    runs: list[RecordRun]
     """In the order of the record numbers. An update appends runs and changes none."""
     options: dict[str, Any] = {}
     empty: list[FileMeta] = []
     """Files without records."""
     base: str | None = None
-    """What the paths were relative to, where that is not the folder around the index; told to
-    people, never followed: a path comes from whoever opens the index."""
+    """What the paths were relative to, if that is not the folder around the index; shown to people,
+    never followed: the base comes from the caller that opens the index."""
     format: str = ""
     version: int = 0
     created: float = 0.0
     """Seconds since the epoch."""
     validated: bool = False
-    """Whether every record was read, and what is none set aside in `bad_lines.ndjson`."""
+    """Whether every record was read, and bad lines are in `bad_lines.ndjson`."""
     max_line_bytes: Count | None = None
-    """Longer ones were set aside, too."""
+    """Longer lines were set aside."""
     profiled: bool = False
     """Whether there is a `profile.json`."""
     tokens: TokensMeta | None = None
-    """Of an index of tokens: what its samples are."""
+    """Of an index of tokens: its samples."""
 
     @property
     def is_hashed(self) -> bool:
@@ -134,12 +134,12 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def bad_lines(self) -> int:
-        """How many lines were set aside."""
+        """Lines set aside."""
         return sum(file.bad_lines for file in [*self.files, *self.empty])
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """Number of records."""
         return sum(run.records for run in self.runs)
 
     @property
@@ -153,7 +153,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.fingerprint_at(self.records)
 
     def fingerprint_at(self, length: int) -> str:
-        """Return what the fingerprint was when there were only `length` records."""
+        """Return the fingerprint of the first `length` records."""
         runs, total = [], 0
         for run in self.runs:
             if total >= length:
@@ -163,8 +163,8 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
         return digest([self.kind, self.options, runs, total])
 
     def first(self, length: int) -> Meta:
-        """Return what it was when there were only `length` records."""
-        runs: list[Run] = []
+        """Return the index of the first `length` records."""
+        runs: list[RecordRun] = []
         for run in self.runs:
             if length <= 0:
                 break
@@ -178,26 +178,26 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encode_meta(meta: Meta) -> bytes:
-    """Return the text of `meta.json`; raise where an index names too many files to be read."""
+    """Return the text of `meta.json`; raise if it names too many files to be read."""
     text = msgspec.json.format(msgspec.json.encode(meta), indent=1) + b"\n"
     count = len(meta.files) + len(meta.empty)
     remedy = f"The index names {count:,} files: index fewer at once, or larger ones."
     return readable_metadata(text, META, remedy)
 
 
-def tells_of_tokens(text: bytes) -> bool | None:
-    """Whether a `meta.json`, also one that is cut off, is of tokens; None if it does not say."""
+def is_of_tokens(text: bytes) -> bool | None:
+    """Whether a `meta.json`, also one that is cut off, is of tokens; None if unknown."""
     kind = _KIND.search(text)
     return None if kind is None else kind[1] == b"tokens"
 
 
 def decode_meta(text: bytes, path: str, base: str, *, tokens: bool | None = None) -> Meta:
-    """Read the text of a `meta.json`; say what is wrong with one that is not ours.
+    """Read the text of a `meta.json`, or raise what is wrong with it.
 
-    `base` is what the index is of; `tokens` whether that is tokens, for a text that does not say.
+    `base` is the data of the index; `tokens` whether that is tokens, for a text without a kind.
     """
-    told = tells_of_tokens(text)
-    again = f"Build the index again: {rebuilding(base, tokens=tokens if told is None else told)}"
+    known = is_of_tokens(text)
+    again = f"Build the index again: {rebuilding(base, tokens=tokens if known is None else known)}"
     try:
         head = msgspec.json.decode(text)
         if not isinstance(head, dict) or head.get("format") != FORMAT:
@@ -220,7 +220,7 @@ def decode_meta(text: bytes, path: str, base: str, *, tokens: bool | None = None
 
 
 def _check_csv(meta: Meta) -> None:
-    """Raise `msgspec.ValidationError` where an index of CSV says nothing of its columns."""
+    """Raise `msgspec.ValidationError` if an index of CSV does not describe its columns."""
     if meta.kind != "csv":
         return
     msgspec.convert(meta.options, _CsvOptions)

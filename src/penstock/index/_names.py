@@ -1,4 +1,4 @@
-"""The names of an index's files, and of its folder while it is not there yet."""
+"""The names of an index's files, and of its folder before it is published."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ State = Literal["tmp", "old"]
 
 
 def rebuilding(base: str, *, tokens: bool | None) -> str:
-    """Return the command that makes an index of what lies below a base anew.
+    """Return the command that builds the index of a base again.
 
-    `tokens`: whether it is one of tokens; None where nobody can tell, and both are named.
+    `tokens`: whether it is one of tokens; None if unknown, and both commands are named.
     """
     again = f"penstock tokenize SRC {shlex.quote(base)}"
     # In an object store nothing is replaced.
@@ -41,7 +41,7 @@ def rebuilding(base: str, *, tokens: bool | None) -> str:
 
 
 def refuse_unnamable(relative: str) -> None:
-    """Raise for a file that an index cannot name: it has a name a line, in UTF-8."""
+    """Raise for a file that an index cannot name: it lists one name a line, in UTF-8."""
     if "\n" in relative:
         raise OptionError(
             f"{relative!r}: an index cannot name a file with a newline in it. Rename it."
@@ -53,15 +53,15 @@ def refuse_unnamable(relative: str) -> None:
 
 
 def hidden_name(name: str, state: State, key: str | None = None) -> str:
-    """Return a name for a folder on its way (`tmp`), or for the one that it replaces (`old`).
+    """Return a hidden name for a folder before it is published (`tmp`) or after (`old`).
 
-    `key`, 16 hexadecimal digits, makes a name that is found again.
+    With a `key`, 16 hexadecimal digits, a later build finds the same name.
     """
     return f".{name}.{key or secrets.token_hex(8)}.penstock-index-{state}"
 
 
 def hidden_of(found: str, state: State) -> str | None:
-    """Return the name that `hidden_name` made a name for; None where it did not make it.
+    """Return the name from which `hidden_name` made a name; None for another name.
 
     >>> hidden_of(hidden_name("index", "tmp"), "tmp"), hidden_of(".index.tmp", "tmp")
     ('index', None)
@@ -72,7 +72,7 @@ def hidden_of(found: str, state: State) -> str | None:
 
 
 def hidden_beside(folder: str, state: State) -> list[str]:
-    """Return the folders beside one that are on their way to its name, or were; links are none."""
+    """Return the hidden folders beside a folder that were made for it; links are none."""
     parent, name = os.path.split(folder)
     with suppress(OSError), os.scandir(parent) as beside:
         return sorted(

@@ -1,4 +1,4 @@
-"""Where an index lies."""
+"""Where the index of some files lies."""
 
 from __future__ import annotations
 
@@ -16,20 +16,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class IndexPlace:
     """The folder of an index, local or remote."""
 
     folder: str
     base: str
-    """What its paths are relative to."""
+    """The folder that its paths are relative to."""
     options: StorageOptions
     beside: bool
-    """Whether it lies in the folder it describes, so that it needs no base written down."""
+    """Whether it lies in the folder that it describes, so that `meta.json` needs no base."""
 
     @property
     def is_remote(self) -> bool:
         """Whether it lies in an object store."""
         return is_remote(self.folder)
+
+
+Place = IndexPlace
+"""The same, for the modules that still use the short name."""
 
 
 def place_of(
@@ -39,25 +43,25 @@ def place_of(
     chosen: str | os.PathLike[str] | None = None,
     *,
     beside_remote: bool = False,
-) -> Place:
+) -> IndexPlace:
     """Return where the index of these files lies, or would lie.
 
-    A folder that may be written to holds its own; all others are under the cache directory,
-    named after what the user named. `chosen` decides otherwise.
+    A writable folder holds its own index; others are in the cache directory, under a hash of the
+    names that the user gave. `chosen` overrides both.
     """
     if chosen is not None:
         store, name = locate(chosen, options)
         folder = store.path(name)
         beside = folder == join(listing.base, INDEX_FOLDER)
-        return Place(folder, listing.base, options, beside)
+        return IndexPlace(folder, listing.base, options, beside)
     if listing.folder is not None and (
         beside_remote if listing.is_remote else os.access(listing.folder, os.W_OK | os.X_OK)
     ):
-        return Place(join(listing.folder, INDEX_FOLDER), listing.folder, options, beside=True)
+        return IndexPlace(join(listing.folder, INDEX_FOLDER), listing.folder, options, beside=True)
     if listing.folder is not None and not listing.is_remote:
         own = join(listing.folder, INDEX_FOLDER)
         if os.path.isdir(own):  # Read-only data that came with its index.
-            return Place(own, listing.folder, options, beside=True)
+            return IndexPlace(own, listing.folder, options, beside=True)
     key = digest([scanner.kind, scanner.options(), listing.named])
     folder = str(cache_directory() / "indexes" / key)
-    return Place(folder, listing.base, options, beside=False)
+    return IndexPlace(folder, listing.base, options, beside=False)

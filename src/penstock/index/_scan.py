@@ -1,4 +1,4 @@
-"""Finding records in a stream of bytes: the contract, and lines of text."""
+"""Scanners, which find records in a stream of bytes: the protocol, and lines of text."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 
 _NEWLINE = 10
 _DENSE = 8
-"""Where one in so many runs of eight bytes holds a newline, looking at each byte is quicker."""
+"""If one in so many runs of eight bytes holds a newline, searching each byte is quicker."""
 
 
 class FileScan(Protocol):
-    """Finds the records of one file, whose blocks come one after the other."""
+    """Finds the records of one file, block by block."""
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
         """Return offset and bytes (k × 2) of each record that this block finished.
 
-        The first block has at least three bytes, if the file has, so that a mark is seen. A view
-        holds only until the next call.
+        The first block has at least three bytes, if the file has, so that a mark is seen. A view is
+        valid until the next call.
         """
         ...
 
     def finish(self) -> NDArray[np.int64]:
-        """Return the same for what is left at the end of the file."""
+        """Return the records that the end of the file finishes."""
         ...
 
     def facts(self) -> dict[str, object]:
-        """Return what was learned on the way, as plain JSON; kept for the file in `meta.json`."""
+        """Return facts of the file as plain JSON, for `meta.json`."""
         ...
 
 
 class Scanner(Protocol):
-    """Knows what a record is; small, immutable, picklable."""
+    """Defines what a record is; small, immutable, picklable."""
 
     kind: str
 
     def options(self) -> dict[str, object]:
-        """Return what makes one index differ from another, as plain JSON."""
+        """Return the options that change an index, as plain JSON."""
         ...
 
     def begin(
@@ -53,25 +53,24 @@ class Scanner(Protocol):
     ) -> FileScan:
         """Begin a file.
 
-        One that grew goes on at byte `start` with the facts found before; offsets are counted
-        from there.
+        A file that grew continues at byte `start` with its former facts; offsets count from there.
         """
         ...
 
 
 class LineScanner:
-    """Every line that is not blank is a record; its newline counts in."""
+    """Every line that is not blank is a record, its newline included."""
 
     kind = "jsonl"
 
     def options(self) -> dict[str, object]:
-        """Lines are lines."""
+        """Return no options."""
         return {}
 
     def begin(
         self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
     ) -> LineScan:
-        """Begin a file, or go on with one that grew."""
+        """Begin a file, or continue one that grew."""
         return LineScan(may_be_marked=not start)
 
 
@@ -87,7 +86,7 @@ class LineScan:
         self._may_be_marked = may_be_marked
         self._at = 0  # Where the next block begins.
         self._begun = 0  # Where the unfinished line begins.
-        self._is_blank = True  # Whether that line holds nothing but white space so far.
+        self._is_blank = True  # Whether that line is white space so far.
         self._finder = LineFinder()
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
@@ -95,7 +94,7 @@ class LineScan:
         return self.add_found(self._finder.find(block))
 
     def add_found(self, found: LineEnds) -> NDArray[np.int64]:
-        """Do the same with what was found in a block, ahead of time and in any thread."""
+        """Do the same with a block that some thread has searched already."""
         if self._may_be_marked and not self._at and found.is_marked:
             self._begun = len(BOM)
             found = found._replace(begins_blank=found.begins_blank_after_mark)
@@ -121,37 +120,37 @@ class LineScan:
         return np.array([[self._begun, self._at - self._begun]], np.int64)
 
     def facts(self) -> dict[str, object]:
-        """Nothing is known of lines but where they are."""
+        """Return no facts."""
         return {}
 
 
 class LineEnds(NamedTuple):
-    """What a block says of its lines, wherever the first one began and the last one ends."""
+    """The line ends of a block."""
 
     size: int
     ends: NDArray[np.int64]
     """Where newlines stand."""
     blank: NDArray[np.bool_]
-    """Which lines that end here hold nothing but white space; of the first nothing is known."""
+    """Lines that end here and are white space; that of the first line is not set."""
     begins_blank: bool
-    """Whether there is only white space up to the first newline, or at all."""
+    """Whether the bytes up to the first newline, or all, are white space."""
     ends_blank: bool
-    """The same from the last newline on."""
+    """Whether the bytes behind the last newline are white space."""
     is_marked: bool
-    """Whether it begins with what may be a byte order mark."""
+    """Whether it begins with the bytes of a byte order mark."""
     begins_blank_after_mark: bool
-    """The same as `begins_blank`, not counting that."""
+    """`begins_blank` without that mark."""
 
 
 class LineFinder:
-    """Finds lines, with arrays that are used again: fresh memory costs more than the search."""
+    """Finds line ends, with arrays that it uses again: fresh memory costs more than the search."""
 
     def __init__(self) -> None:
         self._is_newline = np.empty(0, bool)
         self._in_eight = np.empty(0, bool)
 
     def find(self, block: bytes | memoryview) -> LineEnds:
-        """Look at one block; nothing is remembered of it."""
+        """Return the line ends of a block, which it does not keep."""
         ends = self._newlines(block)
         is_marked = bytes(block[:3]) == BOM
         blank = np.zeros(len(ends), bool)
@@ -177,7 +176,7 @@ class LineFinder:
         found = self._is_newline[:size]
         np.equal(np.frombuffer(block, np.uint8), _NEWLINE, out=found[: len(block)])
         found[len(block) :] = False
-        # Most runs of eight bytes hold none, and eight are passed over at the price of one.
+        # Most runs of eight bytes hold none: eight are skipped at the cost of one.
         eights = found.view(np.uint64)
         some = self._in_eight[: size // 8]
         np.not_equal(eights, 0, out=some)
@@ -190,5 +189,5 @@ class LineFinder:
 
 
 def _is_blank(part: bytes | memoryview) -> bool:
-    # The first letter decides nearly always, and a long part is not copied for it.
+    # The first letters decide nearly always, without a copy of a long part.
     return not bytes(part[:64]).strip() and not bytes(part).strip()

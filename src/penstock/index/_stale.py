@@ -1,4 +1,4 @@
-"""Whether files are still what their index says."""
+"""Compares files with their index."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SHOWN = 5
 
 
 class Changes(NamedTuple):
-    """What became of the files since they were indexed."""
+    """Changes of the files since they were indexed."""
 
     grown: list[Found]
-    """Longer than they were, what was indexed unchanged."""
+    """Longer than they were; the indexed bytes are unchanged."""
     changed: list[tuple[str, str]]
-    """Path, and what happened to it."""
+    """Path, and the change."""
     new: list[Found]
 
 
 def changes(listing: Listing, meta: Meta) -> Changes:
-    """Compare one listing with an index; reads only files whose time differs at equal size."""
+    """Compare a listing with an index; read only files whose time differs at equal size."""
     known = {file.path: file for file in [*meta.files, *meta.empty]}
     grown, changed, new = [], [], []
     for found in listing.files:
@@ -53,15 +53,15 @@ def changes(listing: Listing, meta: Meta) -> Changes:
 
 
 class Hashed(NamedTuple):
-    """A file of which every byte was hashed when it was indexed."""
+    """A file whose bytes were all hashed when it was indexed."""
 
     path: str
     was: FileMeta
     found: Found | None
-    """None where it is gone."""
+    """None if it is gone."""
 
     def change(self) -> str | None:
-        """Read all that was indexed of it; return what became of that, None where it is there."""
+        """Read all indexed bytes; return the change, None if there is none."""
         if self.found is None:
             return "it was indexed, and is gone"
         if self.found.entry.size < self.was.size:
@@ -85,24 +85,24 @@ def hashed_files(listing: Listing, meta: Meta) -> list[Hashed]:
 
 
 def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
-    """Return the changes, all of them harmless, or raise `StaleIndexError` naming the others."""
+    """Return the changes if all are harmless; raise `StaleIndexError` for the others."""
     found = changes(listing, meta)
-    told = [f"{path} ({what})" for path, what in found.changed]
-    told += [f"{grown.path} (grew)" for grown in found.grown]
-    if told:
-        more = f" and {len(told) - _SHOWN:,} more" if len(told) > _SHOWN else ""
+    stale = [f"{path} ({what})" for path, what in found.changed]
+    stale += [f"{grown.path} (grew)" for grown in found.grown]
+    if stale:
+        more = f" and {len(stale) - _SHOWN:,} more" if len(stale) > _SHOWN else ""
         flag = " --overwrite" if found.changed else " --update"
-        flag = "" if meta.kind == "tokens" else flag  # Those are always made anew.
+        flag = "" if meta.kind == "tokens" else flag  # Tokens are always rebuilt.
         raise StaleIndexError(
-            f"{len(told):,} of {len(meta.files) + len(meta.empty):,} files changed since the index "
-            f"was built: {', '.join(told[:_SHOWN])}{more}. Repair it: {command}{flag}",
-            path=told[0],
+            f"{len(stale):,} of {len(meta.files) + len(meta.empty):,} files changed since the "
+            f"index was built: {', '.join(stale[:_SHOWN])}{more}. Repair it: {command}{flag}",
+            path=stale[0],
         )
     return found
 
 
 def repairing(meta: Meta, base: str) -> str:
-    """Return the command that repairs an index beside its data; of records without its flag."""
+    """Return the command that repairs an index beside its data; of records without the flag."""
     if meta.kind == "tokens":
         return rebuilding(base, tokens=True)
     return f"penstock index {shlex.quote(base)}"
@@ -128,7 +128,7 @@ def _ended_whole(found: Found, was: FileMeta) -> bool:
     if not was.size:
         return True
     if compression_of(found.entry.name) is not None:
-        return False  # Where its text goes on, nobody can say without reading it all.
+        return False  # Only reading all of it could tell.
     file = found.store.open(found.entry.name, found.entry)
     try:
         return b"\n" in file.read_at(was.size - 1, 2)
@@ -141,7 +141,7 @@ def _sizes(was: FileMeta, found: Found) -> str:
 
 
 def listing_of(meta: Meta, base: str, options: StorageOptions | None = None) -> Listing:
-    """Return the files that an index names, as far as they are there, by one listing."""
+    """Return the existing files of an index, by one listing."""
     store, name = locate(base, options)
     known = {join(store.path(name), file.path) for file in [*meta.files, *meta.empty]}
     entries = store.list(name, recursive=True)

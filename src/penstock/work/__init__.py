@@ -15,14 +15,20 @@ if TYPE_CHECKING:
     from penstock.work._progress import viewed as viewed
     from penstock.work._shares import grouped as grouped
     from penstock.work._shares import shares as shares
+    from penstock.work._unit import PublishedUnit as PublishedUnit
+    from penstock.work._unit import Shared as Shared
     from penstock.work._unit import Unit as Unit
+    from penstock.work._unit import UnitResults as UnitResults
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
         "Failure": "_failures",
         "Progress": "_progress",
+        "PublishedUnit": "_unit",
+        "Shared": "_unit",
         "Unit": "_unit",
+        "UnitResults": "_unit",
         "View": "_progress",
         "error_of": "_failures",
         "failure_of": "_failures",

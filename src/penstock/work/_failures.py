@@ -10,7 +10,7 @@ from penstock.errors import WorkerError
 
 
 class Failure(NamedTuple):
-    """An exception on its way: itself where it pickles, else its type and text."""
+    """An exception on its way: itself if it pickles, else its type and text."""
 
     error: bytes | None
     kind: bytes | None
@@ -27,7 +27,7 @@ class WorkerTraceback(Exception):  # noqa: N818 (the cause of an error, not an e
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return an exception as what can be sent."""
+    """Return an exception in a form that can be sent."""
     trace = "".join(traceback.format_exception(error))
     notes = [str(note) for note in getattr(error, "__notes__", ())]
     text = f"{type(error).__qualname__}: {_text(error)}"
@@ -37,14 +37,14 @@ def failure_of(error: BaseException) -> Failure:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 (of whatever class it is)
+    except Exception:  # noqa: BLE001 (of any class)
         return "(it cannot say what went wrong)"
 
 
 def _pickled(value: object) -> bytes | None:
     try:
         data = pickle.dumps(value)
-        pickle.loads(data)  # noqa: S301 (what does not come back must not be sent)
+        pickle.loads(data)  # noqa: S301 (only what can be loaded is sent)
     except Exception:  # noqa: BLE001 (any class may refuse in any way)
         return None
     return data
@@ -68,13 +68,13 @@ def _unpickled(failure: Failure) -> BaseException | None:
         if failure.error is not None:
             return pickle.loads(failure.error)  # type: ignore[no-any-return]  # noqa: S301 (our own worker's)
         if failure.kind is not None:
-            # Its constructor wants other arguments than those it keeps; type and text count most.
+            # Its constructor takes other arguments than those it keeps: type and text are kept.
             kind = pickle.loads(failure.kind)  # noqa: S301
             error: BaseException = kind.__new__(kind)
             text = failure.text.partition(": ")[2]
             error.args = (text,)
-            # Unless it makes its text from what only its constructor sets.
+            # Unless its text needs attributes that only its constructor sets.
             return error if text in str(error) else None
-    except Exception:  # noqa: BLE001 (a class may be what it is only over there)
+    except Exception:  # noqa: BLE001 (the class may exist only in the worker)
         return None
     return None

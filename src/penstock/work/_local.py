@@ -15,6 +15,7 @@ from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 from penstock.work._failures import WorkerTraceback, error_of
 from penstock.work._process import WorkerProcess, end_all, interrupts_held
+from penstock.work._unit import are_done
 from penstock.work._worker import Advance, Done
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _TRIES = 3
 """How many workers a unit may cost before it is blamed for their deaths, and how many may die in a
 row before they could begin."""
 _LOOK_AROUND = 1.0
-"""Seconds after which somebody looks whether workers are there that say nothing."""
+"""Seconds after which silent workers are looked for."""
 
 
 def run_units(
@@ -38,18 +39,19 @@ def run_units(
 ) -> None:
     """Do all units that are not done yet; return when every one of them is.
 
-    `workers` fresh processes do them, by default one a processor; 0: the caller itself. Where it
-    `caller_helps` it stands in for one of the default ones, and begins while they start: for work
-    that can do no harm to it. They do not import the caller's script, so it needs no guard, and
-    they end with the caller, however it ends. A worker that is killed is replaced, and its unit
-    begun again. The first error of a unit ends everything and is raised here. `advance` is told,
-    in the caller's thread, how much more is done, what was done before at once; less than nothing
-    for what is done again.
+    `workers` fresh processes do them, by default one a processor; 0: the caller itself. With
+    `caller_helps` the caller takes the place of one of the default workers, and begins while the
+    others start: for work that can do no harm to it. Workers do not import the caller's script, so
+    it needs no guard, and they end with the caller, however it ends. A killed worker is replaced,
+    and its unit begins again. The first error of a unit ends everything and is raised here.
+    `advance` is called in the caller's thread with the work done since the last call: at once with
+    what an earlier run did, and with a negative amount for what has to be done again.
     """
     limit = usable_cpus() if workers is None else whole_number("workers", workers, 0)
     waiting: deque[_Job] = deque()
-    for unit in units:
-        if unit.is_done():
+    units = list(units)
+    for unit, is_done in zip(units, are_done(units), strict=True):
+        if is_done:
             advance(unit.size)
         else:
             waiting.append(_Job(unit, advance))
@@ -64,15 +66,15 @@ def run_units(
 
 @dataclass(eq=False)
 class _Job:
-    """A unit, and how far it is."""
+    """A unit, and its progress."""
 
     unit: Unit
-    tell: Callable[[int], object]
+    report: Callable[[int], object]
     advanced: int = 0
     deaths: int = 0
 
     def run(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Do it here, and something else whenever some of it is done."""
+        """Run the unit here; call `meanwhile` whenever some of it is done."""
         of_others: list[BaseException] = []
 
         def advance(amount: int) -> None:
@@ -93,7 +95,7 @@ class _Job:
 
     def advance(self, amount: int) -> None:
         self.advanced += amount
-        self.tell(amount)
+        self.report(amount)
 
     def finish(self) -> None:
         self.advance(self.unit.size - self.advanced)
@@ -102,7 +104,7 @@ class _Job:
         self.advance(-self.advanced)
 
     def add_name(self, error: BaseException) -> None:
-        # Errors of ours name file and record by themselves.
+        # Our errors name file and record themselves.
         if not isinstance(error, PenstockError):
             error.add_note(f"In {self.unit}.")
 
@@ -116,7 +118,7 @@ class _Job:
 
 
 class _Crew:
-    """Workers, the unit that each of them has, and those that are left."""
+    """Workers, the unit of each, and the units that are left."""
 
     def __init__(self, waiting: deque[_Job]) -> None:
         self._process = os.getpid()
@@ -142,7 +144,7 @@ class _Crew:
             end_all(self._all)
 
     def _go_on(self, seconds: float = 0.0) -> None:
-        """Hear what workers say, for so long, and give units to those who have none."""
+        """Wait so long for messages of workers, and give units to idle ones."""
         refuse_inherited(
             self._process, "units of work ran", "Begin the work in the forked process itself."
         )
@@ -224,7 +226,7 @@ class _Crew:
 def _unable(trace: str) -> WorkerError:
     error = WorkerError(
         f"a worker process cannot import what it needs: {trace.strip().splitlines()[-1]}. It has "
-        "the sys.path of this process; what else makes this importable here it does not have. "
+        "the sys.path of this process, but no other import hooks. "
         "Give workers=0."
     )
     error.__cause__ = WorkerTraceback(trace)

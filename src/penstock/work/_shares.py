@@ -1,4 +1,4 @@
-"""How much of a whole each unit has."""
+"""Cuts work into units of about equal size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Sized(Protocol):
 
     @property
     def size(self) -> int:
-        """How much it is."""
+        """Its size."""
         ...
 
 
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Sized)
 
 
 def grouped(parts: Iterable[T], most: int) -> list[tuple[T, ...]]:
-    """Return parts in order, small ones together, as long as a group has at most `most`.
+    """Return parts in order, small ones grouped up to a size of `most`.
 
     A larger part is a group of its own.
 
@@ -49,8 +49,8 @@ def shares(
 ) -> list[tuple[int, int]]:
     """Cut `[0, total)` at some of the ascending borders into ranges of at least `least` each.
 
-    Each is as short as that allows; only the last may be shorter. Borders at or beyond the ends
-    do no harm.
+    Each is as short as that allows; only the last may be shorter. Borders at or beyond the ends are
+    ignored.
 
     >>> shares(10, [0, 1, 4, 5, 9, 10], 4)
     [(0, 4), (4, 9), (9, 10)]

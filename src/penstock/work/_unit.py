@@ -1,35 +1,164 @@
-"""What a piece of work is to those who run it."""
+"""Units of work, and the files in which they publish their results."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import mmap
+import os
+import pickle
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from penstock.errors import ObjectExistsError, ObjectNotFoundError
+from penstock.storage import LocalStore, join, open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from penstock.storage import Draft, Store
+
+T = TypeVar("T")
 
 
 class Unit(Protocol):
-    """A piece of work, such as a range of records, that any process can do by itself.
+    """A piece of work, for example a range of records, that any process can do by itself.
 
-    Small and picklable; its class lives in a module that can be imported. What it makes it
-    publishes under a name that says which unit it was, as a whole or not at all: so whoever comes
-    later knows what is done already, and to do it twice does no harm. `str(unit)` names it in
-    errors.
+    A unit is small and picklable; its class lives in a module that can be imported. It publishes
+    its result whole or not at all, under a name that belongs to this unit: so a later run knows
+    which units are done, and a unit that runs twice does no harm. `str(unit)` names it in errors.
     """
 
     @property
     def size(self) -> int:
-        """How much there is to do, in whatever the progress counts."""
+        """Amount of work, in the unit that the progress counts."""
         ...
 
     def is_done(self) -> bool:
-        """Whether its output was published, by this run or by one before."""
+        """Whether the result is published, by this run or by one before."""
         ...
 
     def run(self, advance: Callable[[int], object]) -> None:
-        """Do the work and publish what it made.
+        """Do the work and publish the result.
 
-        `advance` may be told, in the thread that runs this and as often as one likes, how much
-        more is done; what it was not told of `size` counts when this returns.
+        The unit may call `advance` with the amount of work done since the last call, in the thread
+        that runs it. The rest of `size` counts when this returns.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class UnitResults:
+    """The folder of a store in which the units of a job publish their results, a file each."""
+
+    folder: str
+    store: Store = field(default_factory=LocalStore)
+    suffix: str = ".unit"
+
+    def name(self, number: int) -> str:
+        """Return the name of a unit's file in the store."""
+        return join(self.folder, f"{number:06}{self.suffix}")
+
+    def finished(self) -> set[str]:
+        """Return the names of the published files, by one listing."""
+        try:
+            return {entry.name for entry in self.store.list(self.folder)}
+        except ObjectNotFoundError:
+            return set()
+
+
+@dataclass(frozen=True)
+class PublishedUnit(ABC):
+    """A unit whose result is one file in `results`; see `Unit`.
+
+    Two workers may do the same unit: the first file that is published stays.
+    """
+
+    results: UnitResults
+    number: int
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Amount of work."""
+
+    @abstractmethod
+    def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
+        """Do the work, and write the result."""
+
+    @property
+    def name(self) -> str:
+        """Name of the result in its store."""
+        return self.results.name(self.number)
+
+    def is_done(self) -> bool:
+        """Whether the result is published."""
+        try:
+            self.results.store.entry(self.name)
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def run(self, advance: Callable[[int], object]) -> None:
+        """Do the work and publish the result."""
+        draft = self.results.store.draft(*os.path.split(self.name))
+        try:
+            self.write(draft, advance)
+            with suppress(ObjectExistsError):
+                draft.publish(self.name, exclusive=True)
+        finally:
+            draft.discard()
+
+    def result(self) -> mmap.mmap | bytes:
+        """Return the bytes of the result; a local file is mapped."""
+        if isinstance(self.results.store, LocalStore):
+            with open_regular(self.name) as local:
+                return mmap.mmap(local.fileno(), 0, access=mmap.ACCESS_READ)
+        file = self.results.store.open(self.name)
+        try:
+            return file.read_at(0, file.size)
+        finally:
+            file.close()
+
+
+def are_done(units: Sequence[Unit]) -> list[bool]:
+    """Return for each unit whether it is done, by one listing a folder."""
+    listed: dict[UnitResults, set[str]] = {}
+    done = []
+    for unit in units:
+        if isinstance(unit, PublishedUnit):
+            if unit.results not in listed:
+                listed[unit.results] = unit.results.finished()
+            done.append(unit.name in listed[unit.results])
+        else:
+            done.append(unit.is_done())
+    return done
+
+
+def _nothing() -> None:
+    pass
+
+
+class Shared(Generic[T]):
+    """A value that the units of a job have in common: a process unpickles it once.
+
+    A worker process calls `prepare`, a function of a module, before it unpickles the value.
+    """
+
+    def __init__(self, value: T, prepare: Callable[[], object] = _nothing) -> None:
+        self.value = value
+        self._prepare = prepare
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        return pickle.dumps(self.value)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _unpickled_once, (self._pickled, self._prepare)
+
+
+@lru_cache(1)
+def _unpickled_once(pickled: bytes, prepare: Callable[[], object]) -> Shared[object]:
+    prepare()
+    return Shared(pickle.loads(pickled), prepare)  # noqa: S301 (the parent's)

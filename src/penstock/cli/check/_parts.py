@@ -22,7 +22,7 @@ from penstock.cli._reading import (
 )
 from penstock.cli._sampling import SampledLines
 from penstock.errors import CorruptFileError, ObjectNotFoundError
-from penstock.index import JSON_NAMES, LinePieces, Piece
+from penstock.index import JSON_NAMES, LinePiece, LinePieces
 from penstock.jsonl import compression_of, reason_text
 from penstock.storage import LocalStore, is_remote
 
@@ -161,7 +161,7 @@ class LinePart:
             is_begun = not self.start or file.read_at(self.start - 1, 1) == b"\n"
             pieces = LinePieces(self.start, stop, is_begun=is_begun)
             for piece in pieces.of(self._blocks(file, stop, advance)):
-                if isinstance(piece, Piece):
+                if isinstance(piece, LinePiece):
                     yield Text(self.path, piece.newlines + 1, piece.text)
             seen.newlines = pieces.newlines
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.cli.check._parts import Finding, Kind, Seen
-from penstock.storage import LocalStore
-from penstock.work import grouped, run_units
+from penstock.work import PublishedUnit, UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from penstock.cli.check._parts import CheckPart
+    from penstock.storage import Draft
 
 PART_BYTES = 32 << 20
 _LITTLE = 64 << 20
@@ -34,12 +33,10 @@ class PartSeen(msgspec.Struct):
     findings: list[Finding]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckUnit:
-    """Parts that are checked one after the other; see `penstock.work.Unit`."""
+@dataclass(frozen=True)
+class CheckUnit(PublishedUnit):
+    """Parts that are checked one after the other; see `penstock.work.PublishedUnit`."""
 
-    folder: str
-    number: int
     parts: tuple[CheckPart, ...]
     most: int
     """Findings of a part that are kept."""
@@ -52,27 +49,13 @@ class CheckUnit:
         """Bytes of all parts."""
         return sum(part.size for part in self.parts)
 
-    @property
-    def _path(self) -> Path:
-        return Path(self.folder) / f"{self.number:06}.unit"
-
-    def is_done(self) -> bool:
-        """Whether what was seen is there."""
-        return self._path.exists()
-
-    def run(self, advance: Callable[[int], object]) -> None:
-        """Check all parts, and publish what was seen."""
-        found = [self._looked(part, advance) for part in self.parts]
-        draft = LocalStore().draft(self.folder, self._path.name)
-        try:
-            draft.write(msgspec.msgpack.encode(found))
-            draft.publish(str(self._path), exclusive=False)
-        finally:
-            draft.discard()
+    def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
+        """Check all parts."""
+        draft.write(msgspec.msgpack.encode([self._looked(part, advance) for part in self.parts]))
 
     def found(self) -> list[PartSeen]:
         """Return what was seen in each part."""
-        return msgspec.msgpack.decode(self._path.read_bytes(), type=list[PartSeen])
+        return msgspec.msgpack.decode(self.result(), type=list[PartSeen])
 
     def _looked(self, part: CheckPart, advance: Callable[[int], object]) -> PartSeen:
         seen, kinds, kept = Seen(), Counter[Kind](), list[Finding]()
@@ -186,4 +169,4 @@ def _units(
 ) -> Iterator[CheckUnit]:
     """Yield units of about equal size: small files together."""
     for number, group in enumerate(grouped(parts, unit_bytes)):
-        yield CheckUnit(folder, number, group, most)
+        yield CheckUnit(UnitResults(folder), number, group, most)

@@ -17,23 +17,15 @@ from penstock.errors import (
     OptionError,
     SchemaMismatchError,
 )
-from penstock.index import (
-    Checks,
-    CsvScanner,
-    Found,
-    Look,
-    Part,
-    UnifiedSchema,
-    read_footer,
-    read_group,
-    scan_rows,
-)
+from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
+from penstock.index.parquet import UnifiedSchema, read_footer, read_group
 from penstock.storage import MeteredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.index import Aside, Footer, Listing
+    from penstock.index import Aside, Listing
+    from penstock.index.parquet import Footer
     from penstock.storage import OpenFile
 
 _BEGINNING = 64
@@ -79,7 +71,7 @@ class CsvPart:
     def _rows(
         self, found: Found, seen: Seen, advance: Callable[[int], object]
     ) -> Iterator[Finding]:
-        part = Part(found, 0, found.entry.size)
+        part = FilePart(found, 0, found.entry.size)
         look = Look(Checks(validate=True))
         scanned = scan_rows(part, CsvScanner(**self.dialect), look, advance)
         seen.records += scanned.records

@@ -23,9 +23,10 @@ from penstock.datasets.columns._estimate import estimated
 from penstock.datasets.columns._facts import are_unchanged, as_lists, facts_of
 from penstock.datasets.columns._folder import HIDDEN, META, list_columns, publish_column
 from penstock.datasets.columns._place import OTHER_FOLDER, make_root
-from penstock.datasets.columns._units import ColumnUnit, SharedSource, UnitFiles, UnitParts, cut
+from penstock.datasets.columns._units import ColumnUnit, UnitFiles, UnitParts, cut
 from penstock.datasets.parquet._parquet import ParquetRows
 from penstock.datasets.text._dataset import Dataset
+from penstock.decode import keep_pandas_out
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
 from penstock.index import digest
 from penstock.storage import (
@@ -35,7 +36,7 @@ from penstock.storage import (
     remove_special,
     remove_tree,
 )
-from penstock.work import run_units, viewed
+from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -206,10 +207,11 @@ class _UnitFolder:
 
     @property
     def units(self) -> list[ColumnUnit]:
-        shared = SharedSource(self._source)
-        most = self._most_bad
+        shared = Shared(self._source, keep_pandas_out)
+        results = UnitResults(str(self.path), suffix=".arrow")
+        schema, on_error, most = self.schema, self._on_error, self._most_bad
         return [
-            ColumnUnit(shared, str(self.path), number, low, high, self.schema, self._on_error, most)
+            ColumnUnit(results, number, shared, low, high, schema, on_error, most)
             for number, (low, high) in enumerate(self._ranges)
         ]
 
@@ -221,7 +223,7 @@ class _UnitFolder:
         (self.path / _SCHEMA).write_bytes(self.schema.serialize())
 
     def publish(self, group: Sequence[Wanted], pool: Executor) -> None:
-        files = UnitFiles([unit.path for unit in self.units])
+        files = UnitFiles(self.units)
         length = len(self._source)
         if self._on_error == "mask":
             bad = numbers_of([number for numbers in files.bad.values() for number in numbers])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Source
     from penstock.datasets.columns._facts import FileFacts
     from penstock.datasets.columns._folder import ColumnMeta
-    from penstock.index import Place
+    from penstock.index import IndexPlace
 
 COLUMNS = "columns"
 OTHER_FOLDER = "path=, or the variable PENSTOCK_CACHE for the cache"
@@ -90,7 +90,7 @@ def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> 
     return ColumnPlace(cached, (own / COLUMNS,), beside, options)
 
 
-def column_folders(place: Place) -> list[Path]:
+def column_folders(place: IndexPlace) -> list[Path]:
     """Return where columns may lie that were made with the index of a place.
 
     For those who have no source: the index may be stale, damaged or gone.

@@ -5,12 +5,9 @@ from __future__ import annotations
 import gc
 import io
 import json
-import os
-import pickle
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, overload
 
@@ -19,11 +16,9 @@ import pyarrow as pa
 
 from penstock.datasets.columns._bad import decoded
 from penstock.datasets.text._dataset import Dataset
-from penstock.decode import keep_pandas_out
 from penstock.index import LARGEST_FRAME
 from penstock.jsonl import compression_of
-from penstock.storage import LocalStore, open_regular
-from penstock.work import shares
+from penstock.work import PublishedUnit, shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +29,7 @@ if TYPE_CHECKING:
     from penstock.datasets.columns._bad import OnError
     from penstock.datasets.columns._folder import Column
     from penstock.storage import Draft
+    from penstock.work import Shared
 
 _UNIT_BYTES = 48 << 20
 """Of text in a unit, or less where there is little of it."""
@@ -51,33 +47,11 @@ _KEPT_ARRAYS = 1 << 16
 """Of units, at most: less than 100 MB."""
 
 
-class SharedSource:
-    """A source that a process opens once, however many units it does."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-
-    @cached_property
-    def _pickled(self) -> bytes:
-        return pickle.dumps(self.source)
-
-    def __reduce__(self) -> tuple[Callable[[bytes], SharedSource], tuple[bytes]]:
-        return _opened_once, (self._pickled,)
-
-
-@lru_cache(1)
-def _opened_once(pickled: bytes) -> SharedSource:
-    keep_pandas_out()  # This is a worker: what is pickled comes from there.
-    return SharedSource(pickle.loads(pickled))  # noqa: S301 (the parent's)
-
-
 @dataclass(frozen=True)
-class RecordsUnit:
-    """Some records, and the file that what is made of them goes to; see `penstock.work.Unit`."""
+class RecordsUnit(PublishedUnit):
+    """A range of records; see `penstock.work.PublishedUnit`."""
 
-    shared: SharedSource
-    folder: str
-    number: int
+    shared: Shared[Source]
     start: int
     stop: int
 
@@ -89,15 +63,6 @@ class RecordsUnit:
         """Records."""
         return self.stop - self.start
 
-    @property
-    def path(self) -> str:
-        """The file."""
-        return f"{self.folder}/{self.number:06}.unit"
-
-    def is_done(self) -> bool:
-        """Whether the file is there."""
-        return os.path.exists(self.path)
-
 
 @dataclass(frozen=True)
 class ColumnUnit(RecordsUnit):
@@ -107,29 +72,19 @@ class ColumnUnit(RecordsUnit):
     on_error: OnError
     most_bad: int
 
-    @property
-    def path(self) -> str:
-        """The file."""
-        return f"{self.folder}/{self.number:06}.arrow"
-
-    def run(self, advance: Callable[[int], object]) -> None:
+    def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
         """Decode the records, a stretch at a time."""
-        source = self.shared.source
-        draft = LocalStore().draft(self.folder, os.path.basename(self.path))
-        try:
-            # No `with`: to close it after a write that failed would hide why.
-            writer = pa.ipc.new_file(pa.PythonFile(_DraftFile(draft), "w"), self.schema)
-            for start, stop in stretches(source, self.start, self.stop):
-                ids = np.arange(start, stop, dtype=np.int64)
-                with _no_search_for_garbage():
-                    columns, bad = decoded(source, ids, self.schema, self.on_error, self.most_bad)
-                about = {_BAD: json.dumps(bad).encode()} if bad else None
-                writer.write_batch(columns, custom_metadata=about)
-                advance(stop - start)
-            writer.close()
-            draft.publish(self.path, exclusive=False)
-        finally:
-            draft.discard()
+        source = self.shared.value
+        # No `with`: to close it after a write that failed would hide why.
+        writer = pa.ipc.new_file(pa.PythonFile(_DraftFile(draft), "w"), self.schema)
+        for start, stop in stretches(source, self.start, self.stop):
+            ids = np.arange(start, stop, dtype=np.int64)
+            with _no_search_for_garbage():
+                columns, bad = decoded(source, ids, self.schema, self.on_error, self.most_bad)
+            about = {_BAD: json.dumps(bad).encode()} if bad else None
+            writer.write_batch(columns, custom_metadata=about)
+            advance(stop - start)
+        writer.close()
 
 
 @contextmanager
@@ -258,19 +213,19 @@ class UnitFiles:
     To read a batch takes time for each of its columns, so some of them are kept for their turn.
     """
 
-    def __init__(self, paths: Sequence[str]) -> None:
+    def __init__(self, units: Sequence[ColumnUnit]) -> None:
         self._kept: dict[int, list[pa.Array]] = {}
         """Of batches that were read, the columns from `_first` on."""
         self._first = 0
-        self._last: tuple[str, pa.RecordBatchFileReader] | None = None
-        self.batches: list[tuple[str, int]] = []
-        """The file of each batch, and its number there."""
+        self._last: tuple[ColumnUnit, pa.RecordBatchFileReader] | None = None
+        self.batches: list[tuple[ColumnUnit, int]] = []
+        """The unit of each batch, and its number there."""
         self.bad: dict[str, list[int]] = {}
         """For each field the records whose value could not be read."""
-        for path in paths:
-            reader = self._reader(path)
+        for unit in units:
+            reader = self._reader(unit)
             for at in range(reader.num_record_batches):
-                self.batches.append((path, at))
+                self.batches.append((unit, at))
                 _, about = reader.get_batch_with_custom_metadata(at)
                 if about is not None and _BAD in about:
                     for name, numbers in json.loads(about[_BAD]).items():
@@ -285,14 +240,13 @@ class UnitFiles:
         if first != self._first:
             self._first, self._kept = first, {}
         if which not in self._kept:
-            path, at = self.batches[which]
-            batch = self._reader(path).get_batch(at)
+            unit, at = self.batches[which]
+            batch = self._reader(unit).get_batch(at)
             numbers = range(first, min(first + together, batch.num_columns))
             self._kept[which] = [batch.column(one) for one in numbers]
         return self._kept[which][number - first]
 
-    def _reader(self, path: str) -> pa.RecordBatchFileReader:
-        if self._last is None or self._last[0] != path:
-            open_regular(path).close()  # A pipe would make the map wait.
-            self._last = path, pa.ipc.open_file(pa.memory_map(path))
+    def _reader(self, unit: ColumnUnit) -> pa.RecordBatchFileReader:
+        if self._last is None or self._last[0] is not unit:
+            self._last = unit, pa.ipc.open_file(pa.py_buffer(unit.result()))
         return self._last[1]

@@ -60,9 +60,11 @@ def profile_types(
     `schema_types` has the types that it gives to its fields, and only null is taken from the
     profile. With `categories`, texts that come again and again are categories.
 
-    >>> from penstock.index import profile_records
-    >>> records = [{"id": 1, "tags": ["a"], "user": {"age": 41}, "x": 1}, {"id": 2, "x": "one"}]
-    >>> found = profile_types(profile_records([records]).document())
+    >>> from penstock.index.profile import Profile
+    >>> profile = Profile()
+    >>> profile.add([{"id": 1, "tags": ["a"], "user": {"age": 41}, "x": 1}], 0)
+    >>> profile.add([{"id": 2, "x": "one"}], 1)
+    >>> found = profile_types(profile.document())
     >>> found.types
     {'id': 'int64', 'tags': 'list<string>', 'user.age': 'int64?'}
     >>> found.left_out

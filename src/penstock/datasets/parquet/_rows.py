@@ -20,14 +20,8 @@ from penstock.errors import (
     PenstockError,
     StaleIndexError,
 )
-from penstock.index import (
-    UnifiedSchema,
-    digest,
-    ranges_of,
-    read_footer,
-    read_footers,
-    read_group,
-)
+from penstock.index import digest
+from penstock.index.parquet import UnifiedSchema, ranges_of, read_footer, read_footers, read_group
 from penstock.order import estimate
 from penstock.storage import CachedStore, LocalStore, ObjectStore
 

@@ -13,16 +13,8 @@ from penstock.datasets.text._csv_values import CsvLayout, CsvParser, Unfit
 from penstock.datasets.text._dataset import Dataset
 from penstock.decode import as_records, fit_batch
 from penstock.errors import CorruptIndexError, SchemaMismatchError
-from penstock.index import (
-    CSV,
-    CsvScanner,
-    Dialect,
-    IndexStore,
-    list_files,
-    open_or_build,
-    type_of,
-    wider_type,
-)
+from penstock.index import CSV, CsvScanner, IndexStore, list_files, open_or_build
+from penstock.index.csv import Dialect, type_of, wider_type
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:

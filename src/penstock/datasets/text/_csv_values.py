@@ -9,7 +9,7 @@ from pyarrow import csv
 
 from penstock.decode import empty_batch
 from penstock.errors import MalformedLineError, SchemaMismatchError
-from penstock.index import convert_options, read_options, whole_rows, with_line_end
+from penstock.index.csv import convert_options, read_options, whole_rows, with_line_end
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Location
-    from penstock.index import Dialect
+    from penstock.index.csv import Dialect
 
 _SHOWN = 80
 _KEPT = 16

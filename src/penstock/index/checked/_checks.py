@@ -1,4 +1,4 @@
-"""What is looked for in records while they are found, and what a look at some of them gave."""
+"""Checks of records while they are found, and their results."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 
 class Checks(msgspec.Struct, frozen=True):
-    """What is done with every record while it is found."""
+    """The checks of every record while it is found."""
 
     validate: bool = False
-    """Read it, and set it aside if it cannot be read."""
+    """Read it, and set it aside if that fails."""
     profile: bool = False
-    """Note what it holds."""
+    """Profile it."""
     max_line_bytes: int | None = None
-    """Set aside what is longer."""
+    """Set longer ones aside."""
 
     def __bool__(self) -> bool:
         return self.validate or self.profile
 
     def check(self) -> None:
-        """Raise `OptionError` for what cannot work."""
+        """Raise `OptionError` for invalid options."""
         most = self.max_line_bytes
         if most is None:
             return
@@ -47,7 +47,7 @@ class Checks(msgspec.Struct, frozen=True):
             )
 
     def on_top_of(self, old: Meta, folder: str) -> Checks:
-        """Return what an update has to do: what the index was built with, and nothing else."""
+        """Return the checks of an update: those with which the index was built."""
         for asked, was, option in (
             (self.validate, old.validated, "validate"),
             (self.profile, old.profiled, "profile"),
@@ -67,27 +67,27 @@ class Checks(msgspec.Struct, frozen=True):
 
 
 class Look(NamedTuple):
-    """What is done with records as they are found."""
+    """Where the records of a unit go."""
 
     checks: Checks
     profile: Profile | None = None
-    """Takes them."""
+    """Adds them up."""
     on_rows: Callable[[NDArray[np.int64]], object] = lambda _: None
-    """Is told offset and bytes of some of them: int64[k, 2]."""
+    """Called with offset and bytes of some of them: int64[k, 2]."""
 
 
 class Aside(msgspec.Struct, frozen=True, array_like=True):
     """A line that is no record."""
 
     newlines: int
-    """How many there are before it in its part of the file."""
+    """Newlines before it in its part of the file."""
     offset: int
     size: int
     reason: str
 
 
 class PartFound(msgspec.Struct):
-    """What was found in a part of a file, beside where its records are."""
+    """The result of a part of a file, without its rows."""
 
     records: int
     aside: list[Aside]
@@ -97,8 +97,8 @@ class PartFound(msgspec.Struct):
 
 
 class UnitFound(msgspec.Struct):
-    """What a unit found in its parts, in their order."""
+    """The results of the parts of a unit, in order."""
 
     parts: list[PartFound]
     profile: bytes | None
-    """Of all their records, numbered from 0."""
+    """State of the profile of their records, numbered from 0."""

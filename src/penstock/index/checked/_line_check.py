@@ -1,4 +1,4 @@
-"""Lines read once: the records among them, and what is none."""
+"""Lines read once: the records among them, and the lines that are set aside."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from penstock.decode import blank_lines, decode_as_json, decode_fast
 from penstock.index._line_pieces import LongLine
 from penstock.index.checked._checks import Aside
-from penstock.index.profile._seen_kinds import UNREADABLE
+from penstock.index.profile._values import UNREADABLE
 from penstock.jsonl import reason_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.index._line_pieces import Piece
+    from penstock.index._line_pieces import LinePiece
     from penstock.index.checked._checks import Look
 
 _NEWLINE = 10
@@ -31,9 +31,9 @@ JSON_NAMES: dict[type, str] = {
 
 
 class LineCheck:
-    """Takes lines, tells where records are, and keeps which lines are none.
+    """Finds the records among lines, and keeps the lines that are set aside.
 
-    Without `validate` every line that is not blank counts as a record, as it does to a plain scan.
+    Without `validate` every line that is not blank is a record, as in a plain scan.
     """
 
     def __init__(self, look: Look) -> None:
@@ -41,8 +41,8 @@ class LineCheck:
         self.records = 0
         self.aside: list[Aside] = []
 
-    def add(self, piece: Piece | LongLine) -> None:
-        """Take the next lines."""
+    def add(self, piece: LinePiece | LongLine) -> None:
+        """Add the next lines."""
         if isinstance(piece, LongLine):
             self.aside.append(Aside(piece.newlines, piece.offset, piece.size, self._too_long()))
             return
@@ -72,7 +72,7 @@ class LineCheck:
     def _read(
         self, lines: list[bytes], sizes: NDArray[np.int64]
     ) -> tuple[dict[int, str], list[object]]:
-        """Return which lines are no records and why, and what the others hold."""
+        """Return the lines to set aside with their reasons, and the values of the others."""
         most = self._checks.max_line_bytes
         if most is None or not (is_long := sizes > most).any():
             return self._decoded(lines)
@@ -88,8 +88,8 @@ class LineCheck:
         rest = iter(lines)
         while True:
             try:
-                # No Python between two lines. When one is refused, those before it are in the
-                # list, so its place is known, and `rest` stands behind it.
+                # No Python between two lines. When a line fails, those before it are in the list,
+                # so its number is known, and `rest` continues behind it.
                 values.extend(map(decode_fast, rest))
                 break
             except (ValueError, RecursionError):
@@ -107,7 +107,7 @@ class LineCheck:
         return reasons, values
 
     def _find_others(self, reasons: dict[int, str], values: list[object], lines: int) -> None:
-        """Add the lines that are JSON but no objects."""
+        """Add the lines that are JSON but not objects."""
         numbers = [number for number in range(lines) if number not in reasons]
         for number, value in zip(numbers, values, strict=True):
             if type(value) is not dict:

@@ -1,49 +1,59 @@
-"""Rows of CSV read once: the records among them, and what is none."""
+"""Rows of CSV read once: the records among them, and the rows that are set aside."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
 
-from penstock.index._blocks import Frames, opened, text_blocks
+from penstock.index._blocks import ScannedFrames, opened, text_blocks
 from penstock.index.checked._checks import Aside, PartFound
 from penstock.index.csv._rows import line_ends
 from penstock.index.csv._scan import CsvScan
-from penstock.index.csv._types import with_line_end
-from penstock.index.csv._values import typed_columns
-from penstock.index.profile._seen_kinds import UNREADABLE
+from penstock.index.csv._types import convert_options, read_options, whole_rows, with_line_end
+from penstock.index.profile._values import UNREADABLE
 from penstock.jsonl import reason_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from penstock.index._parts import FilePart
     from penstock.index.checked._checks import Look
-    from penstock.index.checked._units import Part
     from penstock.index.csv._scan import CsvScanner
-    from penstock.index.csv._types import TypesSeen
+    from penstock.index.csv._types import Dialect, TypesSeen
     from penstock.index.profile._profile import Profile
 
 
+_INTEGER = r"^[ \t]*-?[0-9]+[ \t]*$"
+_NUMBER = (
+    r"^[ \t]*-?(([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+"
+    r"|(?i:nan|inf|infinity))[ \t]*$"
+)
+_TRUTH = r"^(true|True|TRUE|false|False|FALSE)$"
+
+
 def scan_rows(
-    part: Part, scanner: CsvScanner, look: Look, advance: Callable[[int], object]
+    part: FilePart, scanner: CsvScanner, look: Look, advance: Callable[[int], object]
 ) -> PartFound:
     """Return the records of a file of CSV, from where a part of it begins."""
     scan = _CheckedScan(part, scanner, look)
     with opened(part.found) as file:
-        for block in text_blocks(file, part.start, advance, Frames()):
+        for block in text_blocks(file, part.start, advance, ScannedFrames()):
             scan.add(block)
     scan.finish()
     return PartFound(scan.records, scan.aside, scan.newlines, [], scan.facts())
 
 
 class _CheckedScan(CsvScan):
-    """Finds rows, and looks at each of them as soon as the types of its file are known."""
+    """Finds rows, and checks each of them as soon as the types of its file are known."""
 
-    def __init__(self, part: Part, scanner: CsvScanner, look: Look) -> None:
-        scanner.begin(part.found.path)  # Refuses what cannot be scanned.
+    def __init__(self, part: FilePart, scanner: CsvScanner, look: Look) -> None:
+        scanner.begin(part.found.path)  # Raises for a file that cannot be scanned.
         super().__init__(scanner, part.found.path, part.facts, part.start)
         self._checks, self._profile, self._on_rows = look
         self.records = 0
@@ -77,7 +87,7 @@ class _CheckedScan(CsvScan):
         self.records += len(rows)
 
     def _reasons(self, part: bytes, texts: list[bytes]) -> dict[int, str]:
-        """Return which rows cannot be read by themselves, and why."""
+        """Return the rows that cannot be read, and why."""
         reasons: dict[int, str] = {}
         most = self._checks.max_line_bytes
         if most is not None:
@@ -114,7 +124,7 @@ class _CheckedScan(CsvScan):
         if not good:
             return
         text = _joined([texts[number] for number in good])
-        profile.add_columns(typed_columns(text, types.names, self._scanner.dialect), numbers)
+        profile.add_columns(_typed_columns(text, types.names, self._scanner.dialect), numbers)
 
 
 def _joined(texts: list[bytes]) -> bytes:
@@ -122,5 +132,48 @@ def _joined(texts: list[bytes]) -> bytes:
 
 
 def _ends(text: bytes) -> NDArray[np.int64]:
-    """Return where lines end, by whatever sign."""
+    """Return where lines end: with LF, CRLF or CR."""
     return line_ends(np.frombuffer(text + b"\0", np.uint8), len(text))
+
+
+def _typed_columns(text: bytes, names: Sequence[str], dialect: Dialect) -> dict[str, list[object]]:
+    r"""Return the columns of whole rows: int, float, bool, text, or None for an empty field.
+
+    The type of a value depends on its own text alone, not on its column.
+
+    >>> from penstock.index.csv._types import Dialect
+    >>> _typed_columns(b'1,x\n"",2.5\n,true\n', ["a", "b"], Dialect())
+    {'a': [1, '', None], 'b': ['x', 2.5, True]}
+    """
+    text = whole_rows(text)
+    types = dict.fromkeys(names, pa.string())
+    table = csv.read_csv(
+        pa.py_buffer(text),
+        read_options(text, names),
+        dialect.parse_options(),
+        convert_options(types, names),
+    )
+    return {name: _values(table[name]) for name in names}
+
+
+def _values(texts: pa.ChunkedArray) -> list[object]:
+    values: list[object] = texts.to_pylist()
+    for pattern, convert in _READERS:
+        matching = pc.match_substring_regex(texts, pattern).fill_null(False).to_numpy()  # noqa: FBT003 (Arrow's own)
+        for at in np.flatnonzero(matching).tolist():
+            values[at] = convert(str(values[at]))
+    return values
+
+
+def _integer(text: str) -> object:
+    try:
+        return int(text)
+    except ValueError:  # More digits than Python converts.
+        return text
+
+
+_READERS: tuple[tuple[str, Callable[[str], object]], ...] = (
+    (_INTEGER, _integer),
+    (_NUMBER, float),
+    (_TRUTH, lambda text: text.lower() == "true"),
+)

@@ -1,4 +1,4 @@
-"""Where finished units wait for the others: kept when a builder is killed, for the next one."""
+"""The work folder of a build, which survives a killed builder."""
 
 from __future__ import annotations
 
@@ -16,44 +16,45 @@ from penstock.storage import NO_ROOM, remove_special, remove_tree
 if TYPE_CHECKING:
     from typing import Self
 
-    from penstock.index._place import Place
+    from penstock.index._place import IndexPlace
 
 
 def _may_go_on(kind: type[BaseException] | None, failure: BaseException | None) -> bool:
-    """Whether the same work may end well another time, after what ended it now."""
+    """Whether the same work may succeed the next time, after this failure."""
     if kind is None or not issubclass(kind, Exception):
         return kind is not None
     if issubclass(kind, ObjectChangedError | ObjectExistsError):
-        return False  # It is not the same any more, or somebody else has done it.
+        return False  # The data changed, or another process built it.
     if getattr(failure, "errno", None) in NO_ROOM:
         return False
     return issubclass(kind, StorageError | WorkerError)
 
 
 class UnitFolder:
-    """A hidden folder beside an index that is named after what is built; gone when that is there.
+    """A hidden folder beside an index, named after the work, for the results of units.
 
-    A builder that is killed or interrupted leaves it, and one whose storage or workers fail; the
-    next one that builds the same finds what is done. One that builds anything else removes it, and
-    so does one that fails in another way, or for want of room. Without a key nobody would find it.
+    A builder that succeeds removes it. A builder that is killed or interrupted leaves it, and one
+    whose storage or workers fail: the next builder of the same work uses the finished units, a
+    builder of other work removes them. Other failures, a full disk among them, remove it. Without
+    a key it cannot be found again.
     """
 
-    def __init__(self, place: Place, key: str | None) -> None:
+    def __init__(self, place: IndexPlace, key: str | None) -> None:
         self._final = work_place(place)
         self._key = key
         self._lock = -1
         self._is_remote = place.is_remote
         self._made: list[Path] = []
-        """Folders around it that were not there, the inner ones first."""
+        """Folders around it that this builder makes, the inner ones first."""
         self.path = Path()
 
     def __enter__(self) -> Self:
-        if not self._is_remote:  # The cache is everybody's.
+        if not self._is_remote:  # The cache is shared.
             self._made = [one for one in self._final.parents if not one.exists()]
         make_parent(self._final)
         self.path = self._named(self._key)
         while (lock := held_folder(self.path)) < 0:
-            # Held by a builder that does not know of this one, for its cache is another.
+            # Locked by a builder with another cache directory, and so without a common build lock.
             self._key = None
             self.path = self._named(None)
         self._lock = lock
@@ -78,12 +79,12 @@ class UnitFolder:
         is_kept = self._key is not None and _may_go_on(kind, failure)
         is_kept = is_kept and any(self.path.glob("*.unit"))
         if is_kept and isinstance(failure, Exception):
-            failure.add_note("What was finished is kept: the same call goes on with what is left.")
-        # What was not taken back yet lies here alone.
+            failure.add_note("Finished work is kept: the same call continues with the rest.")
+        # A journal that is not undone yet exists only here.
         if not is_kept and not (self.path / JOURNAL).exists():
             remove_tree(self.path)
         if kind is not None:
-            with suppress(OSError):  # Something lies in one of them.
+            with suppress(OSError):  # One of them is not empty.
                 for folder in self._made:
                     folder.rmdir()
         os.close(self._lock)

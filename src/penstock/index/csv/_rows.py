@@ -1,4 +1,4 @@
-"""Where the rows of a CSV file begin and end."""
+"""Finds the rows of CSV text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _CR = 13
 _NEUTRAL = 0
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 LARGEST_ROW = 256 << 20
-"""Bytes; a quote that nobody closed would otherwise swallow a file of any size into memory."""
+"""Bytes; without a limit, a quote that is never closed reads the whole file into memory."""
 
 
 class RowFinder:
-    r"""Finds rows in blocks of any size; a row's line end counts in, and blank lines are none.
+    r"""Finds rows in blocks of any size; a row includes its line end, and blank lines are no rows.
 
-    A quote opens only at the beginning of a field, as Python's `csv` and Arrow have it, so a
-    stray one in the middle (`5" pipe`) swallows nothing. Lines end with LF, CRLF or CR.
+    A quote opens only at the beginning of a field, as in Python's `csv` and Arrow, so a stray one
+    in the middle (`5" pipe`) is text. Lines end with LF, CRLF or CR.
 
     >>> from penstock.index.csv._types import Dialect
     >>> finder = RowFinder(Dialect(), "a.csv")
@@ -42,19 +42,19 @@ class RowFinder:
         self._start = start  # Where the first block lies in the file, for errors.
         self._quote = ord(dialect.quote) if dialect.quote else None
         self._escape = ord(dialect.escape) if dialect.escape else None
-        # What stands before the first byte of a field.
+        # Bytes before the first byte of a field.
         self._borders = np.zeros(256, bool)
         self._borders[[ord(dialect.delimiter), _LF, _CR]] = True
         self._is_started = False
-        self._held = b""  # Received and not looked at yet: what follows may decide about it.
+        self._held = b""  # Received but not searched yet: the next byte may decide.
         self._at = 0  # Where `_held` begins.
         self._before = _LF  # The byte before that, unless it was escaped.
         self._is_escaped = False  # Whether the first byte of `_held` is.
-        self._begun = 0  # Where the unfinished row begins,
-        self._begun_with = -1  # and its first byte.
-        self._is_inside = False  # Whether a quote is open at `_at`,
-        self._opened = 0  # and where it was opened.
-        self._last_quote = -1  # The last quote that opened or closed anything.
+        self._begun = 0  # Where the unfinished row begins.
+        self._begun_with = -1  # Its first byte.
+        self._is_inside = False  # Whether a quote is open at `_at`.
+        self._opened = 0  # Where it was opened.
+        self._last_quote = -1  # The last quote that opened or closed a field.
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
         """Return offset and bytes (k × 2) of each row that this block finished."""
@@ -68,7 +68,7 @@ class RowFinder:
         return self._look(data, len(data) - 1)
 
     def finish(self) -> NDArray[np.int64]:
-        """Return the same for the last row, when no line end ends it."""
+        """Return the last row, if it has no line end."""
         data = self._held if self._is_started else self._without_mark(self._held)
         rows = self._look(data + b"\0", len(data))
         self._held = b""
@@ -101,7 +101,7 @@ class RowFinder:
         return data
 
     def _look(self, data: bytes, count: int) -> NDArray[np.int64]:
-        """Look at the first `count` bytes, with one more in sight; keep the rest."""
+        """Search the first `count` bytes; the byte behind them is known. Keep the rest."""
         if count <= 0:
             self._held = data[:count] if count else data
             return _NO_ROWS
@@ -146,7 +146,7 @@ class RowFinder:
         quotes: NDArray[np.int64],
         escaped: NDArray[np.bool_] | None,
     ) -> NDArray[np.bool_]:
-        """Return which quotes stand where a field begins."""
+        """Return which quotes are at the beginning of a field."""
         at_border = self._borders[seen[quotes - 1]]
         if escaped is not None:
             at_border &= ~escaped[quotes - 1]
@@ -155,7 +155,7 @@ class RowFinder:
         return at_border
 
     def _outside(self, ends: NDArray[np.int64], quotes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the line ends outside of quotes: an even number of quotes stands before them."""
+        """Return the line ends outside of quotes: an even number of quotes is before them."""
         if not len(quotes):
             return ends[:0] if self._is_inside else ends
         is_odd = (np.searchsorted(quotes, ends) & 1).astype(bool)
@@ -165,8 +165,8 @@ class RowFinder:
     def _counting(
         self, quotes: NDArray[np.int64], at_border: NDArray[np.bool_]
     ) -> NDArray[np.int64]:
-        """Return the quotes that open or close; the others are text like any other."""
-        # Taken in turn, quotes open and close; wrong only if one of them opens inside a field.
+        """Return the quotes that open or close a field; the others are text."""
+        # Quotes open and close in turn, unless one of them would open inside a field.
         follows = np.diff(quotes, prepend=self._last_quote - self._at) == 1
         is_opening = (np.arange(len(quotes)) + self._is_inside) % 2 == 0
         odd = np.flatnonzero(is_opening & ~at_border & ~follows)
@@ -177,7 +177,7 @@ class RowFinder:
         last = counting[-1] if counting else self._last_quote - self._at
         is_inside = False
         for quote, border in zip(quotes[first:].tolist(), at_border[first:].tolist(), strict=True):
-            # Right after a closing quote, another one makes both a quote inside the field.
+            # A quote right after a closing one makes both a quote inside the field.
             if is_inside or border or last == quote - 1:
                 is_inside = not is_inside
                 last = quote

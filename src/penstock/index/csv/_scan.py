@@ -1,4 +1,4 @@
-"""Finding the rows of CSV files, and what their columns hold."""
+"""Scans CSV files: rows, and the types of columns."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _TEXT_BYTES = 4 << 20
-"""Text whose types are found together."""
+"""Bytes of text whose types are found together."""
 
 
 class CsvScanner:
-    r"""A row is a record; line ends inside quotes stay inside it, and a header row is none.
+    r"""A row is a record, with line ends inside quotes; a header row is none.
 
-    Columns are called as the header says, as `column_names` says (in place of the header, where
-    there is one), or `f0`, `f1` …
+    The names of columns are those of the header, or `column_names` (also in place of a header), or
+    `f0`, `f1` …
 
     >>> scan = CsvScanner().begin("a.csv")
     >>> scan.add(b'id,text\n1,"two\nlines"\n2,\n').tolist(), scan.finish().tolist()
@@ -53,7 +53,7 @@ class CsvScanner:
             _check_names(self.column_names, "column_names=")
 
     def options(self) -> dict[str, object]:
-        """Return what makes one index differ from another."""
+        """Return the options that change an index."""
         return {
             "delimiter": self.dialect.delimiter,
             "quote": self.dialect.quote,
@@ -65,7 +65,7 @@ class CsvScanner:
     def begin(
         self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
     ) -> CsvScan:
-        """Begin a file; with `facts` of an earlier scan, what was appended since at `start`."""
+        """Begin a file, or continue one that grew since an earlier scan found `facts`."""
         if path.lower().endswith((".gz", ".zst")):
             raise OptionError(
                 f"{path}: compressed CSV has no random access, so its rows cannot be numbered in "
@@ -88,8 +88,8 @@ class CsvScan:
         self._path = path
         self._start = start
         self._finder = RowFinder(scanner.dialect, path, start)
-        self._types: TypesSeen | None = None  # Until the first row is there.
-        self._text = bytearray()  # Rows whose types are not found yet, and what follows them.
+        self._types: TypesSeen | None = None  # Until the first row is found.
+        self._text = bytearray()  # Rows whose types are not found yet, and the bytes behind them.
         self._text_at = 0
         self._rows: list[NDArray[np.int64]] = []  # Those rows.
         self._ragged = 0
@@ -109,13 +109,13 @@ class CsvScan:
         return rows
 
     def finish(self) -> NDArray[np.int64]:
-        """Return the last row, when no line end ends it."""
+        """Return the last row, if it has no line end."""
         rows = self._taken(self._finder.finish())
         self._find_types()
         return rows
 
     def facts(self) -> dict[str, object]:
-        """Return the columns and what they hold, and the rows with another number of fields."""
+        """Return the columns and their types, and the rows with another number of fields."""
         names = list(self._scanner.column_names or ())
         facts: dict[str, object] = {
             "columns": self._types.names if self._types else names,
@@ -172,7 +172,7 @@ class CsvScan:
         self._rows = []
 
     def _look_at(self, part: bytes, rows: NDArray[np.int64], types: TypesSeen) -> None:
-        """Find what columns hold in some rows, and which rows have others."""
+        """Find the types of columns in some rows, and the rows with another number of fields."""
         ragged = types.add(part)
         if ragged and not self._ragged:
             self._first_ragged = self._start + int(rows[min(ragged), 0])

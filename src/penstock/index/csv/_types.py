@@ -1,4 +1,4 @@
-"""CSV text into columns, and which type a column of it can have."""
+"""Reads CSV text as columns, and finds the types of columns."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Dialect:
     escape: str | None = None
 
     def check(self) -> None:
-        """Raise `OptionError` for signs that cannot work."""
+        """Raise `OptionError` for invalid characters."""
         signs = {name: sign for name, sign in asdict(self).items() if sign is not None}
         for name, sign in signs.items():
             if not isinstance(sign, str) or len(sign) != 1 or not sign.isascii() or sign in "\r\n":
@@ -57,7 +57,7 @@ class Dialect:
     def parse_options(
         self, on_ragged: Callable[[csv.InvalidRow], str] | None = None
     ) -> csv.ParseOptions:
-        """Return what Arrow's parser needs; `on_ragged` says what becomes of odd rows."""
+        """Return the options of Arrow's parser; `on_ragged` handles rows with other fields."""
         return csv.ParseOptions(
             delimiter=self.delimiter,
             quote_char=self.quote or False,
@@ -97,7 +97,7 @@ def first_row(text: bytes, dialect: Dialect) -> list[str]:
     ['a', 'b, c']
     """
     text = whole_rows(text)
-    # Arrow names columns itself where it is given no names, and takes their number from the row.
+    # Without names, Arrow makes them up, and takes their number from the row.
     options = csv.ReadOptions(autogenerate_column_names=True, use_threads=False)
     options.block_size = len(text) + 1
     shape = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options(), convert_options())
@@ -108,9 +108,9 @@ def first_row(text: bytes, dialect: Dialect) -> list[str]:
 
 
 def whole_rows(text: bytes) -> bytes:
-    r"""Return rows that Arrow reads as they are wherever they stand in a file.
+    r"""Return rows as Arrow must get them to read them unchanged.
 
-    The last one has a line end. Arrow drops a byte order mark at the beginning, and only one.
+    The last one has a line end. Arrow drops one byte order mark at the beginning.
 
     >>> whole_rows("\ufeffa,b".encode()).decode()
     '\ufeff\ufeffa,b\n'
@@ -120,7 +120,7 @@ def whole_rows(text: bytes) -> bytes:
 
 
 def with_line_end(text: bytes) -> bytes:
-    """Return rows with an end of the last one, which the end of a file may have to itself."""
+    """Return rows with a line end behind the last one."""
     return text if text.endswith((b"\n", b"\r")) else text + b"\n"
 
 
@@ -142,7 +142,7 @@ def type_of(kind: str) -> pa.DataType:
 
 
 class TypesSeen:
-    """What the columns of one file were seen to hold."""
+    """The types of the columns of one file, so far."""
 
     def __init__(
         self, names: Sequence[str], dialect: Dialect, kinds: Sequence[str] | None = None
@@ -152,22 +152,22 @@ class TypesSeen:
         self._dialect = dialect
 
     def add(self, text: bytes) -> dict[int, int]:
-        """Take whole rows; return which of them (from 0) have another number of fields: which."""
+        """Add whole rows; return those with another number of fields: row (from 0) → fields."""
         text = whole_rows(text)
         try:
             text.isascii() or text.decode()
         except UnicodeDecodeError:
-            # Arrow fails to hand over a ragged row that is no UTF-8. The types stay what they are.
+            # Arrow fails to return a ragged row that is not UTF-8. The types do not change.
             text = text.decode("utf-8", "replace").encode()
         ragged: dict[int, int] = {}
-        # Text stays text. One column is read in any case: that counts the fields of every row.
+        # Text stays text. One column is always read: that counts the fields of every row.
         open_ = [n for n, kind in zip(self.names, self.kinds, strict=True) if kind != TEXT]
         names = open_ or self.names[:1]
         known = {name: _ATTEMPTS[kind] for name, kind in zip(self.names, self.kinds, strict=True)}
         if not open_:
             known[names[0]] = pa.binary()
         try:
-            # Mostly nothing new comes, and then reading under the known types is all there is.
+            # Mostly the known types hold.
             table = self._read(text, ragged, convert_options(known, names))
         except pa.ArrowInvalid:
             ragged = {}
@@ -194,7 +194,7 @@ class TypesSeen:
         )
 
     def _corrected(self, text: bytes, found: list[str], rule: _Correction) -> list[str]:
-        """Return `found` with another kind for those columns that a rule is about."""
+        """Return `found`, with another kind for the columns of a rule."""
         names = [name for name, kind in zip(self.names, found, strict=True) if kind == rule.kind]
         if not names:
             return found
@@ -207,7 +207,7 @@ class TypesSeen:
 
 
 class _Correction(NamedTuple):
-    """What a column that Arrow takes for `kind` is, if all (or any) of its texts match."""
+    """The kind `meant` of a column that Arrow takes for `kind`, if all (or any) texts match."""
 
     kind: str
     pattern: str
@@ -220,6 +220,6 @@ class _Correction(NamedTuple):
         return bool(quantified.as_py())
 
 
-# Arrow takes these for integers, but not for floats: they would not widen.
+# Arrow reads these as integers, but not as floats: they would not widen.
 _HEXADECIMAL = _Correction(INT, r"^[ \t]*-?0[xX]", of_all=False, meant=TEXT)
 _DIGITS_ONLY = _Correction(FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", of_all=True, meant=BIG)

@@ -1,4 +1,4 @@
-"""How many different values there are, estimated, and a few of them."""
+"""The estimated number of different values, and a few of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Distinct:
-    """The smallest hashes of values: what is seen twice, or in another order, changes nothing.
+    """The smallest hashes of values: repeats and the order change nothing.
 
     >>> seen = Distinct()
     >>> seen.add(hash_texts(["a", "b", "a"]), ["a", "b", "a"].__getitem__)
@@ -41,7 +41,7 @@ class Distinct:
     def add(self, hashes: NDArray[np.uint64], value_at: Callable[[int], object]) -> None:
         """Count values by their hashes; `value_at` gives the one at an index."""
         if len(self.hashes) == _KEPT:
-            # Nearly always nothing is left: whatever is new has a larger hash.
+            # Nearly always nothing is left: new values have larger hashes.
             at = np.flatnonzero(hashes < self.hashes[-1])
             if not len(at):
                 return
@@ -55,17 +55,17 @@ class Distinct:
         self._take(new[:_KEPT], examples)
 
     def merge(self, other: Distinct) -> None:
-        """Count what the other counted."""
+        """Add the values of another."""
         self._take(other.hashes, other.examples)
 
     @property
     def is_exact(self) -> bool:
-        """Whether the estimate is none."""
+        """Whether the estimate is exact."""
         return len(self.hashes) < _KEPT
 
     @property
     def estimate(self) -> int:
-        """How many different values there are."""
+        """The number of different values."""
         if self.is_exact:
             return len(self.hashes)
         return round((_KEPT - 1) * 2.0**64 / float(self.hashes[-1]))
@@ -118,7 +118,7 @@ def hash_bytes(values: Sequence[bytes]) -> NDArray[np.uint64]:
 
 
 def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the same numbers in a random order, as it were: one to one, but without any pattern.
+    """Return the numbers mixed: one to one, without any pattern.
 
     The constants and shifts are those of SplitMix64 (Steele, Lea and Flood, 2014).
     """

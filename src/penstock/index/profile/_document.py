@@ -1,151 +1,249 @@
-"""What `profile.json` says: every field, and what changes on the way."""
+"""The document of `profile.json`: every field, and drift: what changes over the records."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.index.profile._drift import Around, drift_of
-from penstock.index.profile._seen_kinds import WHOLE, shown
+from penstock.index.profile._values import WHOLE, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from penstock.index.profile._seen import Seen
-    from penstock.index.profile._spread import Spread
-    from penstock.index.profile._tree import Place
+    from penstock.index.profile._histogram import Histogram
+    from penstock.index.profile._tree import FieldNode
+    from penstock.index.profile._values import ValueStats
 
 FORMAT = "penstock-profile"
 VERSION = 1
 SHARES = {"p1": 0.01, "p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95, "p99": 0.99}
 _NUMBERS = {"int", "float"}
+_FEW_RECORDS = 1000
+_SMALL_SHARE = 0.01
+_BY_CHANCE = math.log(1e-3)
+"""A rare field may begin late by chance."""
 
 
-def document_of(root: Place, records: int, *, is_text: bool) -> dict[str, Any]:
-    """Return everything that is known of records, as plain JSON."""
+def document_of(root: FieldNode, records: int, *, is_text: bool) -> dict[str, Any]:
+    """Return the profile of records as plain JSON."""
     around = Around(0, records - 1)
     drift = list(drift_of("", root.types, around, is_text=False))
     fields = []
-    for path, place, parent in _places(root, ""):
-        fields.append(_field(path, place, parent))
-        drift += drift_of(path, place.types, _around(parent), is_text=is_text)
+    for path, node, parent in _fields(root, ""):
+        fields.append(_field(path, node, parent))
+        drift += drift_of(path, node.types, _around(parent), is_text=is_text)
     return {
         "format": FORMAT,
         "version": VERSION,
         "records": records,
-        "record_types": {kind: _ranged(seen) for kind, seen in _by_count(root.types)},
+        "record_types": {kind: _ranged(stats) for kind, stats in _by_count(root.types)},
         "fields": fields,
         "drift": sorted(drift, key=lambda found: found["level"] != "warning"),
     }
 
 
-def _places(place: Place, path: str) -> Iterator[tuple[str, Place, Place]]:
-    """Yield all places inside of one, with their paths and the places that they are in."""
-    inside: list[tuple[str, Place]] = []
-    if place.items is not None:
-        inside.append((f"{path}[]", place.items))
-    if place.any_name is not None:
-        inside.append((f"{path}.*" if path else "*", place.any_name))
-    named = sorted(place.names.items(), key=lambda item: (item[1].birth, item[0]))
+def _fields(node: FieldNode, path: str) -> Iterator[tuple[str, FieldNode, FieldNode]]:
+    """Yield the fields inside of one, with their paths and the fields around them."""
+    inside: list[tuple[str, FieldNode]] = []
+    if node.items is not None:
+        inside.append((f"{path}[]", node.items))
+    if node.any_name is not None:
+        inside.append((f"{path}.*" if path else "*", node.any_name))
+    named = sorted(node.names.items(), key=lambda item: (item[1].birth, item[0]))
     for name, one in named:
         step = name.encode("utf-8", "backslashreplace").decode()
         inside.append((f"{path}.{step}" if path else step, one))
     for path_inside, one in inside:
-        yield path_inside, one, place
-        yield from _places(one, path_inside)
+        yield path_inside, one, node
+        yield from _fields(one, path_inside)
 
 
-def _around(parent: Place) -> Around:
-    """Return where a field could be: where the values are that it is a part of."""
+def _around(parent: FieldNode) -> Around:
+    """Return the records that could have a field: those with the values around it."""
     holders = [parent.types[kind] for kind in ("object", "list") if kind in parent.types]
-    return Around(min(seen.first for seen in holders), max(seen.last for seen in holders))
+    return Around(min(stats.first for stats in holders), max(stats.last for stats in holders))
 
 
-def _field(path: str, place: Place, parent: Place) -> dict[str, Any]:
-    types = place.types
-    held = {kind: seen for kind, seen in types.items() if kind != "null"}
-    count = sum(seen.count for seen in types.values())
+def _field(path: str, node: FieldNode, parent: FieldNode) -> dict[str, Any]:
+    types = node.types
+    held = {kind: stats for kind, stats in types.items() if kind != "null"}
+    count = sum(stats.count for stats in types.values())
     field: dict[str, Any] = {
         "path": path,
         "type": " | ".join(kind for kind, _ in _by_count(held)) or "null",
         "count": count,
         "nulls": types["null"].count if "null" in types else 0,
-        "missing": parent.objects - count if place.is_named else 0,
-        "first": min(seen.first for seen in types.values()),
-        "last": max(seen.last for seen in types.values()),
+        "missing": parent.objects - count if node.is_named else 0,
+        "first": min(stats.first for stats in types.values()),
+        "last": max(stats.last for stats in types.values()),
     }
     field |= _distinct(held)
     field |= _borders(held)
     examples = [
         shown(kind, example)
-        for kind, seen in _by_count(held)
-        if seen.distinct is not None
-        for example in seen.distinct.examples
+        for kind, stats in _by_count(held)
+        if stats.distinct is not None
+        for example in stats.distinct.examples
     ]
     if examples:
         field["examples"] = examples
-    field["types"] = {kind: _details(kind, seen) for kind, seen in _by_count(types)}
+    field["types"] = {kind: _details(kind, stats) for kind, stats in _by_count(types)}
     return field
 
 
-def _by_count(types: dict[str, Seen]) -> list[tuple[str, Seen]]:
+def _by_count(types: dict[str, ValueStats]) -> list[tuple[str, ValueStats]]:
     return sorted(types.items(), key=lambda item: (-item[1].count, item[0]))
 
 
-def _ranged(seen: Seen) -> dict[str, Any]:
-    return {"count": seen.count, "first": seen.first, "last": seen.last}
+def _ranged(stats: ValueStats) -> dict[str, Any]:
+    return {"count": stats.count, "first": stats.first, "last": stats.last}
 
 
-def _distinct(held: dict[str, Seen]) -> dict[str, Any]:
-    """Return how many different values there are: those of different types are different."""
+def _distinct(held: dict[str, ValueStats]) -> dict[str, Any]:
+    """Return the number of different values; values of different types differ."""
     if not held or held.keys() & {"list", "object"}:
         return {}
-    told = [seen.distinct for seen in held.values() if seen.distinct is not None]
-    count = sum(distinct.estimate for distinct in told)
+    counts = [stats.distinct for stats in held.values() if stats.distinct is not None]
+    count = sum(distinct.estimate for distinct in counts)
     if "bool" in held:
         trues = held["bool"].trues
         count += (trues > 0) + (trues < held["bool"].count)
-    return {"distinct": count, "distinct_is_exact": all(one.is_exact for one in told)}
+    return {"distinct": count, "distinct_is_exact": all(one.is_exact for one in counts)}
 
 
-def _borders(held: dict[str, Seen]) -> dict[str, Any]:
-    """Return the least and the greatest value, where all can be compared."""
-    told = [(kind, seen) for kind, seen in _by_count(held) if seen.low is not None]
-    if not told or not (len(held) == 1 or held.keys() <= _NUMBERS):
+def _borders(held: dict[str, ValueStats]) -> dict[str, Any]:
+    """Return the least and the greatest value, if all can be compared."""
+    bounded = [(kind, stats) for kind, stats in _by_count(held) if stats.low is not None]
+    if not bounded or not (len(held) == 1 or held.keys() <= _NUMBERS):
         return {}
-    low = min(told, key=lambda item: (item[1].low, item[0] != "int"))
-    high = max(told, key=lambda item: (item[1].high, item[0] == "int"))
+    low = min(bounded, key=lambda item: (item[1].low, item[0] != "int"))
+    high = max(bounded, key=lambda item: (item[1].high, item[0] == "int"))
     return {"min": shown(low[0], low[1].low), "max": shown(high[0], high[1].high)}
 
 
-def _details(kind: str, seen: Seen) -> dict[str, Any]:
-    details = _ranged(seen)
-    if seen.low is not None:
-        details |= {"min": shown(kind, seen.low), "max": shown(kind, seen.high)}
-    if seen.spread is not None:
-        details |= _spread(seen.spread, kind, seen.low, seen.high)
-    if seen.lengths is not None:
-        low, high = round(seen.lengths.low), round(seen.lengths.high)
-        details["lengths"] = {"min": low, "max": high} | _spread(seen.lengths, "int", low, high)
+def _details(kind: str, stats: ValueStats) -> dict[str, Any]:
+    details = _ranged(stats)
+    if stats.low is not None:
+        details |= {"min": shown(kind, stats.low), "max": shown(kind, stats.high)}
+    if stats.numbers is not None:
+        details |= _quantiles(stats.numbers, kind, stats.low, stats.high)
+    if stats.lengths is not None:
+        low, high = round(stats.lengths.low), round(stats.lengths.high)
+        details["lengths"] = {"min": low, "max": high} | _quantiles(stats.lengths, "int", low, high)
     if kind == "bool":
-        details["true"] = seen.trues
-    if seen.nans:
-        details["nan"] = seen.nans
-    if seen.infinite:
-        details["infinite"] = seen.infinite
+        details["true"] = stats.trues
+    if stats.nans:
+        details["nan"] = stats.nans
+    if stats.infinite:
+        details["infinite"] = stats.infinite
     return details
 
 
-def _spread(spread: Spread, kind: str, low: Any, high: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Return quantiles, and bars between the first and the last hundredth."""
+def _quantiles(histogram: Histogram, kind: str, low: Any, high: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Return quantiles, and bars from the first to the last hundredth."""
     is_whole = kind in WHOLE
-    numbers = spread.quantiles(list(SHARES.values()))
-    told: list[Any] = numbers
+    numbers = histogram.quantiles(list(SHARES.values()))
+    rounded: list[Any] = numbers
     if is_whole:
         numbers = [float(round(number)) for number in numbers]
-        # Of large ones a float knows only the beginning, and might go past the end.
-        told = [shown(kind, max(low, min(high, round(number)))) for number in numbers]
-    counts = spread.bars(numbers[0], numbers[-1], whole=is_whole)
+        # A float holds only the first digits of a large one, and may exceed the bounds.
+        rounded = [shown(kind, max(low, min(high, round(number)))) for number in numbers]
+    counts = histogram.bars(numbers[0], numbers[-1], whole=is_whole)
     return {
-        "quantiles": dict(zip(SHARES, told, strict=True)),
-        "bars": {"from": told[0], "to": told[-1], "counts": counts},
+        "quantiles": dict(zip(SHARES, rounded, strict=True)),
+        "bars": {"from": rounded[0], "to": rounded[-1], "counts": counts},
     }
+
+
+class Around(NamedTuple):
+    """The records that could have a field."""
+
+    first: int
+    last: int
+
+
+def drift_of(
+    path: str, types: Mapping[str, ValueStats], around: Around, *, is_text: bool
+) -> Iterator[dict[str, object]]:
+    """Yield the drift of a field; `is_text` if its types were read from plain text.
+
+    A finding has a `kind` (`late`, `gone`, `types`), a `level` (`warning`, or `note` for one that
+    is often harmless), its records, and a sentence.
+    """
+    held = {kind: stats for kind, stats in types.items() if kind != "null"}
+    if not held:
+        return
+    first, last = min(s.first for s in held.values()), max(s.last for s in held.values())
+    count = sum(stats.count for stats in held.values())
+    yield from _moved(path, first, last, count, around)
+    if len(held) > 1 and not (is_text and held.keys() <= _NUMBERS):
+        yield _several_types(path, held, is_text=is_text)
+
+
+def _moved(
+    path: str, first: int, last: int, count: int, around: Around
+) -> Iterator[dict[str, object]]:
+    patience = max(_FEW_RECORDS, _SMALL_SHARE * (around.last + 1 - around.first))
+    is_late, is_gone = first - around.first >= patience, around.last - last >= patience
+    if not (is_late or is_gone):
+        return
+    span = around.last + 1 - around.first
+    # The logarithm of the chance that values which lie anywhere lie like this.
+    if is_late and is_gone:
+        chance = math.log(count) + (count - 1) * math.log((last + 1 - first) / span)
+    else:
+        apart = first - around.first if is_late else around.last - last
+        chance = count * math.log1p(-apart / span)
+    name = path or "the record"
+    values = f"{count:,} {'value' if count == 1 else 'values'}"
+    if is_late and is_gone:
+        where = f"record {first:,}" if first == last else f"records {first:,} to {last:,}"
+        text = f"{name} is only in {where} ({values})"
+    elif is_late:
+        text = f"{name} is missing or null before record {first:,} ({values} since)"
+    else:
+        text = f"{name} is missing or null after record {last:,} ({values} before)"
+    yield {
+        "kind": "late" if is_late else "gone",
+        "level": "warning" if chance < _BY_CHANCE else "note",
+        "path": path,
+        "first": first,
+        "last": last,
+        "text": text,
+    }
+
+
+def _several_types(
+    path: str, held: Mapping[str, ValueStats], *, is_text: bool
+) -> dict[str, object]:
+    by_first = sorted(held.items(), key=lambda item: (item[1].first, item[0]))
+    spans = [stats for _, stats in by_first]
+    is_change = all(a.last < b.first for a, b in pairwise(spans))
+    name = path or "the record"
+    is_weak = held.keys() <= _NUMBERS or (is_text and not is_change)
+    if is_change:
+        parts = [_during(kind, stats) for kind, stats in by_first[:-1]]
+        kind, stats = by_first[-1]
+        text = f"{name} is {', '.join(parts)}, and {kind} from record {stats.first:,} on"
+    else:
+        parts = [f"{_during(kind, stats)} ({stats.count:,} values)" for kind, stats in by_first]
+        text = f"{name} is {', '.join(parts[:-1])} and {parts[-1]}"
+    return {
+        "kind": "types",
+        "level": "note" if is_weak else "warning",
+        "path": path,
+        "first": spans[0].first,
+        "last": max(stats.last for stats in spans),
+        "ranges": {
+            kind: {"count": stats.count, "first": stats.first, "last": stats.last}
+            for kind, stats in by_first
+        },
+        "text": text,
+    }
+
+
+def _during(kind: str, stats: ValueStats) -> str:
+    if stats.first == stats.last:
+        return f"{kind} in record {stats.first:,}"
+    return f"{kind} in records {stats.first:,} to {stats.last:,}"

@@ -1,4 +1,4 @@
-"""The profile of an index: what people and programs read, and what an update goes on with."""
+"""The files of a profile: `profile.json` for readers, and the state that an update continues."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _json(value: object) -> str:
 
 
 def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return what `profile.json` in a local folder says; None where there is none.
+    """Return the content of `profile.json` in a local folder; None if there is none.
 
     >>> read_profile("no/such/index") is None
     True
@@ -62,7 +62,7 @@ def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 
 def decode_profile(text: bytes) -> dict[str, Any]:
-    """Return the document of a profile; a `ValueError` says what is wrong with another text."""
+    """Return the document of a profile; raise `ValueError` for another text."""
     document: dict[str, Any] = json.loads(text)
     try:
         msgspec.convert(document, _Document)
@@ -73,7 +73,7 @@ def decode_profile(text: bytes) -> dict[str, Any]:
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 Scalar: TypeAlias = int | float | str | bool | None
-"""The structures below are what readers of a profile rely on; docs/formats.md has the rest."""
+"""The structures below have the fields that readers of a profile rely on; see docs/formats.md."""
 
 
 class _Quantiles(msgspec.Struct):
@@ -95,7 +95,7 @@ class _Lengths(msgspec.Struct):
     bars: _Bars
 
 
-class _TypeSeen(msgspec.Struct):
+class _TypeFacts(msgspec.Struct):
     count: Count
     min: Scalar = None
     max: Scalar = None
@@ -105,12 +105,12 @@ class _TypeSeen(msgspec.Struct):
     lengths: _Lengths | msgspec.UnsetType = msgspec.UNSET
 
 
-class _FieldSeen(msgspec.Struct):
+class _FieldFacts(msgspec.Struct):
     path: str
     count: Count
     nulls: Count
     missing: Count
-    types: dict[str, _TypeSeen]
+    types: dict[str, _TypeFacts]
     distinct: Count = 0
     distinct_is_exact: bool = False
     min: Scalar = None
@@ -127,14 +127,14 @@ class _Drift(msgspec.Struct):
 class _Document(msgspec.Struct):
     format: Literal["penstock-profile"]
     records: Count
-    record_types: dict[str, _TypeSeen]
-    fields: list[_FieldSeen]
+    record_types: dict[str, _TypeFacts]
+    fields: list[_FieldFacts]
     drift: list[_Drift]
 
 
 def old_profile(old: SampleIndex) -> Profile:
-    """Return the profile of an index that is updated, to go on with."""
-    from penstock.index.profile._profile import Profile  # noqa: PLC0415 (numpy, for those who need it)
+    """Return the profile of an index, to continue it with an update."""
+    from penstock.index.profile._profile import Profile  # noqa: PLC0415 (numpy, only for updates)
 
     folder = "" if old.origin is None else old.origin.folder
     path = join(folder, PROFILE_STATE)

@@ -1,40 +1,37 @@
-"""Tokenizers from files, for those who name one on the command line."""
+"""Tokenizers from files."""
 
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock._lazy import require
 from penstock.errors import CorruptFileError, ObjectNotFoundError, OptionError
-from penstock.index.tokenizers._kinds import (
-    SentencePieceBatches,
-    Tokenizer,
-    TokenizersBatches,
-)
+from penstock.index.tokenizers._encoded import Tokenizer
+from penstock.index.tokenizers._libraries import SentencePieceBatches, TokenizersBatches
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from penstock.index.tokens._ids import Encoded
+    from penstock.index.tokenizers._encoded import Encoded
 
 _PURPOSE = "Reading a tokenizer from a file"
 
 _EOS_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]")
-"""What the token behind a document is called; the first that a vocabulary has counts."""
+"""Names of the token that ends a document; the first one in the vocabulary counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedTokenizer:
-    """A tokenizer from a file, and what the file says about it."""
+    """A tokenizer from a file, and the facts in that file."""
 
     tokenizer: FileTokenizer
-    """Small when it is pickled: another process reads the file again."""
     eos: int | None
-    """The token that ends a document; None where the file does not say."""
+    """The token that ends a document; None if the file names none."""
     vocabulary: int
     """One more than the largest id."""
 
@@ -43,12 +40,30 @@ class NamedTokenizer:
         return self.tokenizer.decode(ids)
 
 
-class FileTokenizer(Tokenizer, Protocol):
-    """A tokenizer that can also turn ids into text."""
+class FileTokenizer(Tokenizer, ABC):
+    """A tokenizer of a file, which another process reads again."""
 
+    def __init__(self, path: str, batches: Tokenizer) -> None:
+        self._path, self._batches = path, batches
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._path,)
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        return self._batches.encode(texts)
+
+    @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
-        ...
+
+    @abstractmethod
+    def eos(self) -> int | None:
+        """Return the token that ends a document."""
+
+    @abstractmethod
+    def vocabulary(self) -> int:
+        """Return one more than the largest id."""
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
@@ -58,11 +73,8 @@ def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
     the special tokens that a `tokenizer.json` asks for, but never cut off or filled up.
     """
     file = _file(Path(path))
-    if file.suffix == ".json":
-        read = _JsonTokenizer(str(file))
-        return NamedTokenizer(read, read.eos(), read.vocabulary())
-    model = _ModelTokenizer(str(file))
-    return NamedTokenizer(model, model.eos(), model.vocabulary())
+    read = (_JsonTokenizer if file.suffix == ".json" else _ModelTokenizer)(str(file))
+    return NamedTokenizer(read, read.eos(), read.vocabulary())
 
 
 class _JsonTokenizer(FileTokenizer):
@@ -70,7 +82,6 @@ class _JsonTokenizer(FileTokenizer):
 
     def __init__(self, path: str) -> None:
         library = require("tokenizers", extra="tokenizers", purpose=_PURPOSE)
-        self._path = path
         try:
             text = Path(path).read_text("utf-8")
         except UnicodeDecodeError:
@@ -79,17 +90,10 @@ class _JsonTokenizer(FileTokenizer):
             self._tokenizer = library.Tokenizer.from_str(text)
         except Exception as failure:  # noqa: BLE001 (the library has no other class for it)
             raise _unreadable(path, "tokenizers", failure) from None
-        # Many files are set to the length of some model's input.
+        # Many files cut and fill up to the length of a model's input.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
-        self._batches = TokenizersBatches(self._tokenizer)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self._path,)
-
-    def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
-        return self._batches.encode(texts)
+        super().__init__(path, TokenizersBatches(self._tokenizer))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
@@ -111,7 +115,7 @@ class _JsonTokenizer(FileTokenizer):
             beside = Path(self._path).with_name("tokenizer_config.json").read_text("utf-8")
             token = json.loads(beside).get("eos_token")
         except (OSError, ValueError, AttributeError):
-            return []  # Mostly there is none, and it is not what was asked for.
+            return []  # The file is optional.
         if isinstance(token, dict):
             token = token.get("content")
         return [token] if isinstance(token, str) else []
@@ -122,23 +126,15 @@ class _ModelTokenizer(FileTokenizer):
 
     def __init__(self, path: str) -> None:
         library = require("sentencepiece", extra="tokenizers", purpose=_PURPOSE)
-        self._path = path
         model = Path(path).read_bytes()
         if not model:
-            # The library takes it for no model yet, and fails at the first text.
+            # The library accepts it, and fails at the first text.
             raise _unreadable(path, "sentencepiece", "it is empty")
         try:
             self._processor = library.SentencePieceProcessor(model_proto=model)
         except RuntimeError as failure:
             raise _unreadable(path, "sentencepiece", failure) from None
-        self._batches = SentencePieceBatches(self._processor, "EncodeAsIds", {})
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self._path,)
-
-    def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
-        return self._batches.encode(texts)
+        super().__init__(path, SentencePieceBatches(self._processor, "EncodeAsIds", {}))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
@@ -156,7 +152,7 @@ class _ModelTokenizer(FileTokenizer):
 
 
 def _file(path: Path) -> Path:
-    """Return the file of a tokenizer, in a folder if that was given."""
+    """Return the file of a tokenizer; `path` may be its folder."""
     found = path
     if path.is_dir():
         models = sorted(path.glob("*.model"))

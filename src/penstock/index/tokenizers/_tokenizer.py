@@ -1,4 +1,4 @@
-"""Whatever can tokenise, as one thing: texts in, token ids of all of them out."""
+"""One interface for all tokenizers: texts in, token ids of all of them out."""
 
 from __future__ import annotations
 
@@ -8,28 +8,15 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from penstock.errors import OptionError
-from penstock.index.tokenizers._files import NamedTokenizer, load_tokenizer
-from penstock.index.tokenizers._kinds import (
-    EachText,
-    Tokenizer,
-    known_tokenizer,
-    single_threaded,
-)
-from penstock.index.tokens._ids import Encoded, encoded, input_ids
+from penstock.index.tokenizers._encoded import Tokenizer, encoded, input_ids
+from penstock.index.tokenizers._libraries import EachText, known_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "Encoded",
-    "NamedTokenizer",
-    "Tokenizer",
-    "load_tokenizer",
-    "single_threaded",
-    "tokenizer_of",
-]
+    from penstock.index.tokenizers._encoded import Encoded
 
-# Of an annotation as text: what it names may be imported for type checkers only.
+# Matches the text of an annotation: its names may be imported for type checkers only.
 _MANY_TEXTS = re.compile(
     r"(?:[\w.]+\.)?(?:list|List|tuple|Tuple|Sequence|Collection|Iterable)\[str(?:, ?\.\.\.)?\]"
 )
@@ -44,7 +31,7 @@ def tokenizer_of(what: object, *, batched: bool | None = None) -> Tokenizer:
             of those for each; an object of `tokenizers`, `tiktoken`, `sentencepiece` or
             `transformers`, or a method of one such as `tokenizer.encode`.
         batched: Whether a function takes a list of texts; None: if its first parameter is
-            annotated so (`list[str]`, `Sequence[str]` …). What we know ourselves needs no telling.
+            annotated so (`list[str]`, `Sequence[str]` …). Known libraries need no `batched`.
 
     >>> encoded = tokenizer_of(lambda text: [ord(letter) for letter in text]).encode(
     ...     ["ab", "", "c"]
@@ -94,7 +81,7 @@ class _AllTexts(Tokenizer):
 
 
 def _takes_many(function: Callable[..., object]) -> bool:
-    """Return whether the first parameter of a function is annotated as many texts."""
+    """Whether the first parameter of a function is annotated as many texts."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -1,62 +1,73 @@
-"""Text files into token files and their index: units in any process, put together in order."""
+"""Tokenises text files by units of work, and puts their results together in order."""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import shutil
 import time
 from contextlib import contextmanager
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import OptionError, PenstockError, StorageError
 from penstock.index._fingerprint import digest
 from penstock.index._folder import bring_back
+from penstock.index._line_pieces import LongLine
 from penstock.index._load import read_meta
 from penstock.index._lock import only_builder
 from penstock.index._names import BAD_LINES
 from penstock.index._open_index import local_folder
+from penstock.index._parts import FilePart, opened_lines
 from penstock.index.checked._unit_folder import UnitFolder
-from penstock.index.tokens._estimate import estimated, no_room, refuse_full_disk
+from penstock.index.tokens._documents import DocumentMaker
 from penstock.index.tokens._job import TokenReport
 from penstock.index.tokens._journal import is_finished, take_back
-from penstock.index.tokens._key import work_key
-from penstock.index.tokens._send import sent
-from penstock.index.tokens._stream import TokenStream
-from penstock.index.tokens._taken import refuse_existing
-from penstock.index.tokens._units import SharedWork, token_units
-from penstock.index.tokens._view import Teller
-from penstock.index.tokens._write import write_tokens
-from penstock.storage import NO_ROOM, join
-from penstock.work import run_units, viewed
+from penstock.index.tokens._pickling import sending_obstacle, work_key
+from penstock.index.tokens._units import TokenStream, UnitCounter, token_units
+from penstock.index.tokens._write import refuse_existing, write_tokens
+from penstock.jsonl import compression_of
+from penstock.storage import NO_ROOM, join, keep_tokenizers_to_one_thread
+from penstock.work import Shared, run_units, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from penstock.index.tokens._estimate import Estimate
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from penstock.index._line_pieces import LinePiece
+    from penstock.index._listing import Found, Listing
+    from penstock.index.tokens._documents import TokenWork
     from penstock.index.tokens._job import TokenJob
-    from penstock.index.tokens._send import Sent
     from penstock.index.tokens._units import TokenUnit
 
+_LOOK_BYTES = 32 << 10
+_LONGEST = 1 << 20
+"""Bytes of a line that the estimate looks at."""
+_COMPRESSED = 3
+"""Bytes of text a compressed byte, about."""
 _FORMAT = 1
-"""Of the units' output."""
+"""Of the results of units."""
 _BUILD_SECONDS = 3600.0
 _IN_CALLER_SECONDS = 2.0
-"""Work that is done before other processes are of use."""
+"""Work that takes less time than the start of processes."""
 _UNITS = 256
-"""So many there are at least, if that does not make them too small."""
+"""Units, at least, unless they become too small."""
 _LEAST_UNIT_BYTES = 2 << 20
-"""Each one is brought to disk by itself, which takes some milliseconds."""
+"""Each unit syncs its file to disk, which takes some milliseconds."""
 
 
 def build(job: TokenJob) -> TokenReport:
-    """Tokenise, pack and publish; of many processes one does."""
+    """Tokenise, pack and publish; only one process at a time."""
     began = time.monotonic()
     with only_builder(job.place.folder, _BUILD_SECONDS):
-        send = sent(job.work)
-        if job.workers and send.obstacle:
+        obstacle = sending_obstacle(job.work)
+        if job.workers and obstacle:
             raise OptionError(
                 f"num_workers={job.workers}: the tokenizer, or what takes the text of a line, "
-                f"cannot be sent to worker processes: {send.obstacle}. Or give num_workers=0."
+                f"cannot be sent to worker processes: {obstacle}. Or give num_workers=0."
             )
         expected = estimated(job.listing, job.work)
         with UnitFolder(job.place, _key(job, expected)) as folder:
@@ -64,23 +75,24 @@ def build(job: TokenJob) -> TokenReport:
             if kept := take_back(folder.path, job.reach):
                 raise StorageError(" ".join(kept), path=str(folder.path))
             if was_finished:
-                report = _as_published(job)  # Killed between the last step and this line.
+                report = _as_published(job)  # A builder was killed after its last step.
             else:
                 bring_back(job.place)
                 refuse_existing(job)
-                report = _built(job, folder.path, send, expected)
+                report = _built(job, folder.path, obstacle, expected)
     return replace(report, seconds=time.monotonic() - began)
 
 
-def _built(job: TokenJob, folder: Path, send: Sent, expected: Estimate) -> TokenReport:
-    units = token_units(job.listing, str(folder), SharedWork(job.work), _unit_bytes(job))
+def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) -> TokenReport:
+    shared = Shared(job.work, keep_tokenizers_to_one_thread)
+    units = token_units(job.listing, str(folder), shared, _unit_bytes(job))
     left = sum(unit.size for unit in units if not unit.is_done())
-    # Once in units, and once, or for the sake of packing twice, put together.
+    # Once in units, and put together once, or twice for best_fit.
     copies = 2 if job.pack.packing == "best_fit" else 1
     share = left / max(1, job.listing.bytes)
     refuse_full_disk(int(expected.token_bytes * (share + copies)), folder)
     with _writing(job, folder, expected.token_bytes * (1 + copies)):
-        _tokenise(job, units, send, expected)
+        _tokenise(job, units, obstacle, expected)
         stream = TokenStream(units, job.listing, job.work.dtype)
     needed = stream.tokens * job.work.dtype.itemsize * copies
     refuse_full_disk(needed, folder)
@@ -91,8 +103,7 @@ def _built(job: TokenJob, folder: Path, send: Sent, expected: Estimate) -> Token
     if stream.aside:
         bad = stream.aside[0]
         job.log.warning(
-            "lines set aside, which are no documents: %d, first line %d of %s (%s); "
-            "%s tells of them",
+            "lines set aside, which are no documents: %d, first line %d of %s (%s); see %s",
             len(stream.aside),
             bad.line,
             bad.file,
@@ -106,7 +117,7 @@ def _built(job: TokenJob, folder: Path, send: Sent, expected: Estimate) -> Token
 
 @contextmanager
 def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
-    """Tell what a disk that takes no more would have to take, and where else tokens may go."""
+    """Raise errors that say how much room tokens need, or where else they may go."""
     try:
         yield
     except OSError as why:
@@ -122,36 +133,38 @@ def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
         ) from why
 
 
-def _tokenise(job: TokenJob, units: Sequence[TokenUnit], send: Sent, expected: Estimate) -> None:
+def _tokenise(
+    job: TokenJob, units: Sequence[TokenUnit], obstacle: str, expected: TokenEstimate
+) -> None:
     workers = job.workers
     if workers is None and expected.seconds < _IN_CALLER_SECONDS:
         workers = 0
         job.log.info("tokenising in this process: there is little to do")
-    elif workers is None and send.obstacle:
+    elif workers is None and obstacle:
         workers = 0
         job.log.warning(
             "tokenising in this process alone: the tokenizer, or what takes the text of a line, "
             "cannot be sent to worker processes: %s",
-            send.obstacle,
+            obstacle,
         )
     with viewed(job.progress, job.listing.bytes, "tokenising") as view:
-        teller = Teller(view, units)
-        run_units(units, workers=workers, advance=teller.advance)
-        teller.finish()
+        counter = UnitCounter(view, units)
+        run_units(units, workers=workers, advance=counter.advance)
+        counter.finish()
 
 
 def _unit_bytes(job: TokenJob) -> int:
-    """Return the text that a process takes at a time: little, so that all end together.
+    """Return the bytes of a unit: few, so that all processes end together.
 
-    The input alone says how much: whoever goes on with what another began has the same units.
+    They depend on the input alone: a build that continues another one has the same units.
     """
     return min(job.unit_bytes, max(_LEAST_UNIT_BYTES, job.listing.bytes // _UNITS))
 
 
-def _key(job: TokenJob, expected: Estimate) -> str | None:
-    """Return a name for what is done: another one where anything of it would differ.
+def _key(job: TokenJob, expected: TokenEstimate) -> str | None:
+    """Return a key of the work, another one wherever its results would differ.
 
-    None where nobody knows whether a tokenizer is the same one the next time.
+    None if a later build cannot know whether its tokenizer is the same.
     """
     work = work_key(job.work)
     if work is None:
@@ -166,10 +179,79 @@ def _key(job: TokenJob, expected: Estimate) -> str | None:
 
 
 def _as_published(job: TokenJob) -> TokenReport:
-    """Return what the index tells of a job that is finished."""
+    """Return the report of a finished job, from its index."""
     meta = read_meta(local_folder(job.place))
     if meta is None or meta.tokens is None:
         raise StorageError(f"the index in {job.place.folder} vanished.", path=job.place.folder)
-    told = meta.tokens
-    numbers = told.dropped, told.padding, meta.bad_lines, len(job.names)
-    return TokenReport(told.documents, told.tokens, meta.records, *numbers, 0.0)
+    made = meta.tokens
+    numbers = made.dropped, made.padding, meta.bad_lines, len(job.names)
+    return TokenReport(made.documents, made.tokens, meta.records, *numbers, 0.0)
+
+
+class TokenEstimate(NamedTuple):
+    """The expected cost of a job."""
+
+    probe: str
+    """Hash of the first tokens, which differ for another tokenizer."""
+    seconds: float
+    """Of one processor."""
+    token_bytes: int
+    """Of all tokens."""
+
+
+def estimated(listing: Listing, work: TokenWork) -> TokenEstimate:
+    """Tokenise the first documents, and estimate the cost of all."""
+    work = replace(work, skips=True)  # Errors are raised when their turn comes.
+    made: list[bytes] = []
+
+    def keep(tokens: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
+        made[:] = [tokens.tobytes(), lengths.tobytes()]
+
+    for found in listing.files:
+        piece = _first_lines(found)
+        if piece is None:
+            continue
+        took = 0.0
+        for _ in range(2):  # The first call loads much.
+            began = time.perf_counter()
+            DocumentMaker(work, found, keep).add(piece)
+            took = time.perf_counter() - began
+        if made:
+            hashed = hashlib.blake2b(b"".join(made), digest_size=8).hexdigest()
+            share = sum(map(_text_bytes, listing.files)) / len(piece.text)
+            return TokenEstimate(hashed, took * share, int(len(made[0]) * share))
+    return TokenEstimate("", 0.0, 0)
+
+
+def _first_lines(found: Found) -> LinePiece | None:
+    """Return the first lines of a file, about 32 KiB of them; None if all are blank or too long."""
+    part = FilePart(found, 0, found.entry.size)
+    with opened_lines(part, lambda _: None, _LONGEST) as pieces:
+        for piece in pieces:
+            if not isinstance(piece, LongLine) and piece.text.strip():
+                stop = piece.text.find(b"\n", _LOOK_BYTES) + 1
+                return piece._replace(text=piece.text[: stop or None])
+    return None
+
+
+def _text_bytes(found: Found) -> int:
+    is_plain = compression_of(found.entry.name) is None
+    return found.entry.size * (1 if is_plain else _COMPRESSED)
+
+
+def refuse_full_disk(needed: int, folder: Path) -> None:
+    """Raise if the disk has too little room."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise no_room(needed, folder, f"{free:,} are free", errno.ENOSPC)
+
+
+def no_room(needed: int, folder: Path, why: str, number: int | None) -> StorageError:
+    """Return the error that says how much room tokens need."""
+    return StorageError(
+        f"writing these tokens takes about {needed:,} bytes in {folder.parent}: {why}. Free space "
+        "there, or give another folder: output_base_path= (for tokens of a bucket: the variable "
+        "PENSTOCK_CACHE).",
+        path=str(folder.parent),
+        errno=number,
+    )

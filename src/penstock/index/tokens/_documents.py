@@ -1,4 +1,4 @@
-"""Lines into the tokens of documents, many at a time; whatever is wrong with one is named."""
+"""Turns lines into the tokens of documents, many at a time; errors name the document."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 
 from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.index._line_pieces import LongLine
+from penstock.index._parts import FilePart, opened_lines
 from penstock.index.checked._checks import Aside
-from penstock.index.checked._units import Part, opened_lines
-from penstock.index.tokenizers._kinds import EachText
+from penstock.index.tokenizers._libraries import EachText
 from penstock.index.tokens._options import first_misfit, misfit
 from penstock.index.tokens._text import BadText
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index._line_pieces import Piece
+    from penstock.index._line_pieces import LinePiece
     from penstock.index._listing import Found
-    from penstock.index.tokenizers._tokenizer import Encoded, Tokenizer
+    from penstock.index.tokenizers._encoded import Encoded, Tokenizer
 
 _BATCH_BYTES = 512 << 10
-"""Text that is tokenised together; a longer document is alone."""
+"""Bytes of lines that are tokenised together; a longer document is alone."""
 
 
 class Texts(Protocol):
@@ -42,19 +42,19 @@ class Texts(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TokenWork:
-    """What becomes of a line, wherever it lies; sent to every process once."""
+    """How lines become tokens; sent to every process once."""
 
     text: Texts
     tokenizer: Tokenizer
     dtype: np.dtype[np.integer]
     eos: int | None
-    """Stands behind every document, where samples have one size."""
+    """Token behind every document, if samples have one size."""
     skips: bool
-    """Whether documents that are none are set aside; else they are errors."""
+    """Whether bad documents are set aside; else they raise."""
 
 
 class DocumentMaker:
-    """Takes the lines of one part of a file; hands on tokens and lengths of documents."""
+    """Turns the lines of one part of a file into tokens and lengths of documents."""
 
     def __init__(
         self,
@@ -66,20 +66,20 @@ class DocumentMaker:
         self.documents = self.tokens = 0
         self.aside: list[Aside] = []
 
-    def add(self, piece: Piece) -> None:
-        """Take the next lines; blank ones are no documents."""
-        # A line that is alone may be huge, and is not copied.
+    def add(self, piece: LinePiece) -> None:
+        """Add the next lines; blank ones are no documents."""
+        # A single line may be huge: it is not copied.
         is_alone = piece.text.find(b"\n") in {-1, len(piece.text) - 1}
         lines = [piece.text] if is_alone else io.BytesIO(piece.text).readlines()
-        here = _Lines(piece, lines)
+        here = _PieceLines(piece, lines)
         numbers = list(compress(range(len(lines)), map(not_, map(bytes.isspace, lines))))
         for some in _batches(numbers, lines):
             self._add(some, here)
 
-    def _add(self, numbers: list[int], here: _Lines) -> None:
+    def _add(self, numbers: list[int], here: _PieceLines) -> None:
         texts, numbers = self._texts(numbers, here)
         encoded, numbers = self._encoded(texts, numbers, here)
-        del texts  # A long one takes as much as all that follows.
+        del texts  # A long text takes as much memory as the rest.
         ids, lengths = np.asarray(encoded.ids), np.asarray(encoded.lengths, np.int64)
         self._check(ids, lengths, numbers, here)
         if self._work.eos is None:
@@ -90,8 +90,8 @@ class DocumentMaker:
         self.documents += len(lengths)
         self.tokens += len(tokens)
 
-    def _texts(self, numbers: list[int], here: _Lines) -> tuple[list[str], list[int]]:
-        """Return the texts of lines, and which lines they are of."""
+    def _texts(self, numbers: list[int], here: _PieceLines) -> tuple[list[str], list[int]]:
+        """Return the texts of lines, and the numbers of those lines."""
         texts: list[str] = []
         kept: list[int] = []
         rest = numbers
@@ -112,27 +112,27 @@ class DocumentMaker:
         return texts, kept
 
     def _encoded(
-        self, texts: list[str], numbers: list[int], here: _Lines
+        self, texts: list[str], numbers: list[int], here: _PieceLines
     ) -> tuple[Encoded, list[int]]:
-        """Return the tokens of texts, and which lines they are of."""
+        """Return the tokens of texts, and the numbers of their lines."""
         try:
             return self._work.tokenizer.encode(texts), numbers
         except (OSError, MemoryError):
             raise
         except PenstockError as why:
-            # It returned what are no tokens at all: that is no fault of a document.
+            # The tokenizer returned no tokens at all: not the fault of a document.
             if isinstance(number := getattr(why, "number", None), int):
                 why.add_note(f"Text {number} is in {self._place(numbers[number], here)}.")
             raise
         except Exception:
-            # One by one, to find out which it was.
+            # One by one, to find the bad one.
             good = [n for n, text in enumerate(texts) if self._is_encoded(text, numbers[n], here)]
             if len(good) == len(texts):
-                raise  # None of them by itself.
+                raise  # Each text by itself succeeds.
             kept = [texts[number] for number in good]
             return self._work.tokenizer.encode(kept), [numbers[number] for number in good]
 
-    def _is_encoded(self, text: str, number: int, here: _Lines) -> bool:
+    def _is_encoded(self, text: str, number: int, here: _PieceLines) -> bool:
         try:
             self._work.tokenizer.encode([text])
         except Exception as why:
@@ -156,25 +156,25 @@ class DocumentMaker:
         ids: NDArray[np.integer],
         lengths: NDArray[np.int64],
         numbers: list[int],
-        here: _Lines,
+        here: _PieceLines,
     ) -> None:
-        """Refuse ids that the dtype does not hold: nothing wraps around."""
+        """Raise for ids that the dtype does not hold."""
         at = first_misfit(ids, self._work.dtype)
         if at is not None:
             number = numbers[int(np.searchsorted(np.cumsum(lengths), at, side="right"))]
             told = misfit(ids, at, self._work.dtype, self._place(number, here))
             raise OptionError(told, path=self._found.path)
 
-    def _place(self, number: int, here: _Lines) -> str:
+    def _place(self, number: int, here: _PieceLines) -> str:
         line, record = line_of(self._found, here.offset(number))
         where = f"(record {record:,}, byte {here.offset(number):,})"
         return f"line {line:,} {where} of {self._found.path}"
 
-    def _set_aside(self, number: int, reason: str, here: _Lines) -> None:
+    def _set_aside(self, number: int, reason: str, here: _PieceLines) -> None:
         newlines, size = here.newlines + number, len(here.lines[number])
         self.aside.append(Aside(newlines, here.offset(number), size, reason))
 
-    def _refusal(self, number: int, reason: str, here: _Lines) -> MalformedLineError:
+    def _refusal(self, number: int, reason: str, here: _PieceLines) -> MalformedLineError:
         line, record = line_of(self._found, here.offset(number))
         return MalformedLineError(
             f"{self._found.path}, line {line:,} (record {record:,}, byte "
@@ -185,10 +185,10 @@ class DocumentMaker:
         )
 
 
-class _Lines:
-    """Lines that lie one after the other."""
+class _PieceLines:
+    """The lines of a piece, and their offsets."""
 
-    def __init__(self, piece: Piece, lines: list[bytes]) -> None:
+    def __init__(self, piece: LinePiece, lines: list[bytes]) -> None:
         self._offset, self.newlines, self.lines = piece.offset, piece.newlines, lines
 
     @cached_property
@@ -200,9 +200,9 @@ class _Lines:
 
 
 def _half_letter(text: str) -> str:
-    r"""Return which half of a letter a text holds, and where; nothing where it is whole.
+    r"""Return the lone surrogate of a text, and where it is; an empty text if there is none.
 
-    JSON may have such halves, and some tokenizers take them.
+    JSON may have lone surrogates, and some tokenizers accept them.
 
     >>> import json
     >>> _half_letter(json.loads('"ab\\ud83d"')), _half_letter("ab")
@@ -232,7 +232,7 @@ def _batches(numbers: list[int], lines: list[bytes]) -> Iterator[list[int]]:
 def _with_eos(
     ids: NDArray[np.integer], lengths: NDArray[np.int64], eos: int, dtype: np.dtype[np.integer]
 ) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Return documents as they are stored, with their last token behind each."""
+    """Return documents with `eos` behind each, and their lengths."""
     lengths = lengths + 1
     whole = np.empty(len(ids) + len(lengths), dtype)
     is_text = np.ones(len(whole), bool)
@@ -245,10 +245,10 @@ def _with_eos(
 def line_of(found: Found, offset: int) -> tuple[int, int]:
     """Return the number of the line that begins at an offset, from 1, and of its record, from 0.
 
-    It reads what lies before: an error is worth that.
+    It reads the file up to there, for an error message.
     """
     line = record = 0
-    with opened_lines(Part(found, 0, found.entry.size), lambda _: None) as pieces:
+    with opened_lines(FilePart(found, 0, found.entry.size), lambda _: None) as pieces:
         for piece in pieces:
             if isinstance(piece, LongLine):
                 continue  # None is too long here.

@@ -1,4 +1,4 @@
-"""The names of token files: one for each file of text, none twice."""
+"""The names of token files: one for each text file, all different."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ POSTFIX = "tokenized-samples"
 
 
 def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:
-    """Return the name of the token file of each text file, whose path is relative.
+    """Return the name of the token file of each text file, by their relative paths.
 
-    It is made of the stem alone where no other file has the same one; else the folder goes along,
-    and where that does not tell them apart either, the whole name. Case does not count: there are
-    file systems for which it does not.
+    The stem is the name if no other file has it; else folder and stem, and if these are not unique
+    either, the whole path. Case does not count, as on some file systems.
 
     >>> token_file_names(["a.jsonl", "b/c.jsonl.zst"])
     ['a-tokenized-samples.bin', 'c-tokenized-samples.bin']
@@ -48,7 +47,7 @@ def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:
 
 
 def free_name(path: str, taken: Iterable[str], postfix: str = POSTFIX) -> str:
-    """Return the name of a token file by the same rule, where those before have theirs already.
+    """Return the name of one more token file by the same rule; `taken` are the others.
 
     >>> free_name("b/a.jsonl", ["a-t.bin"], "t")
     'b/a-t.bin'
@@ -60,14 +59,14 @@ def free_name(path: str, taken: Iterable[str], postfix: str = POSTFIX) -> str:
 
 
 def _names(path: str) -> tuple[str, ...]:
-    """Return what a token file may be called, the shortest first."""
+    """Return possible names of a token file, the shortest first."""
     folder, base = posixpath.split(path)
     stem = stem_of(base)
     return stem, posixpath.join(folder, stem), path
 
 
 def stem_of(name: str) -> str:
-    """Return a file's name without what says that it holds JSON Lines.
+    """Return a file's name without its JSON Lines suffix.
 
     >>> stem_of("a.b.JSONL"), stem_of("a.jsonl.zst"), stem_of("a.txt")
     ('a.b', 'a', 'a')

@@ -1,4 +1,4 @@
-"""Token samples line by line, for an indexer that is put together by hand."""
+"""Makes token samples line by line, for `FileTextLinesIndexer`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class TokenizedSampleGenerator:
     r"""Makes token samples of lines, for `FileTextLinesIndexer`.
 
-    With `sample_size` every document is followed by `eos_idx`, and what does not fill a sample is
-    carried on into the next one, also over the borders of files; without it a document is a
-    sample. `create_tokenize_and_index_jsonl_text_func` does the same for many documents at once.
+    With `sample_size` every document is followed by `eos_idx`, and the rest that does not fill a
+    sample goes into the next one, also across files; without it a document is a sample.
+    `create_tokenize_and_index_jsonl_text_func` does the same for many documents at once.
 
     >>> from penstock.index import get_text_from_jsonl
     >>> generator = TokenizedSampleGenerator(
@@ -66,7 +66,7 @@ class TokenizedSampleGenerator:
         self._draft: Draft | None = None
         self._from, self._path = "", ""
         self._paths: dict[str, str] = {}
-        """Of token files, by that of the text file."""
+        """Token file of each text file."""
         self._is_over = False
         self._begin()
 
@@ -74,12 +74,12 @@ class TokenizedSampleGenerator:
         self._line = self._documents = self._tokens = 0
         self._rest: NDArray[np.integer[Any]] = np.empty(0, self._dtype)
         self._before = self._documents, self._tokens, self._rest
-        """What there was before the present file."""
+        """Counts and rest before the current file, for `discard`."""
         self._finished: set[str] = set()
-        """Text files; who comes with one of them again begins another run."""
+        """Text files that are done; one of them again begins another run."""
 
     def prepare(self, text_file_path: str) -> None:
-        """Begin the token file of a text file; one that is there is a `FileExistsError`."""
+        """Begin the token file of a text file; an existing one raises `FileExistsError`."""
         self.discard()
         if self._is_over or os.fspath(text_file_path) in self._finished:
             self._is_over = False
@@ -92,7 +92,7 @@ class TokenizedSampleGenerator:
         self._draft = LocalStore().draft(*os.path.split(self._path))
 
     def _path_for(self, text_file: str) -> str:
-        """Return a path that no token file has: the folder's name goes along where it must."""
+        """Return a path that no other token file has, with the folder's name if necessary."""
         path = os.path.abspath(text_file)
         folder, base = os.path.split(path)
         if self._folder is None:
@@ -108,14 +108,14 @@ class TokenizedSampleGenerator:
         return [*map(os.path.abspath, self._paths)]
 
     def discard(self) -> None:
-        """Leave nothing of a token file that is not finished, nor of its documents."""
+        """Drop an unfinished token file and its documents."""
         if self._draft is not None:
             self._draft.discard()
             self._draft = None
             self._documents, self._tokens, self._rest = self._before
 
     def create_samples(self, text_line: bytes) -> list[SampleData]:
-        """Return the samples that a line completes; a blank one is no document."""
+        """Return the samples that a line completes; a blank line is no document."""
         if self._draft is None:
             raise OptionError(
                 "call prepare() before create_samples(), and finish() after the last."
@@ -164,7 +164,7 @@ class TokenizedSampleGenerator:
         return [SampleData(sample, self._path) for sample in data]
 
     def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
-        """Publish the token file; behind the last one, what does not fill a sample is dropped."""
+        """Publish the token file; the tokens behind the last full sample are dropped."""
         self._is_over = is_last_file
         if self._draft is None:
             return
@@ -179,10 +179,10 @@ class TokenizedSampleGenerator:
             self.discard()
 
     def get_sample_schema(self) -> None:
-        """Return None: samples are tokens and nothing else."""
+        """Return None: samples are plain tokens."""
 
     def tokens_meta(self) -> TokensMeta:
-        """Return what `meta.json` tells of the samples."""
+        """Return the description of the samples for `meta.json`."""
         size = self._pack.size
         return TokensMeta(
             dtype=self._dtype.name,

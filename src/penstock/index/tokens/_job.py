@@ -1,23 +1,24 @@
-"""What is to be tokenised, how and where to; and what became of it."""
+"""A job of tokenising: its text files, how they become tokens, where these go, the report."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.errors import OptionError
+from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index._listing import CSV, JSONL, PARQUET, list_files
 from penstock.index._names import refuse_unnamable
 from penstock.index.tokens._files import token_file_names
-from penstock.index.tokens._inputs import listed_again
 from penstock.index.tokens._journal import Reach
 from penstock.storage import is_remote, join
 
 if TYPE_CHECKING:
     import logging
+    from collections.abc import Sequence
 
     from penstock.index._index_store import IndexStoreInterface
-    from penstock.index._listing import Listing
-    from penstock.index._place import Place
+    from penstock.index._listing import Listing, What
+    from penstock.index._place import IndexPlace
     from penstock.index.tokens._documents import TokenWork
     from penstock.index.tokens._pack import PackOptions
     from penstock.storage import StorageOptions
@@ -26,18 +27,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TokenReport:
-    """What became of text files."""
+    """Counts of a finished job."""
 
     documents: int
     tokens: int
-    """In all samples: with those that end documents, without those that fill up."""
+    """In all samples, end-of-document tokens included, padding not."""
     samples: int
     dropped: int
     """Tokens behind the last full sample."""
     padding: int
-    """Tokens that only fill up."""
+    """Tokens that fill samples up."""
     bad_documents: int
-    """Lines that were set aside."""
+    """Lines set aside."""
     files: int
     """Token files: as many as text files."""
     seconds: float
@@ -45,28 +46,28 @@ class TokenReport:
 
 @dataclass(frozen=True, slots=True)
 class TokenJob:
-    """What is to be done."""
+    """Text files, and how and where to they are tokenised."""
 
     listing: Listing
     options: StorageOptions
     """For these files."""
     work: TokenWork
     pack: PackOptions
-    place: Place
-    """Of the index; where a user has one of his own, the place beside which we work."""
+    place: IndexPlace
+    """Of the index; with a user's own index store, the place beside which the work folder lies."""
     folder: str
     """Of the token files."""
     names: list[str]
     """Of the token files in it, one for each text file."""
     postfix: str
-    """What stands behind the name of a text file there."""
+    """Stands behind the name of the text file."""
     store: IndexStoreInterface | None
-    """A user's own index."""
+    """A user's own index store."""
     workers: int | None
     overwrite: bool
     progress: bool | View | None
     unit_bytes: int
-    """Text that a process takes at a time."""
+    """Text of a unit, at most."""
     log: logging.Logger
 
     @property
@@ -76,15 +77,15 @@ class TokenJob:
 
     @property
     def reach(self) -> Reach:
-        """What it changes."""
+        """The folders that the job changes."""
         return Reach(self.place.folder, (self.place.base, self.folder), self.place.options)
 
     def of_now(self) -> TokenJob:
-        """Return the same job for the text files that there are now."""
-        return replace(self, listing=listed_again(self.listing, self.options)).checked()
+        """Return the job for the text files as they are now."""
+        return replace(self, listing=_listed_again(self.listing, self.options)).checked()
 
     def checked(self) -> TokenJob:
-        """Return the job with the names of its token files, or say what cannot work."""
+        """Return the job with the names of its token files, or raise what cannot work."""
         relative = [*map(self.listing.relative, self.listing.files)]
         job = replace(self, names=token_file_names(relative, self.postfix))
         if job.store is None:
@@ -97,3 +98,50 @@ class TokenJob:
                 "output_base_path="
             )
         return job
+
+
+def text_files(what: What | Sequence[What], options: StorageOptions) -> Listing:
+    """Return the JSON Lines files of a path, a folder, a pattern, or a list of those."""
+    listing = list_files(what, JSONL, options)
+    if not listing.files:
+        raise ObjectNotFoundError(
+            f"{listing.named[0]} holds no JSON Lines files ({', '.join(JSONL)}).",
+            path=listing.named[0],
+        )
+    for found in listing.files:
+        if found.path.lower().endswith((*CSV, *PARQUET)):
+            raise OptionError(
+                f"{found.path} is no JSON Lines file ({', '.join(JSONL)}), and nothing else is "
+                "tokenised. Write its text as JSON Lines first, as penstock.writer does."
+            )
+    return listing
+
+
+def _listed_again(listing: Listing, options: StorageOptions) -> Listing:
+    """List the files again, with new ones."""
+    named = listing.named
+    return text_files(named if len(named) > 1 else named[0], options)
+
+
+def refuse_changed(listing: Listing, options: StorageOptions) -> None:
+    """Raise if a file changed since it was listed."""
+    try:
+        now = {found.path: found.entry for found in _listed_again(listing, options).files}
+    except ObjectNotFoundError as gone:
+        raise _changed(str(getattr(gone, "path", "a file")), "it is gone") from None
+    for found in listing.files:
+        was, entry = found.entry, now.get(found.path)
+        if entry is None:
+            raise _changed(found.path, "it is gone")
+        if entry.size != was.size:
+            raise _changed(found.path, f"{was.size:,} bytes then, {entry.size:,} now")
+        if entry != was:
+            raise _changed(found.path, "it was written anew")
+
+
+def _changed(path: str, what: str) -> StaleIndexError:
+    return StaleIndexError(
+        f"{path} changed while it was tokenised ({what}), so nothing is published. Tokenise again "
+        "when it is complete.",
+        path=path,
+    )

@@ -1,4 +1,4 @@
-"""What may be said of tokens and samples, checked before anything is read."""
+"""Checks the options of tokens and samples, before anything is read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
 _LONGEST_SAMPLE = 2**32 - 1
-"""Tokens: so far ends of documents can be told."""
+"""Tokens: `document_ends.bin` holds uint32."""
 
 
 def token_type(dtype: DTypeLike) -> np.dtype[np.integer[Any]]:
-    """Return the dtype of tokens, little-endian whatever was asked for.
+    """Return the dtype of tokens, always little-endian.
 
     >>> token_type("uint16").str, token_type(">u4").str
     ('<u2', '<u4')
@@ -35,7 +35,7 @@ def token_type(dtype: DTypeLike) -> np.dtype[np.integer[Any]]:
 
 
 def token_id(name: str, value: int, dtype: np.dtype[np.integer[Any]]) -> int:
-    """Return a token that the dtype holds."""
+    """Return a token, or raise if the dtype does not hold it."""
     token = whole_number(name, value, 0)
     most = int(np.iinfo(dtype).max)
     if token > most:
@@ -57,7 +57,7 @@ def holding(token: int) -> str:
 
 
 def first_misfit(ids: NDArray[Any], dtype: np.dtype[np.integer[Any]]) -> int | None:
-    """Return where the first token stands that the dtype does not hold; None: it holds all."""
+    """Return the position of the first token that the dtype does not hold; None: it holds all."""
     most = int(np.iinfo(dtype).max)
     if not len(ids) or (int(ids.min()) >= 0 and int(ids.max()) <= most):
         return None
@@ -81,7 +81,7 @@ def pack_options(  # noqa: PLR0913, PLR0917 (as they are given)
     pad: int | None,
     dtype: np.dtype[np.integer[Any]],
 ) -> PackOptions:
-    """Return what samples are, or say what cannot work."""
+    """Return the options of samples, or raise for invalid ones."""
     for name, value, kind in (
         ("packing", packing, PackingName),
         ("keep_remainder", remainder, Remainder),

@@ -1,4 +1,4 @@
-"""Samples out of the stream of tokens: documents one after the other, or as they are."""
+"""Samples of the stream of tokens: one a document, the stream cut, or whole documents packed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from penstock.order import best_fit
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -14,9 +16,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index.tokens._stream import TokenStream
+    from penstock.index.tokens._units import TokenStream
 
 _ROWS_AT_ONCE = 1 << 16
+_TOKENS_AT_ONCE = 1 << 21
 
 PackingName = Literal["concat", "best_fit"]
 Remainder = Literal["drop", "pad"]
@@ -31,11 +34,11 @@ class PackOptions:
     packing: PackingName
     remainder: Remainder
     pad: int | None
-    """Stands where a sample is filled up."""
+    """Token that fills samples up."""
 
 
-class Ends(NamedTuple):
-    """Where documents end in the next samples: what `Documents` holds, but its first offset."""
+class DocumentEnds(NamedTuple):
+    """Where documents end in the next samples; see `Documents`, without its first offset."""
 
     values: NDArray[np.int64]
     offsets: NDArray[np.int64]
@@ -43,12 +46,12 @@ class Ends(NamedTuple):
 
 
 class Samples(Protocol):
-    """What becomes of a stream."""
+    """The samples of a stream."""
 
     counts: NDArray[np.int64]
     """Samples in the token file of each text file."""
     tokens: int
-    """In all samples, those that fill up not counted."""
+    """In all samples, padding not counted."""
     dropped: int
     padding: int
 
@@ -60,20 +63,18 @@ class Samples(Protocol):
         """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
         ...
 
-    def ends(self) -> Iterator[Ends]:
-        """Yield where documents end, where samples have one size; nothing else."""
+    def ends(self) -> Iterator[DocumentEnds]:
+        """Yield where documents end; nothing where a sample is a document."""
         ...
 
 
 def samples_of(stream: TokenStream, options: PackOptions, scratch: Path) -> Samples:
-    """Return the samples of a stream; `scratch` may be written on the way."""
+    """Return the samples of a stream; `scratch` is a file that may be written for it."""
     if options.size is None:
         return DocumentSamples(stream)
     if options.packing == "concat":
         pad = options.pad if options.remainder == "pad" else None
         return ConcatSamples(stream, options.size, pad)
-    from penstock.index.tokens._best_fit import BestFitSamples  # noqa: PLC0415 (rarely needed)
-
     return BestFitSamples(stream, options.size, options.pad or 0, scratch)
 
 
@@ -99,7 +100,7 @@ class DocumentSamples:
             rows[:, 0] = np.cumsum(some.lengths) - some.lengths + (some.start - first)
             yield rows * self._stream.dtype.itemsize
 
-    def ends(self) -> Iterator[Ends]:
+    def ends(self) -> Iterator[DocumentEnds]:
         """Yield nothing: a sample ends where its document does."""
         return iter(())
 
@@ -131,9 +132,9 @@ class ConcatSamples:
 
     def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
         """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
-        return even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
+        return _even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
 
-    def ends(self) -> Iterator[Ends]:
+    def ends(self) -> Iterator[DocumentEnds]:
         """Yield where documents end."""
         size, done = self._size, 0
         for start, lengths in self._stream.all_documents():
@@ -142,20 +143,92 @@ class ConcatSamples:
             borders = np.arange((start // size + 1) * size, stop + 1, size)
             # Where documents or samples end, each place once.
             cuts = np.union1d(ends[ends <= stop], borders)
-            yield Ends(
+            yield DocumentEnds(
                 cuts - (cuts - 1) // size * size,
                 done + 1 + np.flatnonzero(cuts % size == 0),
                 ~np.isin(borders, ends, assume_unique=True),
             )
             done += len(cuts)
         if self.padding:
-            yield Ends(np.empty(0, np.int64), np.array([done]), np.zeros(1, bool))
+            yield DocumentEnds(np.empty(0, np.int64), np.array([done]), np.zeros(1, bool))
 
 
-def even_rows(count: int, size: int) -> Iterator[NDArray[np.int64]]:
-    """Yield offset and bytes of samples that all have so many bytes."""
+class BestFitSamples:
+    """Documents packed by `penstock.order.best_fit`; a sample lies in the file of its first one.
+
+    The plan is held in memory: some 60 bytes a document. The tokens are not.
+    """
+
+    def __init__(self, stream: TokenStream, size: int, pad: int, scratch: Path) -> None:
+        self._stream, self._size, self._pad = stream, size, pad
+        lengths = stream.lengths()
+        plan = best_fit(lengths, size)
+        starts = np.cumsum(lengths) - lengths
+        self._from = starts[plan.piece_document] + plan.piece_start
+        self._lengths, self._offsets = plan.piece_length, plan.sample_offsets
+        lasts = self._offsets[1:] - 1
+        ended = plan.piece_start[lasts] + plan.piece_length[lasts]
+        self._goes_on = ended < lengths[plan.piece_document[lasts]]
+        first = plan.piece_document[self._offsets[:-1]]
+        files = np.searchsorted(stream.file_documents, first, side="right") - 1
+        self.counts: NDArray[np.int64] = np.bincount(files, minlength=stream.files)
+        self._borders = np.cumsum([0, *self.counts.tolist()])
+        self.tokens, self.dropped = stream.tokens, 0
+        self.padding = (len(self._offsets) - 1) * size - stream.tokens
+        self._tokens = stream.mapped(scratch)
+
+    def write(self, file: int, out: BinaryIO) -> None:
+        """Write a token file."""
+        start, stop = self._borders[[file, file + 1]].tolist()
+        step = max(1, _TOKENS_AT_ONCE // self._size)
+        starts = range(start, stop, step)
+        out.writelines(self._gathered(at, min(stop, at + step)).data for at in starts)
+
+    def _gathered(self, start: int, stop: int) -> NDArray[np.integer]:
+        """Return the tokens of samples."""
+        counts = np.diff(self._offsets[start : stop + 1])
+        pieces = slice(int(self._offsets[start]), int(self._offsets[stop]))
+        lengths = self._lengths[pieces]
+        before = np.cumsum(lengths) - lengths
+        samples = np.repeat(np.arange(stop - start), counts)
+        # Pieces of a sample follow each other from its beginning on.
+        into = samples * self._size + before - np.repeat(before[_firsts(counts)], counts)
+        each = np.arange(int(lengths.sum()))
+        tokens = np.full((stop - start) * self._size, self._pad, self._stream.dtype)
+        tokens[np.repeat(into - before, lengths) + each] = self._tokens[
+            np.repeat(self._from[pieces] - before, lengths) + each
+        ]
+        return tokens
+
+    def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
+        """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
+        return _even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
+
+    def ends(self) -> Iterator[DocumentEnds]:
+        """Yield where documents end."""
+        total = len(self._offsets) - 1
+        for start in range(0, total, _TOKENS_AT_ONCE):
+            stop = min(total, start + _TOKENS_AT_ONCE)
+            counts = np.diff(self._offsets[start : stop + 1])
+            lengths = self._lengths[int(self._offsets[start]) : int(self._offsets[stop])]
+            ends = np.cumsum(lengths)
+            before = (ends - lengths)[_firsts(counts)]
+            yield DocumentEnds(
+                ends - np.repeat(before, counts),
+                self._offsets[start + 1 : stop + 1],
+                self._goes_on[start:stop],
+            )
+
+
+def _even_rows(count: int, size: int) -> Iterator[NDArray[np.int64]]:
+    """Yield offset and bytes of samples of one size."""
     for start in range(0, count, _ROWS_AT_ONCE):
         some = min(_ROWS_AT_ONCE, count - start)
         rows = np.full((some, 2), size, np.int64)
         rows[:, 0] *= np.arange(start, start + some)
         yield rows
+
+
+def _firsts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where each group begins."""
+    return np.cumsum(counts) - counts

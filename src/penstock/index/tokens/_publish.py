@@ -20,7 +20,7 @@ from penstock.errors import (
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._kept_columns import sync
 from penstock.index._load import load_index
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
+from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.index._names import FILES, META, PUT_ASIDE
 from penstock.index._sample_index import Origin
 from penstock.index.tokens._journal import (
@@ -106,7 +106,10 @@ class Publication:
         meta = Meta(
             "tokens",
             described,
-            [Run(number, file.records, file.fingerprint) for number, file in enumerate(described)],
+            [
+                RecordRun(number, file.records, file.fingerprint)
+                for number, file in enumerate(described)
+            ],
             empty=empty,
             base=base,
             format=FORMAT,

@@ -1,4 +1,4 @@
-"""The text of a document out of its line."""
+"""Takes the text of a document out of its line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-class BadText(Exception):  # noqa: N818 (told to the user where file and line are known)
-    """A line has no text: which of the lines that were given, counted from 0, and why."""
+class BadText(Exception):  # noqa: N818 (reported where file and line are known)
+    """A line has no text: its number among the given lines, from 0, and the reason."""
 
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(number, reason)
@@ -32,10 +32,10 @@ class TextField:
     """
 
     path: str = "text"
-    """Name of the field, or the way to it; a field that has the whole path as its name wins."""
+    """Name or path of the field; a field whose name is the whole path comes first."""
 
     def texts(self, lines: Sequence[bytes]) -> list[str]:
-        """Return the text of each line; raise `BadText` for the first one without."""
+        """Return the text of each line; raise `BadText` for the first line without."""
         texts: list[str] = []
         for line in lines:
             try:
@@ -62,13 +62,13 @@ class TextCall:
     function: Callable[[bytes], str]
 
     def texts(self, lines: Sequence[bytes]) -> list[str]:
-        """Return the text of each line; raise `BadText` for the first that the function refuses."""
+        """Return the text of each line; raise `BadText` where the function fails."""
         texts: list[str] = []
         for line in lines:
             try:
                 text: object = self.function(line)
             except Exception as why:
-                # A `KeyError` alone says just a name.
+                # The text of a `KeyError` is just a name.
                 said = f"{type(why).__name__}: {why}".removesuffix(": ")
                 raise BadText(len(texts), said) from why
             if not isinstance(text, str):
@@ -84,8 +84,8 @@ def get_text_from_jsonl(
 ) -> str:
     r"""Return the text of one line of JSON.
 
-    Raises `KeyError` where the field is missing, and `ValueError` for what is no JSON object, or no
-    string.
+    Raises `KeyError` if the field is missing, and `ValueError` if the line is no JSON object or the
+    field no string.
 
     >>> get_text_from_jsonl(b'{"title": "caf\\u00e9"}', text_key="title")
     'café'
@@ -106,8 +106,8 @@ def get_text_from_jsonl(
 def _object(line: bytes) -> dict[str, object]:
     """Return the object of a line; raise `ValueError` for anything else."""
     try:
-        # All of it, though one field is needed: leaving out the others would save a tenth of the
-        # time, itself some hundredths of what tokenising takes, and bad UTF-8 would pass in them.
+        # All fields, though one is needed: skipping the others saves some thousandths of the time
+        # of tokenising, and lets bad UTF-8 in them pass.
         record = decode_line(line)
     except ValueError:
         # Python's `json` reads bytes with a mark, and only text without.
@@ -120,7 +120,7 @@ def _object(line: bytes) -> dict[str, object]:
 
 
 def _found(record: dict[str, object], path: str) -> object:
-    """Return what is at a path in a record; raise `KeyError` where nothing is."""
+    """Return the value at a path in a record, or raise `KeyError`."""
     if path in record:
         return record[path]
     value: object = record

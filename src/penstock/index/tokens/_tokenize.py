@@ -1,4 +1,4 @@
-"""Text into tokens: the indexer that reads documents, tokenises and packs them."""
+"""The indexer that tokenises text files and packs the tokens into samples."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from penstock.errors import OptionError
 from penstock.index._index_store import IndexStore
 from penstock.index._listing import INDEX_FOLDER
 from penstock.index._names import TOKEN_FOLDER
-from penstock.index._place import Place
+from penstock.index._place import IndexPlace
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import build
 from penstock.index.tokens._documents import TokenWork
 from penstock.index.tokens._files import POSTFIX
-from penstock.index.tokens._inputs import text_files
-from penstock.index.tokens._job import TokenJob
+from penstock.index.tokens._job import TokenJob, text_files
 from penstock.index.tokens._options import pack_options, token_id, token_type
 from penstock.index.tokens._text import TextCall, TextField
 from penstock.order import whole_number
@@ -45,12 +44,12 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class TokenIndexer:
-    """Tokenises text files, packs the tokens into samples and indexes those, when it is called."""
+    """Tokenises text files, packs the tokens into samples and indexes these, when called."""
 
     job: TokenJob
 
     def __call__(self) -> TokenReport:
-        """Do it with the text files that there are now, and tell what came of it."""
+        """Tokenise the text files as they are now, and return the report."""
         return build(self.job.of_now())
 
 
@@ -67,7 +66,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     base_output_path: Path | None = None,
     file_name_postfix: str = POSTFIX,
     logger: logging.Logger | None = None,
-    name: str | None = None,  # noqa: ARG001 (taken for the sake of code that gives it)
+    name: str | None = None,  # noqa: ARG001 (accepted for code that passes it)
     *,
     text_key: str = _TEXT,
     batched: bool | None = None,
@@ -83,43 +82,43 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     r"""Return an indexer that tokenises JSON Lines files and packs the tokens into samples.
 
     With `sample_size` a document is followed by `eos_idx`, and all documents, one after the other
-    over the borders of files, are cut into samples of so many tokens; without it a document is a
-    sample. Whatever the number of processes, the samples are the same. Nothing is to be seen
-    before everything is done; who is killed goes on, in the same call, with what is finished.
+    and across files, are cut into samples of so many tokens; without it a document is a sample.
+    The samples do not depend on the number of processes. Tokens and index appear when everything is
+    done; after a kill, the same call continues with the finished work.
 
-    A document is in memory as a whole: its line, its text and its ids together, about three times
-    the bytes of its line, and what the tokenizer needs for a text of that length.
+    A document is in memory as a whole: its line, its text and its ids together take about three
+    times the bytes of the line, and the tokenizer needs memory for a text of that length.
 
     Args:
-        tokenizer_func: What makes token ids of a text, or of a list of texts: a function, or a
-            tokenizer of tokenizers, tiktoken, sentencepiece or transformers.
+        tokenizer_func: Makes token ids of a text, or of a list of texts: a function, or a tokenizer
+            of tokenizers, tiktoken, sentencepiece or transformers.
         eos_idx: The token that ends a document.
-        input_base_path: A folder whose JSON Lines files are read, with all below it.
-        input_file_paths: The files that are read, instead.
+        input_base_path: A folder; its JSON Lines files are read, with all below it.
+        input_file_paths: The files to read, instead of a folder.
         output_base_path: The folder of `tokenized-samples/` and `index/`; by default that of the
             input.
         index_store: Where samples are indexed; by default in `index/`.
         process_text_line_func: Makes the text of a line; by default `text_key` does.
         sample_size: Tokens of a sample.
-        token_dtype: What tokens are stored as; one that does not fit is an error.
+        token_dtype: Type in which tokens are stored; a token that does not fit raises.
         base_output_path: The folder of the token files.
-        file_name_postfix: What stands behind the name of a text file in that of its token file.
-        logger: Is told what is worth knowing.
-        name: Of no consequence.
-        text_key: The field of the text, or the way to it: `meta.body`.
-        batched: Whether `tokenizer_func` takes a list of texts; by default found out.
-        num_workers: Processes; by default one a processor where there is much to do and the
-            tokenizer can be sent to them, and 0, the caller itself, else.
-        packing: `best_fit` keeps documents whole as far as samples are long enough, and fills
-            samples up with `pad_idx`.
-        keep_remainder: `pad` fills the last sample up with `pad_idx`; by default what does not
-            fill one is dropped, and counted.
-        pad_idx: The token that fills up; by default that of `eos_idx`.
-        on_error: `skip` sets lines aside that are no documents, and tells of them in
+        file_name_postfix: Part of a token file's name behind the name of its text file.
+        logger: Gets messages and warnings; by default the logger `penstock.index`.
+        name: Ignored.
+        text_key: Name or path of the field of the text: `meta.body`.
+        batched: Whether `tokenizer_func` takes a list of texts; by default its annotation decides.
+        num_workers: Processes; by default one a processor, or 0, the caller itself, if there is
+            little to do or the tokenizer does not pickle.
+        packing: `best_fit` keeps documents whole if they fit into a sample, and fills samples up
+            with `pad_idx`; `concat` cuts the stream of documents.
+        keep_remainder: `pad` fills the last sample up with `pad_idx`; `drop` drops and counts the
+            tokens that do not fill a sample.
+        pad_idx: The token that fills samples up; by default `eos_idx`.
+        on_error: `skip` sets lines aside that are no documents, and lists them in
             `index/bad_lines.ndjson`.
-        overwrite: Replace tokens that are there; until all are made, the old ones stay. In an
-            object store nothing is replaced: remove what is there first.
-        progress: Show a bar: by default in a terminal. Or whoever is told of bytes instead.
+        overwrite: Replace existing tokens, which stay until the new ones are complete. In an object
+            store nothing is replaced: remove the old tokens first.
+        progress: Show a bar: by default in a terminal. Or an object whose `add` counts bytes.
         storage_options: For files in object stores.
 
     >>> import tempfile
@@ -152,7 +151,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     store = None if type(index_store) is IndexStore else index_store
     output = output_base_path if output_base_path is not None else input_base_path
     if output is input_base_path and output is not None and not input_file_paths:
-        output = listing.folder  # Of a file or a pattern there is none.
+        output = listing.folder  # A file or a pattern has none.
     place, folder = _places(output, base_output_path, index_store, options)
     return TokenIndexer(
         TokenJob(
@@ -196,8 +195,8 @@ def _places(
     token_folder: Path | None,
     store: IndexStoreInterface | None,
     options: StorageOptions,
-) -> tuple[Place, str]:
-    """Return where the index lies, and in which folder the token files do."""
+) -> tuple[IndexPlace, str]:
+    """Return the place of the index, and the folder of the token files."""
     if type(store) is IndexStore:
         base: str | None = store.base_path
         place = store.place
@@ -210,7 +209,7 @@ def _places(
                 "for both (by default it is input_base_path=, where that is a folder), or "
                 "index_store= for the index and base_output_path= for the tokens."
             )
-        place = Place(join(home, INDEX_FOLDER), home, options, beside=True)
+        place = IndexPlace(join(home, INDEX_FOLDER), home, options, beside=True)
     if token_folder is not None:
         folder = _absolute(token_folder, options)
     else:

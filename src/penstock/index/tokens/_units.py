@@ -1,104 +1,274 @@
-"""Tokenising as units of work: parts of files, each done by whichever process is free."""
+"""Tokenising as units of work, and the tokens of all units as one stream."""
 
 from __future__ import annotations
 
-import os
-import pickle
+import mmap
+import time
+from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
+import msgspec
+import numpy as np
+
+from penstock.index._bad_lines import BadLine
 from penstock.index._line_pieces import LongLine
+from penstock.index._parts import PartsUnit, opened_lines, parts_of
 from penstock.index._scan import LineScanner
-from penstock.index.checked._units import opened_lines, parts_of
-from penstock.index.tokenizers._tokenizer import single_threaded
+from penstock.index.checked._checks import Aside  # noqa: TC001 (msgspec reads it)
 from penstock.index.tokens._documents import DocumentMaker, TokenWork
-from penstock.index.tokens._unit_file import NewTokenFile, TokensFound
-from penstock.storage import join
-from penstock.work import grouped
+from penstock.work import UnitResults, View, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
 
     from penstock.index._listing import Listing
-    from penstock.index.checked._units import Part
+    from penstock.index._parts import FilePart
+    from penstock.storage import Draft
+    from penstock.work import Shared
+
+_LENGTH = np.dtype("<i8")
+_DOCUMENTS_AT_ONCE = 1 << 20
+_BETWEEN_LOOKS = 0.2
+_AT_ONCE = 64
+"""Units that may be under way at a time; they begin in order."""
 
 
-class SharedWork:
-    """Work that a process unpickles once, however many units it does."""
+class TokensFound(msgspec.Struct):
+    """What became of a part of a file."""
 
-    def __init__(self, work: TokenWork) -> None:
-        self.work = work
-
-    @cached_property
-    def pickled(self) -> bytes:
-        """What is sent."""
-        return pickle.dumps(self.work)
-
-    def __reduce__(self) -> tuple[Callable[[bytes], SharedWork], tuple[bytes]]:
-        return _once, (self.pickled,)
+    documents: int
+    tokens: int
+    aside: list[Aside]
+    newlines: int
 
 
-@lru_cache(1)
-def _once(pickled: bytes) -> SharedWork:
-    single_threaded()  # This is a worker: there is one a processor.
-    return SharedWork(pickle.loads(pickled))  # noqa: S301 (the parent's)
+@dataclass(frozen=True)
+class TokenUnit(PartsUnit):
+    """Parts that are tokenised; the result is tokens, int64[documents] lengths, `TokensFound`s."""
 
+    shared: Shared[TokenWork]
 
-@dataclass(frozen=True, slots=True)
-class TokenUnit:
-    """Parts that are tokenised one after the other; see `penstock.work.Unit`."""
+    def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
+        """Tokenise all parts."""
+        all_lengths: list[NDArray[np.int64]] = []
 
-    folder: str
-    number: int
-    parts: tuple[Part, ...]
-    shared: SharedWork
+        def add(tokens: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
+            draft.write(np.ascontiguousarray(tokens).view(np.uint8).data)
+            all_lengths.append(lengths)
 
-    @property
-    def size(self) -> int:
-        """Bytes of all parts."""
-        return sum(part.size for part in self.parts)
+        found = [self._tokenised(part, add, advance) for part in self.parts]
+        for lengths in all_lengths:
+            draft.write(lengths.astype(_LENGTH, copy=False).tobytes())
+        self.describe(draft, found)
 
-    @property
-    def path(self) -> str:
-        """The file of its tokens."""
-        return join(self.folder, f"{self.number:06}.unit")
-
-    def is_done(self) -> bool:
-        """Whether the file is there."""
-        return os.path.exists(self.path)
-
-    def run(self, advance: Callable[[int], object]) -> None:
-        """Tokenise all parts, and publish the tokens."""
-        with NewTokenFile(self.path) as file:
-            file.publish([self._made(part, file, advance) for part in self.parts])
-
-    def _made(
-        self, part: Part, file: NewTokenFile, advance: Callable[[int], object]
+    def _tokenised(
+        self,
+        part: FilePart,
+        add: Callable[[NDArray[np.integer], NDArray[np.int64]], object],
+        advance: Callable[[int], object],
     ) -> TokensFound:
-        maker = DocumentMaker(self.shared.work, part.found, file.add)
+        maker = DocumentMaker(self.shared.value, part.found, add)
         with opened_lines(part, advance) as lines:
             for piece in lines:
                 if not isinstance(piece, LongLine):  # None is too long here.
                     maker.add(piece)
         return TokensFound(maker.documents, maker.tokens, maker.aside, lines.newlines)
 
-    def __str__(self) -> str:
-        first = self.parts[0]
-        if len(self.parts) > 1:
-            return f"{len(self.parts):,} parts of files, first {first.found.path}"
-        return f"bytes {first.start:,} to {first.stop:,} of {first.found.path}"
+    def found(self) -> list[TokensFound]:
+        """Return what became of each part."""
+        return self.opened(list[TokensFound]).described
+
+
+class TokenResult:
+    """The result of a `TokenUnit`."""
+
+    def __init__(self, unit: TokenUnit, dtype: np.dtype[np.integer]) -> None:
+        data, size, parts = unit.opened(list[TokensFound])
+        count = sum(part.tokens for part in parts)
+        documents = sum(part.documents for part in parts)
+        least = min((number for one in parts for number in (one.tokens, one.documents)), default=0)
+        if least < 0 or count * dtype.itemsize + documents * _LENGTH.itemsize > size:
+            raise unit.damaged("its description names other tokens than it holds")
+        self.tokens: NDArray[np.integer] = np.frombuffer(data, dtype, count)
+        """Of all documents."""
+        self.lengths: NDArray[np.int64] = np.frombuffer(
+            data, _LENGTH, documents, count * dtype.itemsize
+        )
+        """Of each document."""
 
 
 def token_units(
-    listing: Listing, folder: str, shared: SharedWork, unit_bytes: int
+    listing: Listing, folder: str, shared: Shared[TokenWork], unit_bytes: int
 ) -> list[TokenUnit]:
     """Return units of about equal size: large files in several, small ones together."""
-    scanner = LineScanner()
+    scanner, results = LineScanner(), UnitResults(folder)
     parts = [
         part for found in listing.files for part in parts_of(found, 0, scanner, unit_bytes, None)
     ]
     return [
-        TokenUnit(folder, number, group, shared)
+        TokenUnit(results, number, group, shared)
         for number, group in enumerate(grouped(parts, unit_bytes))
     ]
+
+
+@runtime_checkable
+class TokenView(View, Protocol):
+    """A view of bytes that also counts documents and tokens, whenever a unit of them is done."""
+
+    def count(self, documents: int, tokens: int) -> object:
+        """Count documents that are done, and their tokens."""
+        ...
+
+
+class UnitCounter:
+    """Passes the progress of units on to a view."""
+
+    def __init__(self, view: View, units: Sequence[TokenUnit]) -> None:
+        self._view = view
+        self._waiting = {unit.number: unit for unit in units} if isinstance(view, TokenView) else {}
+        self._due = 0.0
+
+    def advance(self, count: int) -> None:
+        """Count bytes, as `run_units` reports them."""
+        self._view.add(count)
+        if self._waiting and (now := time.monotonic()) >= self._due:
+            self._due = now + _BETWEEN_LOOKS
+            self._look([*islice(self._waiting.values(), _AT_ONCE)])
+
+    def finish(self) -> None:
+        """Count the units that are left."""
+        self._look([*self._waiting.values()])
+
+    def _look(self, units: Sequence[TokenUnit]) -> None:
+        for unit in units:
+            if isinstance(self._view, TokenView) and unit.is_done():
+                del self._waiting[unit.number]
+                found = unit.found()
+                documents = sum(part.documents for part in found)
+                self._view.count(documents, sum(part.tokens for part in found))
+
+
+class DocumentRun(NamedTuple):
+    """Documents that follow each other."""
+
+    start: int
+    """Of their tokens in the stream."""
+    lengths: NDArray[np.int64]
+
+
+class _PartPlace(NamedTuple):
+    """Where the documents of a part lie."""
+
+    unit: int
+    start: int
+    """Of its tokens in the stream."""
+    first: int
+    """Of its documents in the unit."""
+    documents: int
+
+
+class TokenStream:
+    """The documents of all text files, in order."""
+
+    def __init__(
+        self, units: Sequence[TokenUnit], listing: Listing, dtype: np.dtype[np.integer]
+    ) -> None:
+        self.dtype = dtype
+        self.aside: list[BadLine] = []
+        """The lines that are no documents."""
+        self._units = units
+        self._starts = [0]
+        self._places: list[list[_PartPlace]] = [[] for _ in listing.files]
+        numbers = {found.path: number for number, found in enumerate(listing.files)}
+        tokens, documents = np.zeros((2, len(listing.files) + 1), np.int64)
+        newlines = [0] * len(listing.files)
+        for number, unit in enumerate(units):
+            start, first = self._starts[-1], 0
+            for of, part in zip(unit.parts, unit.found(), strict=True):
+                file = numbers[of.found.path]
+                self._places[file].append(_PartPlace(number, start, first, part.documents))
+                start += part.tokens
+                first += part.documents
+                tokens[file + 1] += part.tokens
+                documents[file + 1] += part.documents
+                name, before = listing.relative(of.found), newlines[file] + 1
+                self.aside += [
+                    BadLine(name, before + bad.newlines, bad.offset, bad.size, bad.reason)
+                    for bad in part.aside
+                ]
+                newlines[file] += part.newlines
+            self._starts.append(start)
+        self.file_tokens: NDArray[np.int64] = np.cumsum(tokens)
+        """Tokens before each file, and all of them."""
+        self.file_documents: NDArray[np.int64] = np.cumsum(documents)
+        """Documents before each file, and all of them."""
+        self._opened = lru_cache(2)(self._open)
+
+    @property
+    def tokens(self) -> int:
+        """How many."""
+        return self._starts[-1]
+
+    @property
+    def documents(self) -> int:
+        """How many."""
+        return int(self.file_documents[-1])
+
+    @property
+    def files(self) -> int:
+        """How many text files."""
+        return len(self.file_documents) - 1
+
+    def copy(self, start: int, stop: int, out: BinaryIO) -> None:
+        """Write tokens of the stream to a file."""
+        number = bisect_right(self._starts, start) - 1
+        while start < stop:
+            first = self._starts[number]
+            until = min(stop, self._starts[number + 1])
+            out.write(self._opened(number).tokens[start - first : until - first].data)
+            start = until
+            number += 1
+
+    def documents_of(self, file: int) -> Iterator[DocumentRun]:
+        """Yield where the documents of a file are, many at a time."""
+        for place in self._places[file]:
+            start, at, stop = place.start, place.first, place.first + place.documents
+            while at < stop:
+                until = min(stop, at + _DOCUMENTS_AT_ONCE)
+                lengths = self._opened(place.unit).lengths[at:until]
+                yield DocumentRun(start, lengths)
+                start += int(lengths.sum())
+                at = until
+
+    def all_documents(self) -> Iterator[DocumentRun]:
+        """Yield where all documents are, many at a time."""
+        for file in range(self.files):
+            yield from self.documents_of(file)
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Return the length of every document."""
+        lengths, at = np.empty(self.documents, np.int64), 0
+        for some in self.all_documents():
+            lengths[at : at + len(some.lengths)] = some.lengths
+            at += len(some.lengths)
+        return lengths
+
+    def mapped(self, scratch: Path) -> NDArray[np.integer]:
+        """Return all tokens as one map; `scratch` is written for it, unless one unit has all."""
+        full = [n for n in range(len(self._units)) if self._starts[n] < self._starts[n + 1]]
+        if len(full) <= 1:
+            return self._opened(full[0]).tokens if full else np.empty(0, self.dtype)
+        with scratch.open("w+b") as file:
+            self.copy(0, self.tokens, file)
+            file.flush()
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), self.dtype)
+
+    def _open(self, number: int) -> TokenResult:
+        return TokenResult(self._units[number], self.dtype)

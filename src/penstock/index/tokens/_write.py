@@ -1,16 +1,19 @@
-"""Units put together: token files and what tells of them, written aside and then published."""
+"""Token files and their index, written in a work folder and then published."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError, StorageError
 from penstock.index._bad_lines import write_bad_lines
 from penstock.index._folder import NewFolder
+from penstock.index._load import kind_in
 from penstock.index._meta import TokensMeta
 from penstock.index._names import (
     BAD_LINES,
@@ -19,10 +22,11 @@ from penstock.index._names import (
     DOCUMENT_OFFSETS,
     ROWS,
 )
-from penstock.index.tokens._inputs import refuse_changed
+from penstock.index._open_index import exists, local_folder, refuse_other_folder
+from penstock.index.tokens._job import refuse_changed
 from penstock.index.tokens._pack import samples_of
-from penstock.index.tokens._publish import Publication, TokenBin
-from penstock.storage import join
+from penstock.index.tokens._publish import Publication, TokenBin, remedy, taken
+from penstock.storage import LocalStore, is_below, is_remote, join, leads_through_link, locate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,11 +34,11 @@ if TYPE_CHECKING:
     from penstock.index._index_store import IndexStoreInterface
     from penstock.index.tokens._job import TokenJob
     from penstock.index.tokens._pack import Samples
-    from penstock.index.tokens._stream import TokenStream
+    from penstock.index.tokens._units import TokenStream
 
 
 def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
-    """Write all that becomes of a stream, in a folder of ours, and publish it."""
+    """Write the samples of a stream in a work folder, and publish them."""
     scratch = folder / "stream.bin"
     samples = samples_of(stream, job.pack, scratch)
     bins = _staged(job, stream, samples, folder / "bins")
@@ -46,9 +50,9 @@ def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
                 write_bad_lines(file, stream.aside)
             bins.append(TokenBin(aside, join(job.folder, BAD_LINES), 0, 0))
         with Publication(folder, job, bins).files():
-            _tell(job.store, job, samples)
+            _add_samples(job.store, job, samples)
         return samples
-    # Nobody could make it again without the text and its tokenizer.
+    # Only the text and its tokenizer could make it again.
     with NewFolder(job.place, is_kept=True) as new:
         _write_rows(new.path / ROWS, samples)
         if job.pack.size is not None:
@@ -102,8 +106,8 @@ def _write_ends(folder: Path, samples: Samples) -> None:
             goes_on.write(some.goes_on.astype("u1").data)
 
 
-def _tell(store: IndexStoreInterface, job: TokenJob, samples: Samples) -> None:
-    """Tell a user's own index of every sample."""
+def _add_samples(store: IndexStoreInterface, job: TokenJob, samples: Samples) -> None:
+    """Add every sample to a user's own index store."""
     if job.overwrite and store.exists():
         store.clear()
     store.init_store()
@@ -128,3 +132,57 @@ def _described(job: TokenJob, stream: TokenStream, samples: Samples) -> TokensMe
         dropped=samples.dropped,
         padding=samples.padding,
     )
+
+
+def refuse_existing(job: TokenJob) -> None:
+    """Raise if tokens or another index exist where those of a job go."""
+    _refuse_links(job)
+    has_index = _has_index(job)
+    if job.overwrite:
+        return
+    for path in _existing(job):
+        raise taken(path)
+    if has_index:
+        raise IndexExistsError(
+            f"there is an index in {job.place.folder} already. "
+            + remedy(job.place.folder, "builds it and its token files anew")
+        )
+
+
+def _refuse_links(job: TokenJob) -> None:
+    """Raise if token files would be written through a link below the folder that the user named."""
+    base = job.place.base if is_below(job.place.base, job.folder) else job.folder
+    for folder in set() if is_remote(job.folder) else {*map(os.path.dirname, job.paths)}:
+        if leads_through_link(base, folder):
+            raise StorageError(
+                f"{folder} is a link, or lies behind one, and token files are not written through "
+                "links. Remove the link, or give another folder: output_base_path=",
+                path=folder,
+            )
+
+
+def _has_index(job: TokenJob) -> bool:
+    if job.store is not None:
+        return job.store.exists()
+    if not exists(job.place):
+        refuse_other_folder(job.place)
+        return False
+    with suppress(CorruptIndexError, ObjectNotFoundError):  # A damaged index may be replaced.
+        kind = kind_in(local_folder(job.place))
+        if kind != "tokens":
+            raise IndexExistsError(
+                f"{job.place.folder} holds an index of {kind or 'records'}, and is not overwritten "
+                "by one of tokens. Give another folder: output_base_path="
+            )
+    return True
+
+
+def _existing(job: TokenJob) -> list[str]:
+    """Return the token files of a job that exist."""
+    store, name = locate(job.folder, job.place.options)
+    if isinstance(store, LocalStore):
+        return [path for path in job.paths if os.path.lexists(path)]
+    found: set[str] = set()
+    with suppress(ObjectNotFoundError):
+        found = {store.path(entry.name) for entry in store.list(name, recursive=True)}
+    return [path for path in job.paths if path in found]

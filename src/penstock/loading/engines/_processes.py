@@ -93,11 +93,6 @@ class InProcesses(HasHelpers):
             self.close()
             raise
 
-    @property
-    def pids(self) -> list[int]:
-        """Of the workers."""
-        return [worker.pid for worker in self._workers]
-
     def submit(self, task: Task) -> None:
         self._refuse_fork()
         worker = self._workers[self._submitted % len(self._workers)]

@@ -1,4 +1,4 @@
-"""Parquet files as their footers describe them: no scan is needed to number their rows."""
+"""The footers of Parquet files, which number their rows without a scan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SHOWN = 10
 
 
 class Footer(NamedTuple):
-    """What the end of a Parquet file says."""
+    """The footer of a Parquet file."""
 
     metadata: pq.FileMetaData
     schema: pa.Schema
@@ -40,7 +40,7 @@ class Footer(NamedTuple):
     group_rows: NDArray[np.int64]
     """Rows of each row group."""
     group_bytes: NDArray[np.int64]
-    """Bytes of each row group before compression, as its writer says."""
+    """Bytes of each row group before compression, as the footer claims."""
     mark: str
     """A hash of the end of the file."""
 
@@ -68,7 +68,7 @@ def read_footer(found: Found) -> Footer:
     finally:
         file.close()
     try:
-        # Arrow needs no more than the end to read the footer.
+        # The end is enough for Arrow.
         opened = open_parquet(pa.BufferReader(tail))
         metadata, schema = opened.metadata, opened.schema_arrow
         names = schema.names
@@ -101,10 +101,10 @@ def open_parquet(
     metadata: pq.FileMetaData | None = None,
     dictionaries: Sequence[str] | None = None,
 ) -> pq.ParquetFile:
-    """Open a file as its rows are read: in this thread, checksums compared, INT96 as microseconds.
+    """Open a file: read in this thread, checksums compared, INT96 as microseconds.
 
-    A pool of threads would be one more thing to lose in a fork. As nanoseconds, INT96 would wrap
-    outside of 1677 to 2262, and 9999-12-31 is what many tables have for "never".
+    A thread pool would not survive a fork. As nanoseconds, INT96 wraps outside of 1677 to 2262, and
+    many tables have 9999-12-31 for "never".
     """
     return pq.ParquetFile(
         source,
@@ -144,9 +144,9 @@ def _corrupt(path: str, why: str) -> CorruptFileError:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type as which a column is handed out, everything in it nullable.
+    """Return the type in which a column is returned, everything in it nullable.
 
-    Dictionaries and views are ways to store texts, which differ from file to file.
+    Dictionaries and views are storage forms of texts that differ from file to file.
 
     >>> plain_type(pa.list_(pa.dictionary(pa.int32(), pa.string())))
     ListType(list<item: string>)
@@ -178,7 +178,7 @@ def _item(type_: pa.DataType) -> pa.Field:
 
 
 class UnifiedSchema:
-    """The columns of many files: the types widen, and errors name two files that differ."""
+    """The columns of many files: types widen, and an error names two files that differ."""
 
     def __init__(self, names: Collection[str] | None = None) -> None:
         self._names = names
@@ -186,7 +186,7 @@ class UnifiedSchema:
         self._seen: list[pa.Schema] = []
 
     def add(self, schema: pa.Schema, path: str) -> pa.Schema:
-        """Take the schema of a file; return an equal one that is shared between files."""
+        """Add the schema of a file; return an equal one that files share."""
         for seen in self._seen:
             if seen.equals(schema):
                 return seen

@@ -1,4 +1,4 @@
-"""What a tokenizer is, and whatever it returned as one flat array of token ids."""
+"""The protocol of tokenizers, and their results as one flat array of token ids."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Encoded(NamedTuple):
     ids: NDArray[Any]
     """Flat, of any integer dtype."""
     lengths: NDArray[np.int64]
-    """int64[texts]: how many of the ids are of each text."""
+    """int64[texts]: ids of each text."""
 
 
 class Tokenizer(Protocol):
     """Makes token ids of texts: the same ones for a text, whichever texts are beside it.
 
-    It can be sent to other processes if what is inside can: objects of the libraries that we know
-    can, and functions that a module defines; a lambda cannot.
+    It can be sent to other processes if its content can: objects of the known libraries can, and
+    functions that a module defines; a lambda cannot.
     """
 
     def encode(self, texts: Sequence[str]) -> Encoded:
@@ -82,7 +82,7 @@ def _ids(result: object, number: int) -> NDArray[Any]:
 
 
 def input_ids(result: object) -> object:
-    """Return what tokenizers that return mappings call `input_ids`; anything else as it is."""
+    """Return the `input_ids` of a mapping; other results unchanged."""
     return result.get("input_ids") if isinstance(result, Mapping) else result
 
 
@@ -90,6 +90,6 @@ def _refuse(result: object, number: int) -> NoReturn:
     raise OptionError(
         f"The tokenizer returned {reprlib.repr(result)} for text {number}: expected the token ids "
         "of that text, integers in a list or a one-dimensional array. Give a function that returns "
-        "such ids for one text, or say batched=True if it takes a list of texts.",
+        "the ids of one text, or say batched=True if it takes a list of texts.",
         number=number,
     )

@@ -1,43 +1,32 @@
-"""Tokenizers of libraries that we know, each with its fastest call that changes no id.
+"""Tokenizers of known libraries, each with its fastest call that changes no id.
 
-Nothing is imported from these libraries: what was given says by its type where it comes from.
+Nothing is imported from these libraries: an object's type names the library that it comes from.
 """
 
 from __future__ import annotations
 
 import functools
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from penstock.errors import OptionError
-from penstock.index.tokenizers._tiktoken import TiktokenArrays
-from penstock.index.tokens._ids import Tokenizer, encoded
-from penstock.storage import keep_tokenizers_to_one_thread
+from penstock.index.tokenizers._encoded import Tokenizer, encoded, flat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.index.tokens._ids import Encoded
+    from numpy.typing import NDArray
 
-__all__ = [
-    "EachText",
-    "SentencePieceBatches",
-    "Tokenizer",
-    "TokenizersBatches",
-    "known_tokenizer",
-    "single_threaded",
-]
+    from penstock.index.tokenizers._encoded import Encoded
 
-
-def single_threaded() -> None:
-    """Keep the tokenizers of this process to one thread: for one process among several.
-
-    `tokenizers` asks the environment at every call, and would start a thread for every core.
-    """
-    keep_tokenizers_to_one_thread()
+_JOINED_LETTERS = 128 << 10
+"""Letters of the texts that tiktoken encodes in one call: more only costs memory."""
 
 
 def known_tokenizer(what: object) -> Tokenizer | None:
-    """Return a tokenizer for an object of a library that we know, or for a method of one."""
+    """Return a tokenizer for an object of a known library, or for a method of one."""
     call = _Call.of(what)
     if _is_a(call.owner, "tokenizers", "Tokenizer"):
         return _of_tokenizers(call)
@@ -76,14 +65,14 @@ class TokenizersBatches(Tokenizer):
         self._tokenizer, self._options = tokenizer, dict(options or {})
 
     def __reduce__(self) -> tuple[object, ...]:
-        # It forgets the last one itself when it is pickled.
+        # Its own pickle loses `encode_special_tokens`.
         splits_special = self._tokenizer.encode_special_tokens
         rebuild = functools.partial(type(self), splits_special=splits_special)
         return rebuild, (self._tokenizer, self._options)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the ids of all texts, and how many each has."""
-        _refuse_cut_texts(self._tokenizer)  # Whoever gave it may have changed it since.
+        _refuse_cut_texts(self._tokenizer)  # Its owner may have changed it since.
         # Without the offsets of tokens in the text, which takes a third less time.
         return encoded(self._tokenizer.encode_batch_fast(list(texts), **self._options))
 
@@ -102,7 +91,7 @@ class SentencePieceBatches(Tokenizer):
         self._processor, self._method, self._options = processor, method, options
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Pickled, it forgets what it was made with: add_bos, add_eos, reverse …
+        # Its own pickle loses its settings: add_bos, add_eos, reverse …
         plain = (bool, int, float, str, type, type(None))
         settings = {k: v for k, v in vars(self._processor).items() if isinstance(v, plain)}
         return type(self), (self._processor, self._method, self._options, settings)
@@ -113,8 +102,97 @@ class SentencePieceBatches(Tokenizer):
         return encoded(method(list(texts), **{**self._options, "num_threads": 1}))
 
 
+class TiktokenArrays(Tokenizer):
+    """A `tiktoken.Encoding`: many texts in one call, joined by a special token of its own.
+
+    Special tokens divide a text before anything else, so the ids on either side of one are those
+    of the texts by themselves.
+    """
+
+    def __init__(self, encoding: Any, method: str, options: Mapping[str, object]) -> None:  # noqa: ANN401 (of a library that is not imported)
+        self._encoding, self._method, self._options = encoding, method, options
+        # Lists of the same ids take a fifth more time.
+        self._array_options = options
+        if method == "encode_ordinary":
+            self._array_options = {"disallowed_special": ()}
+        # Where other special tokens are allowed, one of those could reach over a seam.
+        can_join = self._array_options.keys() <= {"disallowed_special"}
+        self._seam = _seam_of(encoding) if can_join else None
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        if self._seam is None:
+            return flat(self._one_by_one(texts))
+        return flat([ids for some in _groups(texts) for ids in self._joined(some, self._seam)])
+
+    def _joined(self, texts: list[str], seam: _Seam) -> list[NDArray[Any]]:
+        seams = len(texts) - 1
+        whole = seam.text.join(texts)
+        if not seams or whole.count(seam.text) != seams:
+            return self._one_by_one(texts)
+        try:
+            ids = self._encoding.encode_to_numpy(
+                whole, allowed_special={seam.text}, **self._array_options
+            )
+        except ValueError:  # Some text is refused, or has half of a surrogate pair.
+            return self._one_by_one(texts)
+        borders = [-1, *np.flatnonzero(ids == seam.token).tolist(), len(ids)]
+        if len(borders) != seams + 2:  # An ordinary token has the same number.
+            return self._one_by_one(texts)
+        return [ids[before + 1 : end] for before, end in pairwise(borders)]
+
+    def _one_by_one(self, texts: Sequence[str]) -> list[NDArray[Any]]:
+        return [self._one(text) for text in texts]
+
+    def _one(self, text: str) -> NDArray[Any]:
+        try:
+            ids: NDArray[Any] = self._encoding.encode_to_numpy(text, **self._array_options)
+        except UnicodeEncodeError:
+            # Half of a surrogate pair; the others replace it.
+            return np.array(getattr(self._encoding, self._method)(text, **self._options), np.int64)
+        return ids
+
+
+class _Seam(NamedTuple):
+    """The special token between texts that are encoded together."""
+
+    text: str
+    token: int
+
+
+def _seam_of(encoding: Any) -> _Seam | None:  # noqa: ANN401 (of a library that is not imported)
+    """Return a special token that is always found between two texts, if there is one.
+
+    It cannot begin inside itself, and no other special token begins where it does.
+    """
+    names: set[str] = encoding.special_tokens_set
+    for text in sorted(names):
+        is_alone = not any(
+            other.startswith(text) or text.startswith(other) for other in names if other != text
+        )
+        begins_in_itself = any(text.startswith(text[at:]) for at in range(1, len(text)))
+        if text and is_alone and not begins_in_itself:
+            (token,) = encoding.encode(text, allowed_special={text}, disallowed_special=())
+            return _Seam(text, token)
+    return None
+
+
+def _groups(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield texts that are encoded together."""
+    some: list[str] = []
+    size = 0
+    for text in texts:
+        some.append(text)
+        size += len(text)
+        if size >= _JOINED_LETTERS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
 class _Call(NamedTuple):
-    """What was given: an object, a method of one, or a partial of a method."""
+    """An object, a method of one, or a partial of a method, taken apart."""
 
     owner: Any
     method: str
@@ -133,7 +211,7 @@ class _Call(NamedTuple):
 
 
 def _is_a(what: object, package: str, name: str) -> bool:
-    """Return whether an object is of a class of that name and package, or of one derived."""
+    """Whether an object is of a class of that name and package, or of one derived."""
     return any(
         kind.__name__ == name and kind.__module__.partition(".")[0] == package
         for kind in type(what).__mro__
@@ -141,13 +219,13 @@ def _is_a(what: object, package: str, name: str) -> bool:
 
 
 def _is_from(owner: object, package: str, *methods: str) -> bool:
-    """Return whether a package itself defines these methods, not a class derived from it."""
+    """Whether a package itself defines these methods, not a class derived from it."""
     modules = [getattr(getattr(type(owner), method), "__module__", "") for method in methods]
     return all(module.partition(".")[0] == package for module in modules)
 
 
 def _refuse_cut_texts(tokenizer: Any) -> None:  # noqa: ANN401 (of a library that is not imported)
-    """Refuse a tokenizer that is set to the length of some model's input."""
+    """Raise for a tokenizer that cuts or fills up texts to the length of a model's input."""
     if tokenizer.truncation is not None:
         length = tokenizer.truncation["max_length"]
         raise OptionError(
@@ -194,21 +272,21 @@ def _of_transformers(call: _Call) -> Tokenizer | None:
     if method not in {"encode", "__call__"} or not _is_from(call.owner, "transformers", method):
         return None
     if call.options.keys() <= {"add_special_tokens", "verbose"} and _is_plain(call.owner):
-        # A copy, since theirs may be set to cut or fill up by the next who calls it; a worker
-        # process then need not import their library, which takes seconds.
+        # A copy, since the next call of theirs may set it to cut or fill up; and a worker process
+        # need not import transformers, which takes seconds.
         backend = call.owner.backend_tokenizer
         copy = type(backend).from_str(backend.to_str())
         copy.no_padding()
         copy.no_truncation()
         options = {k: v for k, v in call.options.items() if k != "verbose"}
         return TokenizersBatches(copy, options, splits_special=call.owner.split_special_tokens)
-    # Not told that a text is longer than the model: it will be cut into samples.
+    # Without the warning that a text is longer than the model: samples cut it.
     function = getattr(call.owner, method)
     return EachText(functools.partial(function, **{"verbose": False, **call.options}))
 
 
 def _is_plain(owner: object) -> bool:
-    """Return whether a tokenizer of transformers does no more than call one of `tokenizers`."""
+    """Whether a tokenizer of transformers does no more than call one of `tokenizers`."""
     plain = {"tokenization_utils_base", "tokenization_utils_tokenizers"}
     methods = [getattr(type(owner), name, None) for name in ("__call__", "encode", "_encode_plus")]
     return hasattr(owner, "backend_tokenizer") and all(

@@ -1,4 +1,4 @@
-"""How numbers are spread: counts in buckets as fine as a fixed number of them allows."""
+"""Histograms of numbers, as fine as a fixed number of buckets allows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ _HUGE = 1e300
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 
 
-class Spread:
+class Histogram:
     """Counts of finite numbers in buckets.
 
-    A bucket holds all floats whose first bits are equal; how many bits that are is as many as
-    keep the buckets below a fixed number. So it adapts to what comes, and depends neither on the
-    order of the numbers nor on how they were parted.
+    A bucket holds all floats whose first bits are equal: as many bits as keep the buckets below a
+    fixed number. The result depends neither on the order of the numbers nor on how they are parted.
 
-    >>> spread = Spread()
-    >>> spread.add(np.arange(1001.0))
-    >>> spread.low, [round(one, -1) for one in spread.quantiles([0.25, 0.5, 0.99])], spread.high
+    >>> numbers = Histogram()
+    >>> numbers.add(np.arange(1001.0))
+    >>> numbers.low, [round(one, -1) for one in numbers.quantiles([0.25, 0.5, 0.99])], numbers.high
     (0.0, [250.0, 500.0, 990.0], 1000.0)
     """
 
@@ -34,13 +33,13 @@ class Spread:
         self.low = np.inf
         self.high = -np.inf
         self.shift = 0
-        """Bits that do not count."""
+        """Last bits that are ignored."""
         self.keys = np.empty(0, np.int64)
-        """The buckets that hold anything, ascending."""
+        """The buckets that are not empty, ascending."""
         self.counts = np.empty(0, np.int64)
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Count numbers, none of which is infinite or NaN."""
+        """Count finite numbers."""
         if not len(values):
             return
         values = values + 0.0  # Without -0.0.
@@ -49,8 +48,8 @@ class Spread:
         keys, counts = np.unique(_ordered(values) >> np.int64(self.shift), return_counts=True)
         self._take(keys, counts)
 
-    def merge(self, other: Spread) -> None:
-        """Count what the other counted."""
+    def merge(self, other: Histogram) -> None:
+        """Add the counts of another histogram."""
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         shift = max(self.shift, other.shift)
         self.keys = self.keys >> np.int64(shift - self.shift)
@@ -67,7 +66,7 @@ class Spread:
         self.keys, self.counts = keys, counts
 
     def quantiles(self, shares: Sequence[float]) -> list[float]:
-        """Return the numbers up to which these shares lie; inside a bucket as if spread evenly."""
+        """Return the quantiles of these shares; numbers count as spread evenly in their bucket."""
         low, high = self._borders()
         after = np.cumsum(self.counts)
         found = []
@@ -79,9 +78,9 @@ class Spread:
         return found
 
     def bars(self, low: float, high: float, *, whole: bool) -> list[int]:
-        """Return counts in bars of equal width between two numbers; the ends hold the rest.
+        """Return counts in bars of equal width from `low` to `high`; the outer bars hold the rest.
 
-        Where numbers are `whole`, no bar is narrower than one of them.
+        If numbers are `whole`, no bar is narrower than 1.
         """
         count = int(min(_BARS, high - low + 1)) if whole else _BARS
         stop = high + 1 if whole else high
@@ -101,7 +100,7 @@ class Spread:
         return [round(height) for height in heights.tolist()]
 
     def _borders(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the smallest and the largest number that each bucket can hold here."""
+        """Return the smallest and the largest number of each bucket."""
         shift = np.int64(self.shift)
         low = _floats(self.keys << shift)
         high = _floats((self.keys << shift) | np.int64((1 << self.shift) - 1))
@@ -109,7 +108,7 @@ class Spread:
 
 
 def _ordered(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return integers that are ordered as the floats are."""
+    """Return integers in the order of the floats."""
     bits = values.view(np.int64)
     return bits ^ ((bits >> np.int64(63)) & _MAGNITUDE)
 

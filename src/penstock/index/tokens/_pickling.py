@@ -1,4 +1,4 @@
-"""What names the work on tokens the next time: another name wherever its tokens may be others."""
+"""Pickles of the work on tokens: whether processes can load one, and a key that names the work."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import pickle
+import sys
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -14,13 +15,44 @@ if TYPE_CHECKING:
     from penstock.index.tokens._documents import TokenWork
 
 _LARGEST = 256 << 20
+_SCRIPTS = {"__main__", "__mp_main__"}
+
+
+def sending_obstacle(work: TokenWork) -> str:
+    """Return why worker processes cannot load the work; an empty text if they can."""
+    pickler = _ScriptPickler(io.BytesIO())
+    try:
+        pickler.dump(work)
+    except Exception as why:  # noqa: BLE001 (a tokenizer may refuse in any way)
+        return f"it does not pickle ({type(why).__name__}: {why})"
+    if pickler.stuck:
+        return (
+            f"{pickler.stuck[0]} is defined in the script itself, which worker processes do not "
+            "run; define it in a module that it imports"
+        )
+    return ""
+
+
+class _ScriptPickler(pickle.Pickler):
+    """Notes what is pickled by a name that other processes do not know."""
+
+    def __init__(self, out: io.BytesIO) -> None:
+        super().__init__(out)
+        self.stuck: list[str] = []
+
+    def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 (what pickle expects)
+        if isinstance(obj, type | FunctionType):
+            module = sys.modules.get(obj.__module__)
+            if obj.__module__ in _SCRIPTS or getattr(module, "__spec__", None) is None:
+                self.stuck.append(obj.__qualname__)
+        return NotImplemented
 
 
 def work_key(work: TokenWork) -> str | None:
-    """Return a name for what becomes of lines; None where nobody can tell it from other work.
+    """Return a key of the work, another one wherever its tokens may differ; None if unknown.
 
-    It is made of what is pickled, of the code of functions and classes that are pickled by their
-    names alone, and of files that are pickled by theirs.
+    It covers the pickle, the code of functions and classes that a pickle only names, and the
+    content of files that it names.
     """
     out = io.BytesIO()
     try:
@@ -31,14 +63,14 @@ def work_key(work: TokenWork) -> str | None:
 
 
 class _KeyPickler(pickle.Pickler):
-    """Writes what things are where a pickle would only name them, or have no order."""
+    """Writes the content where a pickle has only a name, and sets in order."""
 
     def __init__(self, out: io.BytesIO) -> None:
         super().__init__(out)
         self._seen: set[int] = set()
 
     def persistent_id(self, obj: Any) -> object:  # noqa: ANN401 (what pickle expects)
-        """Return what stands for an object; None: the object itself."""
+        """Return what replaces an object in the pickle; None: the object itself."""
         if isinstance(obj, str):
             return ("file", os.fsencode(obj), _content(obj)) if os.path.isfile(obj) else None
         if isinstance(obj, set | frozenset):
@@ -58,7 +90,7 @@ class _KeyPickler(pickle.Pickler):
 
 
 def _beside(function: FunctionType) -> list[object]:
-    """Return what a function uses of its module; of others only the code that it calls there."""
+    """Return the globals that a function uses; of functions of other modules only their code."""
     known = function.__globals__
     found = [known[name] for name in sorted(_names(function.__code__)) if name in known]
     return [
@@ -76,7 +108,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _content(path: str) -> str | tuple[int, int]:
-    """Return what tells whether a file is another one: every byte, of a tokenizer's size."""
+    """Return a hash of a file; of one larger than any tokenizer its size and time."""
     status = os.stat(path)
     if status.st_size > _LARGEST:
         return status.st_size, status.st_mtime_ns
@@ -85,7 +117,7 @@ def _content(path: str) -> str | tuple[int, int]:
 
 
 def _code(code: CodeType) -> str:
-    """Return what a function does, wherever it is written."""
+    """Return the code of a function, without its place in a file."""
     names = code.co_names, code.co_varnames, code.co_freevars
     constants = [
         _code(one)

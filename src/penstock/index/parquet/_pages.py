@@ -1,9 +1,14 @@
-"""Structures of Thrift's compact protocol, in which the headers of Parquet pages are written.
+"""The headers of Parquet pages, which are structures of Thrift's compact protocol.
 
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Value = int | bytes | list["Value"] | dict[int, "Value"]
 
@@ -12,6 +17,8 @@ _INTEGERS = (4, 5, 6)
 _LONG_LIST = 15
 _MOST_BITS = 64
 _DEEPEST = 8
+_UNCOMPRESSED_BYTES, _COMPRESSED_BYTES, _DATA, _DICTIONARY, _DATA_2 = 2, 3, 5, 7, 8
+"""Fields of a page's header; the first field of the last three is the number of values."""
 
 
 class DamagedStructureError(ValueError):
@@ -87,3 +94,29 @@ class ThriftReader:
             if shift > _MOST_BITS:
                 raise DamagedStructureError(f"an endless number before byte {self.at:,}")
         return found | byte << shift
+
+
+class PageHeader(NamedTuple):
+    """What a page claims to hold."""
+
+    values: int
+    size: int
+    is_dictionary: bool
+
+
+def page_headers(chunk: bytes) -> Iterator[PageHeader]:
+    """Yield the header of each page of a column chunk, up to one that Arrow cannot read either."""
+    reader = ThriftReader(chunk)
+    while reader.at < len(chunk):
+        try:
+            header = reader.structure()
+        except DamagedStructureError:
+            return
+        whole, size = header.get(_UNCOMPRESSED_BYTES), header.get(_COMPRESSED_BYTES)
+        if not isinstance(whole, int) or not isinstance(size, int) or size < 0:
+            return
+        for kind in (_DATA, _DICTIONARY, _DATA_2):
+            page = header.get(kind)
+            if isinstance(page, dict) and isinstance(count := page.get(1), int):
+                yield PageHeader(count, whole, kind == _DICTIONARY)
+        reader.at += size

@@ -1,16 +1,16 @@
-"""Whole columns of one row group, with as few requests as their places allow."""
+"""Columns of one Parquet row group, read with few requests."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import CorruptFileError, StorageError
-from penstock.index._parquet_scan import open_parquet
-from penstock.index._thrift import DamagedStructureError, ThriftReader
+from penstock.index.parquet._footers import open_parquet
+from penstock.index.parquet._pages import page_headers
 from penstock.storage import SeekableFile, reading
 
 if TYPE_CHECKING:
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 _LEAST_ALLOWED = 512 << 20
 _MOST_INFLATED = 1 << 12
-"""How many bytes one byte of a file may become, beyond what is always allowed. A million nulls or
-equal numbers, 8 MB, take 2,300 to 4,600 bytes in pages of the usual size; larger pages take less,
-and the files with them are small."""
+"""Bytes in memory a byte of a file, at most, above `_LEAST_ALLOWED`. A million nulls or equal
+numbers, 8 MB, take 2,300 to 4,600 bytes in pages of the usual size; larger pages take less, but in
+small files."""
 _LEAST_WIDTH = 8
-_UNCOMPRESSED_BYTES, _COMPRESSED_BYTES, _DATA, _DICTIONARY, _DATA_2 = 2, 3, 5, 7, 8
-"""Fields of a page's header; the first field of the last three is the number of values."""
 
 
 def read_group(
@@ -38,10 +36,10 @@ def read_group(
     *,
     at_once: bool,
 ) -> pa.RecordBatch:
-    """Read whole columns of a row group; `at_once` with as few requests as their places allow.
+    """Read whole columns of a row group; `at_once` with few requests.
 
     `schema` has the columns with the types that the file stores. Raises `CorruptFileError` before
-    anything is allocated that a file of this size does not hold.
+    it allocates more than a file of this size can hold.
     """
     rows = metadata.row_group(group).num_rows
     widths = [_width(leaf) for field in schema for leaf in _leaves(field.type)]
@@ -70,7 +68,7 @@ def read_group(
 def _read_table(
     fetched: _Fetched, metadata: pq.FileMetaData, group: int, names: Sequence[str]
 ) -> pa.Table:
-    """Read columns; texts stay dictionaries where they could take more than is allowed."""
+    """Read columns; texts stay dictionaries if they could take too much memory."""
     reader = open_parquet(SeekableFile(fetched), metadata)
     try:
         return reader.read_row_group(group, columns=names, use_threads=False)
@@ -83,7 +81,7 @@ def _read_table(
 
 
 def _repeated_bytes(array: pa.Array) -> int:
-    """Return how many bytes the texts of dictionaries take when each has its own."""
+    """Return the bytes of the texts of dictionaries, repeats included."""
     if isinstance(array, pa.ExtensionArray):
         return _repeated_bytes(array.storage)
     if isinstance(array, pa.StructArray):
@@ -113,8 +111,8 @@ def ranges_of(
 ) -> list[tuple[int, int]]:
     """Return offset and bytes of each part of some columns.
 
-    `metadata.row_group(…).column(…)` has them, and ends the process where a column is encrypted
-    or damaged. So Arrow is let go ahead as far as it asks for all of them.
+    `metadata.row_group(…).column(…)` has them, but ends the process if a column is encrypted or
+    damaged. So Arrow reads from a file of zeros that notes the ranges.
     """
     noted = _Noted(path, size)
     with suppress(pa.ArrowException, OSError, UnicodeError):
@@ -131,7 +129,7 @@ def _leaves(type_: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def _width(leaf: pa.DataType) -> int:
-    """Return the bytes that a value takes at least, with what reading it takes beside."""
+    """Return the bytes that a value takes in memory, at least."""
     try:
         return max(_LEAST_WIDTH, int(leaf.bit_width) // 8)
     except ValueError:  # Texts, each of its own length.
@@ -144,7 +142,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks()
     array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
     if pa.types.is_dictionary(array.type):
-        array.validate(full=True)  # Codes of words that a damaged page does not have.
+        array.validate(full=True)  # A damaged page has codes beyond its dictionary.
     return array
 
 
@@ -157,7 +155,7 @@ def _too_large(file: OpenFile, what: str, size: int) -> CorruptFileError:
 
 
 class _Noted:
-    """A file of nothing but zeros that notes what is asked for; see `penstock.storage.OpenFile`."""
+    """A file of zeros that notes the ranges that are read; see `penstock.storage.OpenFile`."""
 
     def __init__(self, path: str, size: int) -> None:
         self.path, self.size = path, size
@@ -175,13 +173,13 @@ class _Noted:
 
 
 class _ManyRepeatsError(Exception):
-    """Texts of a dictionary could take more than is allowed."""
+    """Texts of a dictionary could take too much memory."""
 
 
 class _Fetched:
-    """A file of which some ranges are in memory already; see `penstock.storage.OpenFile`.
+    """A file with some ranges in memory; see `penstock.storage.OpenFile`.
 
-    Column chunks are read as a whole, and the headers of their pages are looked at.
+    Arrow reads column chunks whole, and each read checks the headers of their pages.
     """
 
     def __init__(
@@ -203,7 +201,7 @@ class _Fetched:
 
     def _check_pages(self, chunk: bytes) -> None:
         values = size = texts = 0
-        for page in _pages(chunk):
+        for page in page_headers(chunk):
             values += page.values
             size += page.size
             texts = max(texts, page.size * page.is_dictionary)
@@ -218,28 +216,4 @@ class _Fetched:
         return [self.read_at(start, length) for start, length in ranges]
 
     def close(self) -> None:
-        """The file belongs to whoever opened it."""
-
-
-class _Page(NamedTuple):
-    values: int
-    size: int
-    is_dictionary: bool
-
-
-def _pages(chunk: bytes) -> Iterator[_Page]:
-    """Yield what each page claims, as far as Arrow can read them, too."""
-    reader = ThriftReader(chunk)
-    while reader.at < len(chunk):
-        try:
-            header = reader.structure()
-        except DamagedStructureError:
-            return
-        whole, size = header.get(_UNCOMPRESSED_BYTES), header.get(_COMPRESSED_BYTES)
-        if not isinstance(whole, int) or not isinstance(size, int) or size < 0:
-            return
-        for kind in (_DATA, _DICTIONARY, _DATA_2):
-            page = header.get(kind)
-            if isinstance(page, dict) and isinstance(count := page.get(1), int):
-                yield _Page(count, whole, kind == _DICTIONARY)
-        reader.at += size
+        """Do nothing: the caller closes the file."""
