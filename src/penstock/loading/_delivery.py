@@ -1,4 +1,4 @@
-"""From tasks to batches in the user's hands: in order, a few ahead, with what went wrong told."""
+"""From requests to batches in the user's hands: in order, a few ahead, with errors explained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from penstock.errors import BadRecordsError, StallError
 from penstock.loading._device import moved_to, pinned
-from penstock.loading._fetch import named_batch
 from penstock.loading.engines._engines import Stalled
 
 if TYPE_CHECKING:
@@ -19,30 +18,23 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.loading._feed import Feed, Placed, Point, Request
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._ranks import Ranks
     from penstock.loading._stats import Tally
     from penstock.loading._steps import Task
     from penstock.loading.engines._engines import Engine
-    from penstock.order import Cursor
 
 _log = logging.getLogger("penstock.loading")
 _SHOWN = 10
 
 
-class Placed(NamedTuple):
-    """A task and a cursor of its epoch."""
-
-    epoch: Cursor
-    task: Task
-
-
 class Lot(NamedTuple):
-    """Batches that were made together, mostly one, and what is known of each of them."""
+    """Batches that were made together, mostly one, and the facts of each of them."""
 
-    epoch: Cursor
-    positions: Sequence[int]
-    """How many positions of the epoch are handed out with each."""
+    epoch: Point
+    positions: Sequence[Any]
+    """The position in the epoch after each of them."""
     batches: Iterable[Any]
     records: int
     """Rows that count, of each."""
@@ -56,19 +48,20 @@ class Delivery:
     """Hands out what an engine makes."""
 
     fetch: Fetch
+    feed: Feed
     tally: Tally
     bad_ids: set[int]
-    """The records that were found bad, in other passes, too."""
+    """The records that were found bad, in earlier passes as well."""
     ranks: Ranks
     stall_timeout: float
     max_bad: int
     pin_memory: bool
 
-    def lots(self, engine: Engine, tasks: Iterator[Placed]) -> Iterator[Lot]:
+    def lots(self, engine: Engine, requests: Iterator[Placed]) -> Iterator[Lot]:
         """Yield batches in order, with the engine always as many ahead as it likes."""
         waiting: deque[Placed] = deque()
-        for placed in tasks:
-            engine.submit(placed.task)
+        for placed in requests:
+            engine.submit(placed.request)
             waiting.append(placed)
             while waiting and len(waiting) >= engine.depth:
                 yield from self._next(engine, waiting.popleft())
@@ -76,23 +69,28 @@ class Delivery:
             yield from self._next(engine, waiting.popleft())
 
     def _next(self, engine: Engine, placed: Placed) -> Iterator[Lot]:
-        """Yield the batches of a task, however many of them were made together."""
-        left = placed.task.steps
+        """Yield the batches of a request, in as many lots as they were made in."""
+        left = placed.request.steps
         while left:
-            task, fetched = self._taken(engine, placed.task)
-            left -= task.steps
-            handed_over = self._one if task.steps == 1 else self._many
-            yield handed_over(placed.epoch, task, fetched)
+            request, fetched = self._taken(engine, placed.request)
+            left -= request.steps
+            task: Task = request
+            if fetched.task is not None:
+                task = fetched.task
+                self.feed.note(request, task)
+                if not len(task.where.ids):
+                    continue
+            yield (self._one if task.steps == 1 else self._many)(placed.epoch, task, fetched)
 
-    def _taken(self, engine: Engine, task: Task) -> tuple[Task, Fetched]:
+    def _taken(self, engine: Engine, request: Request) -> tuple[Any, Fetched]:
         try:
             return engine.take(self.stall_timeout)
         except Stalled as stalled:
-            raise self._stalled(str(stalled), task) from None
+            raise self._stalled(str(stalled), request) from None
         finally:
             self.tally.costs(engine.costs())
 
-    def _one(self, epoch: Cursor, task: Task, fetched: Fetched) -> Lot:
+    def _one(self, epoch: Point, task: Task, fetched: Fetched) -> Lot:
         ids, valid = task.where.ids, task.valid
         if fetched.bad:
             valid = self._without_bad(fetched, ids, valid)
@@ -101,7 +99,7 @@ class Delivery:
         records = len(ids) if valid is None else int(np.count_nonzero(valid))
         return Lot(epoch, task.positions, batches, records, fetched.gathering, fetched.encoding)
 
-    def _many(self, epoch: Cursor, task: Task, fetched: Fetched) -> Lot:
+    def _many(self, epoch: Point, task: Task, fetched: Fetched) -> Lot:
         """Return batches that were made together, in which every row counts."""
         steps = task.steps
         batches = self.fetch.recipe.hand_over_all(fetched.made, task.where, steps)
@@ -131,20 +129,20 @@ class Delivery:
             )
         return valid
 
-    def _stalled(self, what: str, task: Task) -> StallError:
-        source = self.fetch.source
+    def _stalled(self, what: str, request: Request) -> StallError:
+        reader = self.fetch.reader
         if what:
             remedy = "Look whether storage answers"
         else:
             remedy = "Nothing is being read: look at encode"
-            if source.files and self.fetch.recipe.is_pure:
-                file, offset, size = source.location(int(task.where.ids[0]))
-                what = f"{file}, bytes {offset:,} to {offset + size:,}, or others of its batch"
+            place = reader.place(request) if self.fetch.recipe.is_pure else ""
+            if place:
+                what = f"{place}, or others of its batch"
                 remedy = "Look whether storage answers and workers start"
         waits = f"It waits for: {what}. " if what else ""
         return StallError(
             f"rank {self.ranks.rank} of {self.ranks.world_size} got no batch for "
-            f"{self.stall_timeout:g} s. {waits}{named_batch(task, source)} {remedy}; "
+            f"{self.stall_timeout:g} s. {waits}{reader.name(request)} {remedy}; "
             "stall_timeout= sets how long to wait.",
             rank=self.ranks.rank,
         )

@@ -35,7 +35,7 @@ def resumed(
         warnings.warn(
             f"{length - cursor.length:,} records were appended since the run began; it goes on "
             f"over the {cursor.length:,} that it began with. Start a new run to use them.",
-            stacklevel=3,
+            stacklevel=4,
         )
     return cursor.with_skips(skip, available=length)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from penstock.errors import RecordIndexError
 from penstock.order import Skips, share_full, share_rows, steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from penstock.order import Cursor, Plan
@@ -66,15 +68,17 @@ class Task(NamedTuple):
     """Which rows count, bool[B]; None where all do."""
     unread: NDArray[np.bool_] | None
     """Rows that a resume skips and nobody may read, bool[B]; None where there are none."""
-    position: int
-    """Positions of the epoch that are handed out with the last of its batches."""
+    position: Any
+    """The position in the epoch after the last of its batches."""
     steps: int = 1
     each: int = 1
     """Positions that every one of several steps hands out, over all ranks."""
 
     @property
-    def positions(self) -> range:
+    def positions(self) -> Sequence[Any]:
         """`position` after each of its steps."""
+        if self.steps == 1:
+            return (self.position,)
         return range(self.position - (self.steps - 1) * self.each, self.position + 1, self.each)
 
     def apart(self) -> list[Task]:

@@ -19,11 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
 
-import numpy as np
-
 from penstock.errors import OptionError, UnsafeForkError, WorkerError
-from penstock.loading._fetch import named_batch
-from penstock.loading._order_choice import lies_remote
 from penstock.loading.engines._engines import HasHelpers, Stalled
 from penstock.loading.engines._transfer import receive, send
 from penstock.loading.engines._worker import Ask, Done, Told, run
@@ -36,9 +32,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
     from multiprocessing.process import BaseProcess
 
-    from penstock.datasets import Source
     from penstock.loading._fetch import Fetch, Fetched
-    from penstock.loading._steps import Task
 
     StartMethod = Literal["fork", "forkserver", "spawn"]
 
@@ -74,7 +68,7 @@ class InProcesses(HasHelpers):
         self.together = 1
         self._fetch = fetch
         self._workers: list[_Worker] = []
-        self._tasks: deque[Task] = deque()
+        self._requests: deque[Any] = deque()
         self._submitted = self._taken = 0
         if multiprocessing.current_process().daemon:
             raise WorkerError(
@@ -93,34 +87,29 @@ class InProcesses(HasHelpers):
             self.close()
             raise
 
-    @property
-    def pids(self) -> list[int]:
-        """Of the workers."""
-        return [worker.pid for worker in self._workers]
-
-    def submit(self, task: Task) -> None:
+    def submit(self, request: Any) -> None:  # noqa: ANN401 (its feed's)
         self._refuse_fork()
         worker = self._workers[self._submitted % len(self._workers)]
         self._submitted += 1
-        self._tasks.append(task)
+        self._requests.append(request)
         # A dead worker is told of when its answer is due.
         with suppress(BrokenPipeError, ConnectionResetError):
-            send(worker.connection, task)
+            send(worker.connection, request)
 
-    def take(self, timeout: float) -> tuple[Task, Fetched]:
+    def take(self, timeout: float) -> tuple[Any, Fetched]:
         self._refuse_fork()
         worker = self._workers[self._taken % len(self._workers)]
         try:
             done = worker.answer(timeout)
         except (EOFError, ConnectionResetError, BrokenPipeError):
-            batch = named_batch(self._tasks[0], self._fetch.source)
+            batch = self._fetch.reader.name(self._requests[0])
             raise WorkerError(f"{worker.death()} {batch}") from None
         self._taken += 1
-        task = self._tasks.popleft()
+        request = self._requests.popleft()
         worker.costs = done.costs
         if isinstance(done.result, Failure):
             raise error_of(done.result)
-        return task, done.result
+        return request, done.result
 
     def costs(self) -> Mapping[str, float]:
         total: Counter[str] = Counter()
@@ -248,7 +237,7 @@ class _Worker:
         self._process.close()
 
 
-def start_method(context: str | BaseContext | None, source: Source) -> tuple[StartMethod, str]:
+def start_method(context: str | BaseContext | None, *, is_remote: bool) -> tuple[StartMethod, str]:
     """Return how worker processes are started, and why."""
     if context is not None:
         method = context if isinstance(context, str) else context.get_start_method()
@@ -257,7 +246,7 @@ def start_method(context: str | BaseContext | None, source: Source) -> tuple[Sta
                 f"multiprocessing_context={context!r}: expected one of {', '.join(METHODS)}."
             )
         return method, "as told"  # type: ignore[return-value]
-    if lies_remote(source):
+    if is_remote:
         return "forkserver", "the client of an object store does not survive a fork"
     if "fork" not in multiprocessing.get_all_start_methods():
         return "spawn", "nothing else is possible here"
@@ -267,12 +256,12 @@ def start_method(context: str | BaseContext | None, source: Source) -> tuple[Sta
 def _payload(fetch: Fetch, method: StartMethod) -> Fetch | bytes:
     """Return what a worker needs, as it is sent; a fork inherits it."""
     if method == "fork":
-        if lies_remote(fetch.source) and not fork_is_safe():
+        if fetch.reader.is_remote and not fork_is_safe():
             raise UnsafeForkError(
                 "workers would be forked from a process that already used object storage, and "
                 "would hang. Give multiprocessing_context='forkserver' (or 'spawn'), or none."
             )
-        _warm_up(fetch)
+        fetch.reader.warm_up(fetch.recipe)
         return fetch
     try:
         return pickle.dumps(fetch)
@@ -281,18 +270,6 @@ def _payload(fetch: Fetch, method: StartMethod) -> Fetch | bytes:
             f"what encode needs cannot be sent to worker processes: {why}. Define it in a module, "
             "or give num_workers=0 or 'auto' (threads), or multiprocessing_context='fork'."
         ) from why
-
-
-def _warm_up(fetch: Fetch) -> None:
-    """Read a record here, so that forks inherit what reading imports and prepares.
-
-    Else each worker of each pass does so for itself, in 0.3 s: pyarrow imports pandas, too, where
-    it is installed.
-    """
-    if not lies_remote(fetch.source) and len(fetch.source):
-        # What is wrong with a record is told when its batch is due.
-        with suppress(Exception):
-            fetch.recipe.read(fetch.source, np.zeros(1, np.int64))
 
 
 @contextmanager

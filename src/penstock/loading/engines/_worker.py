@@ -13,9 +13,10 @@ import sys
 import threading
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from penstock.errors import WorkerError
+from penstock.loading._fetch import Fetch
 from penstock.loading.engines._engines import waited_for
 from penstock.loading.engines._transfer import receive, send
 from penstock.storage import Meter, metered
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
-    from penstock.loading._fetch import Fetch, Fetched
-    from penstock.loading._steps import Task
+    from penstock.loading._fetch import Fetched
 
 _BETWEEN_COLLECTIONS = 100_000
 """Objects, where Python itself looks for garbage after 700."""
@@ -76,7 +76,7 @@ class _Server:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._tasks: SimpleQueue[Task] = SimpleQueue()
+        self._requests: SimpleQueue[Any] = SimpleQueue()
         self._meter = Meter()
         self._sending = threading.Lock()
 
@@ -90,13 +90,16 @@ class _Server:
         gc.set_threshold(_BETWEEN_COLLECTIONS)
         with metered(self._meter):
             while True:
-                task = self._tasks.get()
-                result = work if isinstance(work, Failure) else _result(work, task)
+                request = self._requests.get()
+                result = work if isinstance(work, Failure) else _result(work, request)
                 costs = self._meter.counts()
                 try:
                     self._answer(Done(result, costs))
                 except Exception as error:  # noqa: BLE001 (nothing was sent: it does not pickle)
-                    self._answer(Done(failure_of(_unsendable(error, task)), costs))
+                    refused = _unsendable(error)
+                    if isinstance(work, Fetch):
+                        refused.add_note(work.reader.name(request))
+                    self._answer(Done(failure_of(refused), costs))
 
     def _listen(self) -> None:
         parent = os.getppid()
@@ -109,7 +112,7 @@ class _Server:
                 if isinstance(message, Ask):
                     self._answer(Told(waited_for(self._meter)))
                 else:
-                    self._tasks.put(message)
+                    self._requests.put(message)
         os._exit(0)
 
     def _answer(self, value: Done | Told) -> None:
@@ -139,12 +142,11 @@ def _unloadable(error: BaseException) -> WorkerError:
     return told
 
 
-def _unsendable(error: Exception, task: Task) -> WorkerError:
+def _unsendable(error: Exception) -> WorkerError:
     told = WorkerError(
         f"a worker process cannot send what encode made: {error}. Return tensors, arrays and plain "
         "objects, or give num_workers=0 or 'auto' (threads)."
     )
-    told.add_note(f"In the batch of step {task.step:,} of epoch {task.where.epoch}.")
     told.__cause__ = error
     return told
 
@@ -160,8 +162,8 @@ def _use_one_thread() -> None:
         torch.set_num_threads(1)
 
 
-def _result(fetch: Fetch, task: Task) -> Fetched | Failure:
+def _result(fetch: Fetch, request: Any) -> Fetched | Failure:  # noqa: ANN401 (its feed's)
     try:
-        return fetch(task)
+        return fetch(request)
     except BaseException as error:  # noqa: BLE001 (raised in the user's process)
         return failure_of(error)
