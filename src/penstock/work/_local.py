@@ -14,12 +14,13 @@ from penstock.errors import OptionError, PenstockError, WorkerError
 from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 from penstock.work._failures import WorkerTraceback, error_of
-from penstock.work._process import WorkerProcess, end_all, interrupts_held
-from penstock.work._worker import Advance, Done
+from penstock.work._process import end_all, fresh_worker, interrupts_held
+from penstock.work._worker import Advance, UnitDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.work._process import WorkerProcess
     from penstock.work._unit import Unit
 
 _TRIES = 3
@@ -156,7 +157,7 @@ class _Crew:
     def _start(self) -> None:
         # Until the worker is one of those that are ended.
         with interrupts_held():
-            self._starting.append(WorkerProcess())
+            self._starting.append(fresh_worker())
 
     def _give(self, worker: WorkerProcess, job: _Job) -> None:
         self._busy[worker] = job
@@ -171,7 +172,7 @@ class _Crew:
         if isinstance(message, Advance):
             if (job := self._busy.get(worker)) is not None:
                 job.advance(message.amount)
-        elif isinstance(message, Done):
+        elif isinstance(message, UnitDone):
             self._finish(worker, message)
         elif isinstance(message, str):
             raise _unable(message)
@@ -180,7 +181,7 @@ class _Crew:
             self._idle.append(worker)
             self._false_starts = 0
 
-    def _finish(self, worker: WorkerProcess, done: Done) -> None:
+    def _finish(self, worker: WorkerProcess, done: UnitDone) -> None:
         job = self._busy.pop(worker)
         self._idle.append(worker)
         if done.failure is not None:

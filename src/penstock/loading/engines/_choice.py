@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.loading._feed import Reads
     from penstock.loading._fetch import Fetch
     from penstock.loading.engines._engines import Engine
-    from penstock.loading.engines._processes import StartMethod
+    from penstock.work import StartMethod
 
 _REMOTE_THREADS = 4
 """Each waits for the network most of the time; one read fetches many blocks at once."""
