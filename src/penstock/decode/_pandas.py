@@ -1,4 +1,4 @@
-"""Keeping pandas out of processes in which nobody uses it."""
+"""Keeping pandas out of processes that do not need it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class _Absent:
-    """Says of pandas that it is not installed."""
+    """Makes pandas appear as not installed."""
 
     def find_spec(self, name: str, _path: Sequence[str] | None, _target: object = None) -> None:
         if name == "pandas":

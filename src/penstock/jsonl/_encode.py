@@ -26,7 +26,7 @@ LOOKED_AT: object = object()
 """In place of a record whose line needs no second look."""
 
 
-class Encoder:
+class LineEncoder:
     """Turns records into lines, and counts the numbers that JSON does not have.
 
     NaN and infinities become `null`, or with `allow_nan` what Python's `json` writes for them.

@@ -15,7 +15,7 @@ from penstock.errors import (
     UnsafeForkError,
     UnserializableRecordError,
 )
-from penstock.jsonl._encode import Encoder
+from penstock.jsonl._encode import LineEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Lines(ABC):
 
     def __init__(self, target: Target, options: WriteOptions) -> None:
         self._target = target
-        self._encoder = Encoder(allow_nan=options.allow_nan)
+        self._encoder = LineEncoder(allow_nan=options.allow_nan)
         self._warned = False
         self._closed = False
         self._failure: BaseException | None = None

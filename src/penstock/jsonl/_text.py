@@ -22,7 +22,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(slots=True)
-class Piece:
+class TextPiece:
     """Some whole lines of a file."""
 
     path: str
@@ -34,7 +34,7 @@ class Piece:
     the next piece saves it a second look for newlines, a tenth of what decoding costs."""
 
 
-class Source(NamedTuple):
+class TextFile(NamedTuple):
     """A file to read, with what a listing said of it."""
 
     store: Store
@@ -43,8 +43,8 @@ class Source(NamedTuple):
 
 
 def read_pieces(
-    sources: Sequence[Source], piece_bytes: int, on_read: Callable[[int], object] | None = None
-) -> Iterator[Piece]:
+    sources: Sequence[TextFile], piece_bytes: int, on_read: Callable[[int], object] | None = None
+) -> Iterator[TextPiece]:
     """Yield the text of files in pieces of about `piece_bytes`; a longer line stays in one.
 
     Where reading waits for a network or decompresses, it runs ahead in a thread of its own.
@@ -61,17 +61,17 @@ def read_pieces(
         ahead.close()
 
 
-def _is_plain_and_local(source: Source) -> bool:
+def _is_plain_and_local(source: TextFile) -> bool:
     return isinstance(source.store, LocalStore) and compression_of(source.name) is None
 
 
-def _weight(piece: Piece) -> int:
+def _weight(piece: TextPiece) -> int:
     return len(piece.text)
 
 
 def _pieces_of(
-    source: Source, piece_bytes: int, on_read: Callable[[int], object] | None
-) -> Iterator[Piece]:
+    source: TextFile, piece_bytes: int, on_read: Callable[[int], object] | None
+) -> Iterator[TextPiece]:
     local = isinstance(source.store, LocalStore)
     file = source.store.open(source.name, source.known)
     if on_read is not None:
@@ -80,7 +80,7 @@ def _pieces_of(
         blocks = decompressed(file, _LOCAL_BLOCK_BYTES if local else _REMOTE_BLOCK_BYTES)
         first_line = 1
         for text in whole_lines(blocks, piece_bytes):
-            piece = Piece(file.path, first_line, text)
+            piece = TextPiece(file.path, first_line, text)
             yield piece
             first_line += text.count(b"\n") if piece.lines is None else piece.lines
     finally:

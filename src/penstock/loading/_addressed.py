@@ -104,7 +104,7 @@ class Addressed:
             "blocks": "remote and large ones are kept on this host's disk, for all its processes"
             if is_kept
             else "read as they are needed",
-            "columns": self._chosen(point).told(self._schema),
+            "columns": self._chosen(point).describe(self._schema),
             "state": f"epoch {point.epoch}, position {point.position:,}",
         }
 

@@ -1,4 +1,4 @@
-"""What encodes the records of a source: checked against it, with its vocabularies."""
+"""The recipe for what a user gives as `encode`, checked against the source."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _by_name(names: list[str], source: Source) -> FieldEncoder:
     """Return an encoder with the types that the profile has seen, or else that the schema says."""
     schema = source.schema
     if not len(source):
-        # Of no records nothing is known, and nothing is needed.
+        # Without records nothing is known of the types, and nothing is needed.
         types = {name: type_at(schema, name) for name in names}
         names = [name for name, type_ in types.items() if type_ not in (None, pa.null())]
     seen = _seen_types(names, source)
@@ -137,12 +137,12 @@ def _names(fields: object) -> list[str]:
         return list(fields.names)
     if isinstance(fields, Mapping | Sequence) and not isinstance(fields, str):
         return [name for name in fields if isinstance(name, str)]
-    return []  # All of them; or nothing that names a field, which reading says.
+    return []  # All fields, or an invalid value, which reading refuses.
 
 
 def _look_for(names: Iterable[str], source: Source) -> None:
     if lies_remote(source) and not getattr(source, "schema_is_complete", False):
-        return  # Nothing is fetched before it is needed: `Fetch` looks at its first batch.
+        return  # Nothing is fetched now: `Fetch` looks at its first batch.
     for missing in missing_fields(source, names):
         if missing.is_certain:
             raise OptionError(f"{missing.text} Name one that is there, or leave it out")

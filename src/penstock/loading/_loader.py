@@ -1,4 +1,4 @@
-"""The one loader in the middle: a source goes in, batches come out."""
+"""`DataLoader`: a source goes in, batches come out."""
 
 from __future__ import annotations
 
@@ -45,11 +45,55 @@ if TYPE_CHECKING:
 class DataLoader:
     """Batches of a source: shuffled, shared over ranks, made ahead of time, resumable exactly.
 
-    `source` is a Source or anything `penstock.open` takes. `encode` says what a batch is: a dict of
-    field types, a list of names, `Tokens`, a callable from an Arrow record batch to tensors;
-    without it a batch is a list of records, and of tokens a tensor with `ids` and `valid` as
-    attributes. A state holds nothing of ranks or workers: another number of them goes on with the
-    very next record.
+    A state holds nothing about ranks or workers: another number of them continues with the very
+    next record.
+
+    Args:
+        source: A `Source`, or anything that `penstock.open` takes.
+        encode: Decides what a batch is. Field types (`{"price": "float32"}`) or a list of names
+            give a `Batch` of tensors; `Tokens(…)` gives inputs and labels; an encoder
+            (`penstock.batch.Encoder`) or a callable from an Arrow record batch gives its own
+            result. Without it a batch is a list of records, or for tokens a tensor with `ids` and
+            `valid` as attributes. Only the fields named here are decoded.
+        batch_size: Records in a batch of one rank, or a `Plan` that cuts batches of any size.
+        global_batch_size: Records in a step over all ranks, in place of `batch_size`. Use it where
+            the number of ranks may change and the step must not.
+        shuffle: False reads in order. True shuffles in the way that suits the source: over all
+            records, or by blocks where reading single records is slow (remote, compressed,
+            Parquet). "full" and "block" force one: "full" over remote data costs a request a
+            record.
+        seed: Decides the order, and every random draw of an encoder.
+        epochs: Epochs in one `for` loop; None for a loop without end.
+        drop_last: Leave out the last step of an epoch where it is not full. By default its rows
+            are shared out, and rows that fill it up have `valid` False.
+        num_workers: Where batches are made. "auto" uses the caller's thread for columns and
+            tokens, else threads. 0 uses the caller's thread, n uses n processes: choose them
+            where `encode` is slow Python. A process costs its start (0.1 to 2 s) and a copy of
+            each batch.
+        materialize: Whether fields are decoded once into memory-mapped columns beside the index.
+            "auto" uses columns that exist, and builds them for local files if that takes less than
+            a minute and a tenth of the free disk. True always builds, False never does; existing
+            columns that the source already has are used in any case.
+        on_error: "raise" stops at the first bad record and names it. "mask" keeps its row with
+            `valid` False, so that batches keep their size.
+        max_bad: With "mask", the number of different bad records after which a run stops.
+        skip: Records to leave out: numbers, (start, stop) ranges, or the path of a file with one a
+            line. In the middle of an epoch they are masked; the next epoch is shorter.
+        rank: This process's rank; give `world_size` as well. By default both come from `mesh`,
+            `torch.distributed`, or RANK and WORLD_SIZE.
+        world_size: How many processes share the data.
+        mesh: A `DeviceMesh`, whose data-parallel dimensions decide the rank, or a process group.
+        on_changed: What `load_state_dict` does where the source is not the one of the state:
+            "raise", or "continue" at the same position over the records that are there.
+        output: "arrow" hands out Arrow record batches, with ids in the schema's metadata.
+        pin_memory: Copy batches to page-locked memory, for faster copies to a GPU. Without a GPU
+            it does nothing.
+        prefetch_to: A device, as in "cuda": batches arrive there, each copied while the one
+            before is used. It keeps one more batch in the device's memory.
+        multiprocessing_context: How processes are started: "fork", "forkserver", "spawn" or a
+            context. By default "fork" for local data, which is fastest, and "forkserver" for
+            remote data, whose client does not survive a fork.
+        stall_timeout: Seconds without a batch after which `StallError` is raised.
 
     >>> records = [{"n": number} for number in range(10)]
     >>> loader = DataLoader(records, batch_size=4, shuffle=True, seed=1)

@@ -1,4 +1,4 @@
-"""Units of work, run by processes that may die, with one view of how far they are."""
+"""Worker processes, and units of work that they run, with one view of the progress."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Exceptions between processes: the same type and text on the other side, with its traceback."""
+"""Exceptions between processes: type, text and traceback arrive on the other side."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _text(error: BaseException) -> str:
 def _pickled(value: object) -> bytes | None:
     try:
         data = pickle.dumps(value)
-        pickle.loads(data)  # noqa: S301 (what does not come back must not be sent)
+        pickle.loads(data)  # noqa: S301 (it must load again on the other side)
     except Exception:  # noqa: BLE001 (any class may refuse in any way)
         return None
     return data
@@ -68,13 +68,13 @@ def _unpickled(failure: Failure) -> BaseException | None:
         if failure.error is not None:
             return pickle.loads(failure.error)  # type: ignore[no-any-return]  # noqa: S301 (our own worker's)
         if failure.kind is not None:
-            # Its constructor wants other arguments than those it keeps; type and text count most.
+            # Its constructor takes other arguments than those it keeps; type and text matter most.
             kind = pickle.loads(failure.kind)  # noqa: S301
             error: BaseException = kind.__new__(kind)
             text = failure.text.partition(": ")[2]
             error.args = (text,)
-            # Unless it makes its text from what only its constructor sets.
+            # Unless its text depends on attributes that only the constructor sets.
             return error if text in str(error) else None
-    except Exception:  # noqa: BLE001 (a class may be what it is only over there)
+    except Exception:  # noqa: BLE001 (the class may exist only in the worker)
         return None
     return None

@@ -1,4 +1,4 @@
-"""Units run by fresh processes of this machine, or by the caller itself."""
+"""Runs units in fresh processes of this machine, or in the caller itself."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from penstock.work._unit import Unit
 
 _TRIES = 3
-"""How many workers a unit may cost before it is blamed for their deaths, and how many may die in a
-row before they could begin."""
+"""How many workers may die with the same unit, or in a row before they begin, until the run
+fails."""
 _LOOK_AROUND = 1.0
-"""Seconds after which somebody looks whether workers are there that say nothing."""
+"""Seconds after which silent workers are checked for their death."""
 
 
 def run_units(
@@ -37,15 +37,19 @@ def run_units(
     advance: Callable[[int], object] = lambda _: None,
     caller_helps: bool = False,
 ) -> None:
-    """Do all units that are not done yet; return when every one of them is.
+    """Run all units that are not done yet; return when every one of them is.
 
-    `workers` fresh processes do them, by default one a processor; 0: the caller itself. Where it
-    `caller_helps` it stands in for one of the default ones, and begins while they start: for work
-    that can do no harm to it. They do not import the caller's script, so it needs no guard, and
-    they end with the caller, however it ends. A worker that is killed is replaced, and its unit
-    begun again. The first error of a unit ends everything and is raised here. `advance` is told,
-    in the caller's thread, how much more is done, what was done before at once; less than nothing
-    for what is done again.
+    Fresh processes run them; they do not import the caller's script, so it needs no guard, and
+    they end with the caller. A worker that is killed is replaced, and its unit starts again. The
+    first error of a unit ends the run and is raised here.
+
+    Args:
+        units: The work, in the order in which it is begun.
+        workers: How many processes; by default one a processor, 0 for the caller itself.
+        advance: Called in the caller's thread with the amount that was done since: at once with
+            what earlier runs did, and with a negative amount where a unit starts again.
+        caller_helps: Let the caller stand in for one of the default processes, and begin while
+            they start. For work that cannot harm the caller.
     """
     limit = usable_cpus() if workers is None else whole_number("workers", workers, 0)
     waiting: deque[_Job] = deque()
@@ -68,12 +72,12 @@ class _Job:
     """A unit, and how far it is."""
 
     unit: Unit
-    tell: Callable[[int], object]
+    report: Callable[[int], object]
     advanced: int = 0
     deaths: int = 0
 
     def run(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Do it here, and something else whenever some of it is done."""
+        """Run it here, and call `meanwhile` whenever it advances."""
         of_others: list[BaseException] = []
 
         def advance(amount: int) -> None:
@@ -94,7 +98,7 @@ class _Job:
 
     def advance(self, amount: int) -> None:
         self.advanced += amount
-        self.tell(amount)
+        self.report(amount)
 
     def finish(self) -> None:
         self.advance(self.unit.size - self.advanced)
@@ -103,7 +107,7 @@ class _Job:
         self.advance(-self.advanced)
 
     def add_name(self, error: BaseException) -> None:
-        # Errors of ours name file and record by themselves.
+        # Errors of Penstock name file and record by themselves.
         if not isinstance(error, PenstockError):
             error.add_note(f"In {self.unit}.")
 
@@ -117,7 +121,7 @@ class _Job:
 
 
 class _Crew:
-    """Workers, the unit that each of them has, and those that are left."""
+    """Workers, the unit that each of them has, and the units left."""
 
     def __init__(self, waiting: deque[_Job]) -> None:
         self._process = os.getpid()
@@ -143,7 +147,7 @@ class _Crew:
             end_all(self._all)
 
     def _go_on(self, seconds: float = 0.0) -> None:
-        """Hear what workers say, for so long, and give units to those who have none."""
+        """Handle messages for so long, and give units to idle workers."""
         refuse_inherited(
             self._process, "units of work ran", "Begin the work in the forked process itself."
         )
@@ -155,7 +159,7 @@ class _Crew:
                 self._hear(worker)
 
     def _start(self) -> None:
-        # Until the worker is one of those that are ended.
+        # Until the worker is in the list of those to end.
         with interrupts_held():
             self._starting.append(fresh_worker())
 
@@ -225,7 +229,7 @@ class _Crew:
 def _unable(trace: str) -> WorkerError:
     error = WorkerError(
         f"a worker process cannot import what it needs: {trace.strip().splitlines()[-1]}. It has "
-        "the sys.path of this process; what else makes this importable here it does not have. "
+        "the sys.path of this process, but no other import hooks. "
         "Give workers=0."
     )
     error.__cause__ = WorkerTraceback(trace)

@@ -1,4 +1,4 @@
-"""One view of long work: how much is done, how fast, how long it will take."""
+"""Progress of long work: a bar, or a user's own view."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class View(Protocol):
-    """Whoever is told how far work is."""
+    """Receives the progress of work."""
 
     def add(self, count: int) -> object:
-        """Count what was done; less than nothing where some is done again."""
+        """Count an amount that was done; negative where work starts again."""
         ...
 
 
 class Progress:
-    """A bar; shown in a terminal, by rank 0 alone, unless told otherwise."""
+    """A bar; by default shown in a terminal, by rank 0 alone."""
 
     def __init__(self, total: int, shown: bool | None, what: str, unit: str = "B") -> None:  # noqa: FBT001 (three-valued, as users give it)
         from tqdm import tqdm  # noqa: PLC0415 (only where work is long)
 
         if sys.stderr is None or sys.stderr.closed:
-            # So it is in a service; to work matters more than to show it.
+            # As in a service.
             shown = False
         elif shown is None:
             shown = sys.stderr.isatty() and rank() == 0
@@ -64,5 +64,5 @@ def viewed(shown: bool | View | None, total: int, what: str, unit: str = "B") ->
     else:
         raise OptionError(
             f"progress={shown!r}: expected True, False, None (a bar in a terminal), or an object "
-            "whose add(count) is told what was done."
+            "with a method add(count)."
         )

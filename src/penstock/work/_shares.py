@@ -1,4 +1,4 @@
-"""How much of a whole each unit has."""
+"""Shares of a whole, one for each unit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Sized(Protocol):
-    """Something of a size."""
+    """Has a size."""
 
     @property
     def size(self) -> int:
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Sized)
 
 
 def grouped(parts: Iterable[T], most: int) -> list[tuple[T, ...]]:
-    """Return parts in order, small ones together, as long as a group has at most `most`.
+    """Return parts in order, small ones in groups of at most `most`.
 
     A larger part is a group of its own.
 
@@ -49,8 +49,8 @@ def shares(
 ) -> list[tuple[int, int]]:
     """Cut `[0, total)` at some of the ascending borders into ranges of at least `least` each.
 
-    Each is as short as that allows; only the last may be shorter. Borders at or beyond the ends
-    do no harm.
+    Each is as short as that allows; only the last may be shorter. Borders may lie at or beyond the
+    ends.
 
     >>> shares(10, [0, 1, 4, 5, 9, 10], 4)
     [(0, 4), (4, 9), (9, 10)]

@@ -1,4 +1,4 @@
-"""What a piece of work is to those who run it."""
+"""The contract of a piece of work."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ if TYPE_CHECKING:
 
 
 class Unit(Protocol):
-    """A piece of work, such as a range of records, that any process can do by itself.
+    """A piece of work, such as a range of records, that any process can run by itself.
 
-    Small and picklable; its class lives in a module that can be imported. What it makes it
-    publishes under a name that says which unit it was, as a whole or not at all: so whoever comes
-    later knows what is done already, and to do it twice does no harm. `str(unit)` names it in
-    errors.
+    Small and picklable; its class lives in a module that can be imported. It publishes its output
+    whole or not at all, under a name that identifies the unit: a later run sees what is done, and
+    running a unit twice does no harm. `str(unit)` names it in errors.
     """
 
     @property
     def size(self) -> int:
-        """How much there is to do, in whatever the progress counts."""
+        """How much there is to do, in the unit that the progress counts."""
         ...
 
     def is_done(self) -> bool:
@@ -27,9 +26,9 @@ class Unit(Protocol):
         ...
 
     def run(self, advance: Callable[[int], object]) -> None:
-        """Do the work and publish what it made.
+        """Do the work and publish the output.
 
-        `advance` may be told, in the thread that runs this and as often as one likes, how much
-        more is done; what it was not told of `size` counts when this returns.
+        It may call `advance` in its own thread with the amount done since; the rest of `size`
+        counts when this returns.
         """
         ...

@@ -168,7 +168,7 @@ class InCaller:
 class HasHelpers:
     """An engine whose threads or workers belong to the process that started them.
 
-    A forked child inherits the engine without them: it makes nothing and ends nothing.
+    A forked child inherits the engine without them: there it makes and ends nothing.
     """
 
     def __init__(self) -> None:
@@ -202,7 +202,7 @@ class InThreads(HasHelpers):
         self._answers: deque[tuple[Any, _Answer]] = deque()
         self._is_closed = self._is_stalled = False
         self._threads = [
-            # Daemons: one that waits for a dead network must not keep the program from ending.
+            # Daemons: a thread that waits for a dead network must not keep the program alive.
             threading.Thread(target=self._work, name=f"penstock-load-{number}", daemon=True)
             for number in range(threads)
         ]
