@@ -101,8 +101,8 @@ class InferringDecoder:
     ) -> pa.RecordBatch:
         """Return the batch of a text under the schema known after it.
 
-        Called in the order of the stream, by one thread at a time. Lines that cannot be read are
-        told to `on_bad`.
+        Called in the order of the stream, by one thread at a time. `on_bad` is called for lines
+        that cannot be read.
         """
         if attempted is None:
             # The schema may have grown since the attempt, or may just have begun.
@@ -191,7 +191,7 @@ def _reader_for_head(text: bytes) -> ArrowReader | None:
 
 
 def _say_nothing(path: str, what: str) -> None:
-    """Take no notice: a few records are looked at, and the warning comes with the batch."""
+    """Ignore it: the warning comes with the batch."""
 
 
 def _misfits(rows: list[Record]) -> dict[int, Exception]:

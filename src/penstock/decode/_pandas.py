@@ -20,9 +20,9 @@ class _Absent:
 def keep_pandas_out() -> None:
     """Make arrays without importing pandas, which takes as long as everything else.
 
-    To tell whether a value is one of pandas, pyarrow imports it, when it makes its first array of
-    Python values. It asks once; whoever needs pandas later, as in `to_pandas`, still gets it. For
-    processes of our own, into which nothing of pandas comes.
+    pyarrow imports pandas with its first array of Python values, to recognise values of pandas. It
+    does so once; code that needs pandas later, as in `to_pandas`, still gets it. For worker
+    processes of Penstock, which never see such values.
     """
     if "pandas" in sys.modules:
         return

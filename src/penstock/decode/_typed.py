@@ -50,8 +50,8 @@ class TypedDecoder:
     def attempt(self, text: bytes, ends: NDArray[np.int64] | None = None) -> pa.RecordBatch | None:
         """Return the batch of a text in which every line fits, or None.
 
-        `ends` are the places of all newlines, if somebody knows them, and of the text's own end
-        where there is none. Pure: it may run ahead of time in any thread.
+        `ends` are the places of all newlines, where known, and of the text's own end where it has
+        no newline. Pure: it may run ahead of time in any thread.
         """
         if self._row is None or not is_utf8(text) or may_hold_endless_number(text):
             return None

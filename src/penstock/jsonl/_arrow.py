@@ -13,10 +13,10 @@ import pyarrow as pa
 from penstock._cpus import usable_cpus
 from penstock.decode import InferringDecoder, TypedDecoder, unify
 from penstock.errors import OptionError, SchemaMismatchError
-from penstock.jsonl._counts import positive
 from penstock.jsonl._decode import MalformedLine
 from penstock.jsonl._records import AsyncStream, Stream
 from penstock.jsonl._threads import in_thread
+from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def arrow_stream(
     pieces: Iterator[TextPiece], policy: ErrorPolicy, size: int, schema: SchemaChoice
 ) -> Stream[pa.RecordBatch]:
     """Return record batches of `size` rows; the last may be shorter."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), positive("batch_size", size))
+    runs = _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
 
     def batches() -> Generator[pa.RecordBatch]:
         try:
@@ -60,7 +60,7 @@ def arrow_stream_async(
     pieces: Iterator[TextPiece], policy: ErrorPolicy, size: int, schema: SchemaChoice
 ) -> AsyncStream[pa.RecordBatch]:
     """Return the same batches, made in a thread; bad lines are handled on the event loop."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), positive("batch_size", size))
+    runs = _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
 
     async def batches() -> AsyncGenerator[pa.RecordBatch]:
         try:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 _LINES_A_RUN = 1024
 _REFUSED_A_RUN = 64
-"""A run ends after so many lines, or so many that took a second look: whoever must not be held
-for long pauses between two runs."""
+"""A run ends after so many lines, or so many that took a second look, so that an event loop can
+pause between two runs."""
 
 Record: TypeAlias = object
 """What one line holds: nearly always a dict."""
@@ -29,7 +29,7 @@ class RecordRun(NamedTuple):
 
 
 class MalformedLine(NamedTuple):
-    """A line that is not JSON; what becomes of it is decided where records are handed out."""
+    """A line that is not JSON; the error policy handles it where records are handed out."""
 
     path: str
     number: int

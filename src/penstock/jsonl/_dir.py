@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ObjectNotFoundError
 from penstock.jsonl._async_writers import JsonlDirWriter
-from penstock.jsonl._counts import positive
 from penstock.jsonl._draft_writer import WriteOptions
 from penstock.jsonl._file import JsonlFile
 from penstock.jsonl._names import in_reading_order
@@ -29,6 +28,7 @@ from penstock.jsonl._sync_writers import JsonlDirWriterSync
 from penstock.jsonl._targets import DirTarget
 from penstock.jsonl._text import TextFile, read_pieces
 from penstock.jsonl._threads import in_thread
+from penstock.order import whole_number
 from penstock.storage import LocalStore, StorageOptions, join, locate, new_remote_path
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ class JsonlDir:
         return JsonlFile(join(self.path, relative), self.storage_options)
 
     def _sources(self) -> list[TextFile]:
-        """Return the shards with what the listing just told, which saves a request for each."""
+        """Return the shards with their entries in the listing, which saves a request for each."""
         store, _ = locate(self.path, self.storage_options)
         found = [TextFile(store, entry.name, entry) for _, entry in self._listing(recursive=False)]
         if not found:
@@ -316,4 +316,4 @@ class JsonlDir:
 
 
 def _queue(prefetch: bool, queue_size: int) -> int:  # noqa: FBT001
-    return positive("queue_size", queue_size) if prefetch else 0
+    return whole_number("queue_size", queue_size, 1) if prefetch else 0

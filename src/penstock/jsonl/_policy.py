@@ -1,4 +1,4 @@
-"""What becomes of a bad line: raised, skipped and counted, or given to the user's function."""
+"""The error policy: a bad line raises, is skipped and counted, or goes to the user's function."""
 
 from __future__ import annotations
 

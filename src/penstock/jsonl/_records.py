@@ -7,9 +7,9 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
-from penstock.jsonl._counts import positive
 from penstock.jsonl._decode import MalformedLine, Record, RecordRun, decode_piece
 from penstock.jsonl._threads import in_thread
+from penstock.order import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
@@ -146,7 +146,7 @@ def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
 
 def batch_stream(runs: Iterator[Run], policy: ErrorPolicy, size: int) -> Stream[list[Record]]:
     """Return lists of `size` records; the last may be shorter."""
-    batches = _batches(_settled(runs, policy), positive("batch_size", size))
+    batches = _batches(_settled(runs, policy), whole_number("batch_size", size, 1))
     return Stream(batches, policy, batches)
 
 
@@ -172,7 +172,7 @@ def batch_stream_async(
     runs: AsyncRuns, policy: ErrorPolicy, size: int
 ) -> AsyncStream[list[Record]]:
     """Return lists of `size` records; the last may be shorter."""
-    positive("batch_size", size)
+    whole_number("batch_size", size, 1)
 
     async def batches() -> AsyncGenerator[list[Record]]:
         waiting: list[Record] = []

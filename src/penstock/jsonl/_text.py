@@ -30,12 +30,12 @@ class TextPiece:
     """Number of the first line; lines count from 1, blank ones too."""
     text: bytes
     lines: int | None = None
-    """How many there are, as soon as somebody knows: whoever splits the text before asking for
-    the next piece saves it a second look for newlines, a tenth of what decoding costs."""
+    """How many lines there are, once known. A consumer that splits the text sets it, and saves a
+    second search for newlines, a tenth of the cost of decoding."""
 
 
 class TextFile(NamedTuple):
-    """A file to read, with what a listing said of it."""
+    """A file to read, with its entry in a listing."""
 
     store: Store
     name: str
@@ -48,7 +48,7 @@ def read_pieces(
     """Yield the text of files in pieces of about `piece_bytes`; a longer line stays in one.
 
     Where reading waits for a network or decompresses, it runs ahead in a thread of its own.
-    `on_read` is told there how many bytes each read from storage brought.
+    `on_read` is called with the bytes of each read from storage.
     """
     pieces = chain.from_iterable(_pieces_of(source, piece_bytes, on_read) for source in sources)
     if all(_is_plain_and_local(source) for source in sources):
@@ -92,7 +92,7 @@ def decompressed(
 ) -> Iterator[bytes]:
     """Yield a file's text, by what its name says of its compression.
 
-    `on_frame` is told offset and bytes of each zstd frame, and the bytes of its text, in order.
+    `on_frame` is called with offset and bytes of each zstd frame, and the bytes of its text.
     """
     compression = compression_of(file.path)
     if file.size <= block_bytes:
