@@ -75,7 +75,7 @@ class TokenRows:
         """Return a row for each of `rows` (int64[B]): that of here, or for -1 an empty one.
 
         >>> few = TokenRows(
-        ...     np.array([[7, 8]]), np.array([2]), Ends(np.array([2]), np.array([0, 1]))
+        ...     np.array([[7, 8]]), np.array([2]), DocumentEnds(np.array([2]), np.array([0, 1]))
         ... )
         >>> more = few.filled(np.array([-1, 0]))
         >>> more.tokens.tolist(), more.lengths.tolist(), more.ends.offsets.tolist()

@@ -1,3 +1,4 @@
+# ruff: noqa: ANN401 (requests are a feed's own, batches a recipe's)
 """From requests to batches in the user's hands: in order, a few ahead, with errors explained."""
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.loading._feed import Feed, Placed, Point, Request
+    from penstock.loading._feed import Feed, Placed, Point
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._ranks import Ranks
     from penstock.loading._stats import Tally
@@ -84,7 +85,7 @@ class Delivery:
                     continue
             yield (self._one if task.steps == 1 else self._many)(placed.epoch, task, fetched)
 
-    def _taken(self, engine: Engine, request: Request) -> tuple[Any, Fetched]:
+    def _taken(self, engine: Engine, request: Any) -> tuple[Any, Fetched]:
         try:
             return engine.take(self.stall_timeout)
         except Stalled as stalled:
@@ -131,7 +132,7 @@ class Delivery:
             )
         return valid
 
-    def _stalled(self, what: str, request: Request) -> StallError:
+    def _stalled(self, what: str, request: Any) -> StallError:
         reader = self.fetch.reader
         if what:
             remedy = "Look whether storage answers"
@@ -162,7 +163,7 @@ def moved(lots: Iterator[Lot], device: object, *, is_ahead: bool = True) -> Iter
         yield lot._replace(batches=(batch,))
 
 
-def pinned(batch: Any) -> Any:  # noqa: ANN401 (what a recipe hands over)
+def pinned(batch: Any) -> Any:
     """Return the batch in page-locked memory; unchanged without a GPU."""
     torch = require("torch", extra="torch", purpose="pin_memory=True")
     if not torch.cuda.is_available():
@@ -201,7 +202,7 @@ def moved_to(
         yield _ready(ahead, torch.cuda.current_stream(target))
 
 
-def _moved(batch: Any, target: object, **how: bool) -> Any:  # noqa: ANN401 (what a recipe makes)
+def _moved(batch: Any, target: object, **how: bool) -> Any:
     if not hasattr(batch, "to"):
         raise OptionError(
             f"prefetch_to={target}: a {type(batch).__name__} cannot be moved to a device. Give "
@@ -210,14 +211,14 @@ def _moved(batch: Any, target: object, **how: bool) -> Any:  # noqa: ANN401 (wha
     return _like(batch.to(target, **how), batch)
 
 
-def _like(copy: Any, batch: Any) -> Any:  # noqa: ANN401 (what a recipe makes)
+def _like(copy: Any, batch: Any) -> Any:
     """Return the copy of a batch, with the `ids` and `valid` of a tensor of tokens."""
     if copy is not batch and "ids" in getattr(batch, "__dict__", ()):
         copy.ids, copy.valid = batch.ids, batch.valid
     return copy
 
 
-def _ready(ahead: tuple[T, Any, Any], present: Any) -> tuple[T, Any]:  # noqa: ANN401 (a stream)
+def _ready(ahead: tuple[T, Any, Any], present: Any) -> tuple[T, Any]:
     tag, batch, copied = ahead
     present.wait_event(copied)
     batch.record_stream(present)

@@ -1,3 +1,4 @@
+# ruff: noqa: ANN401 (requests, points and positions are a feed's own)
 """Where records come from, apart from how batches are made: the contract of a feed.
 
 A feed has two sides. In the user's process a `Feed` hands out tasks and says where a run stands.
@@ -45,27 +46,12 @@ class Point(Protocol):
     def epoch(self) -> int: ...
 
     @property
-    def position(self) -> Any:  # noqa: ANN401 (the feed's own)
+    def position(self) -> Any:
         """How much of the epoch was handed out; 0 at its beginning."""
         ...
 
-    def at(self, epoch: int | None = None, position: Any = 0) -> Self:  # noqa: ANN401
+    def at(self, epoch: int | None = None, position: Any = 0) -> Self:
         """Return another point of the same run; without `epoch`, in the same epoch."""
-        ...
-
-
-class Request(Protocol):
-    """What a feed asks an engine for: the batch of one step, or of several; pickles.
-
-    `Task` is a request that knows its records already.
-    """
-
-    @property
-    def step(self) -> int: ...
-
-    @property
-    def steps(self) -> int:
-        """How many steps it has; with more than one it is a `Task`."""
         ...
 
 
@@ -74,7 +60,7 @@ class Placed(NamedTuple):
 
     epoch: Point
     request: Any
-    """A `Request`."""
+    """Pickles; has `step`, and `steps`: 1, or more where it is a `Task`, which has its records."""
 
 
 class Opened(NamedTuple):
@@ -97,15 +83,15 @@ class Reader(Protocol):
         """Whether reading needs an object store, whose client does not survive a fork."""
         ...
 
-    def opened(self, request: Any) -> Opened:  # noqa: ANN401 (a `Request` of this feed)
+    def opened(self, request: Any) -> Opened:
         """Return the records of a request; `task` is the request itself where that is a task."""
         ...
 
-    def name(self, request: Any) -> str:  # noqa: ANN401
+    def name(self, request: Any) -> str:
         """Return which records a request has, as a sentence for errors."""
         ...
 
-    def place(self, request: Any) -> str:  # noqa: ANN401
+    def place(self, request: Any) -> str:
         """Return which file and bytes its first record has; "" where that is not known."""
         ...
 
@@ -130,55 +116,52 @@ class Feed(Protocol):
     begin: Any
     """The `Point` at which a new run stands."""
 
-    def name(self, point: Any) -> tuple[str, str]:  # noqa: ANN401 (its own kind of `Point`)
+    def name(self, point: Any) -> tuple[str, str]:
         """Return what it holds and in which order, in a few words each, for `repr`."""
         ...
 
-    def describe(self, point: Any) -> dict[str, str]:  # noqa: ANN401
+    def describe(self, point: Any) -> dict[str, str]:
         """Return `source`, `order` and `state` for `explain()`, and what else was decided."""
         ...
 
-    def prepare(self, point: Any) -> None:  # noqa: ANN401
+    def prepare(self, point: Any) -> None:
         """Make what a pass needs, before the run moves."""
         ...
 
-    def reads(self, point: Any) -> Reads:  # noqa: ANN401
+    def reads(self, point: Any) -> Reads:
         """Return how records are read."""
         ...
 
-    def reader(self, point: Any) -> tuple[Reader, bool]:  # noqa: ANN401
+    def reader(self, point: Any) -> tuple[Reader, bool]:
         """Return what reads records, and whether those of a batch come from everywhere."""
         ...
 
     def requests(
-        self,
-        point: Any,  # noqa: ANN401
-        sharing: Sharing,
-        together: Callable[[], int],
+        self, point: Any, sharing: Sharing, together: Callable[[], int]
     ) -> Iterator[Placed]:
         """Yield the requests of the rest of an epoch, each of at most `together()` steps."""
         ...
 
-    def note(self, request: Any, task: Task) -> None:  # noqa: ANN401
+    def note(self, request: Any, task: Task) -> None:
         """Learn what became of a request that did not know its records, in order of delivery."""
         ...
 
-    def steps(self, point: Any, sharing: Sharing) -> int:  # noqa: ANN401
+    def steps(self, point: Any, sharing: Sharing) -> int:
         """Return how many steps an epoch has, those before the point included."""
         ...
 
-    def records(self, point: Any, step: int, sharing: Sharing) -> StepRecords:  # noqa: ANN401
+    def records(self, point: Any, step: int, sharing: Sharing) -> StepRecords:
         """Return the records of one step of the point's epoch."""
         ...
 
-    def state(self, point: Any) -> dict[str, object]:  # noqa: ANN401
+    def state(self, point: Any) -> dict[str, object]:
         """Return the state document of a point, in plain JSON types.
 
         Its `order` part names the kind of order and its version.
         """
         ...
 
-    def resumed(self, state: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    def resumed(self, state: Mapping[str, Any]) -> Any:
         """Return the point of a state document; refuse a kind or version of order it has not."""
         ...
 

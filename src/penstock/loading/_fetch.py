@@ -75,7 +75,7 @@ class Fetch:
         self._knows_bad: bool | None = None
         """Whether columns know bad records; found out by the thread or process that reads them."""
 
-    def __call__(self, request: Any) -> Fetched:  # noqa: ANN401 (a `Request`)
+    def __call__(self, request: Any) -> Fetched:  # noqa: ANN401 (a feed's own)
         """Return what the batch of a request is made of."""
         return self.finished(request, self.gather(request))
 

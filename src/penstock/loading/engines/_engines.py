@@ -46,7 +46,7 @@ class Engine(Protocol):
     """How many steps the next request should have, at most."""
 
     def submit(self, request: Any) -> None:
-        """Accept a `Request`."""
+        """Accept a request of a feed."""
         ...
 
     def take(self, timeout: float) -> tuple[Any, Fetched]:
