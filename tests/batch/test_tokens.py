@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.batch import Batch, Tokens
-from penstock.batch._token_arrays import Ends, TokenRows
+from penstock.batch._token_arrays import DocumentEnds, TokenRows
 from penstock.errors import OptionError, SchemaMismatchError
 from tests.batch.encoder_contract import EncoderContract, position, scribble
 
@@ -78,7 +78,7 @@ def as_rows(
         return TokenRows(array.reshape(-1, width), lengths, None)
     values = np.array([end for row in ends for end in row], np.int64)
     offsets = np.array([0, *np.cumsum([len(row) for row in ends])], np.int64)
-    return TokenRows(array.reshape(-1, width), lengths, Ends(values, offsets))
+    return TokenRows(array.reshape(-1, width), lengths, DocumentEnds(values, offsets))
 
 
 class TestAgainstAModel:

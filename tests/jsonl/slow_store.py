@@ -6,13 +6,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectNotFoundError
-from penstock.jsonl._text import Source, read_pieces
+from penstock.jsonl._text import TextFile, read_pieces
 from penstock.storage import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.jsonl._text import Piece
+    from penstock.jsonl._text import TextPiece
 
 SECONDS = 60
 """How long a test waits for what must happen before it fails."""
@@ -49,10 +49,10 @@ class SlowStore:
         self.events = events
         self.gates: dict[str, threading.Event] = {}
 
-    def openers(self) -> list[Callable[[int], Iterator[Piece]]]:
+    def openers(self) -> list[Callable[[int], Iterator[TextPiece]]]:
         """Return what opens each object as a shard."""
         return [
-            lambda piece_bytes, name=name: read_pieces([Source(self, name)], piece_bytes)  # type: ignore[misc]
+            lambda piece_bytes, name=name: read_pieces([TextFile(self, name)], piece_bytes)  # type: ignore[misc]
             for name in self.objects
         ]
 

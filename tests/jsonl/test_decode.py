@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.jsonl._decode import BadLine, Records, decode_piece
-from penstock.jsonl._text import Piece
+from penstock.jsonl._decode import MalformedLine, RecordRun, decode_piece
+from penstock.jsonl._text import TextPiece
 from tests.rounds import rounds
 
 spaces = st.sampled_from(["", "", " ", "\t", "\r", "  ", "\x0b", "\xa0"])
@@ -64,8 +64,8 @@ def mangled(draw: st.DrawFn) -> bytes:
 def decoded(text: bytes) -> list[object]:
     """Return what comes of a text: records, and (line number, line) of bad lines."""
     seen: list[object] = []
-    for run in decode_piece(Piece("file", 1, text)):
-        if isinstance(run, Records):
+    for run in decode_piece(TextPiece("file", 1, text)):
+        if isinstance(run, RecordRun):
             assert run.items
             seen += run.items
         else:
@@ -107,8 +107,8 @@ def test_any_cut_into_pieces_gives_the_same_records_and_line_numbers(
     seen: list[object] = []
     for start, stop in pairwise(cuts):
         text = b"".join(line + b"\n" for line in lines[start:stop])
-        for run in decode_piece(Piece("file", start + 1, text)):
-            seen += run.items if isinstance(run, Records) else [(run.number, run.line)]
+        for run in decode_piece(TextPiece("file", start + 1, text)):
+            seen += run.items if isinstance(run, RecordRun) else [(run.number, run.line)]
     assert repr(seen) == repr(as_python_reads(lines))
 
 
@@ -142,15 +142,15 @@ def test_a_record_with_nan_between_others_keeps_its_place() -> None:
 def test_a_line_nested_too_deeply_is_a_bad_line_and_no_crash() -> None:
     depth = rounds(200_000, 5_000_000)
     deep = b"[" * depth + b"]" * depth
-    runs = list(decode_piece(Piece("file", 1, b"1\n" + deep + b"\n2\n")))
-    assert [run.items for run in runs if isinstance(run, Records)] == [[1], [2]]
-    (bad,) = (run for run in runs if isinstance(run, BadLine))
+    runs = list(decode_piece(TextPiece("file", 1, b"1\n" + deep + b"\n2\n")))
+    assert [run.items for run in runs if isinstance(run, RecordRun)] == [[1], [2]]
+    (bad,) = (run for run in runs if isinstance(run, MalformedLine))
     assert bad.number == 2
     assert "deep" in str(bad.reason)
 
 
 def test_nothing_comes_of_blank_lines_only() -> None:
-    assert list(decode_piece(Piece("file", 1, b"\n \n\t\r\n\n"))) == []
+    assert list(decode_piece(TextPiece("file", 1, b"\n \n\t\r\n\n"))) == []
 
 
 @pytest.mark.parametrize("blank", [b"\n", b" \r\n", b"\t\n"])
@@ -163,6 +163,6 @@ def test_bad_lines_keep_their_numbers_among_any_number_of_blank_ones(blank: byte
         text += b"bad\n" + blank + b"%d\n[NaN]\nbad\n" % many
         expected += [(line, b"bad"), many, [math.nan], (line + 4, b"bad")]
     seen: list[object] = []
-    for run in decode_piece(Piece("file", 1, text + blank * 5000)):
-        seen += run.items if isinstance(run, Records) else [(run.number, run.line)]
+    for run in decode_piece(TextPiece("file", 1, text + blank * 5000)):
+        seen += run.items if isinstance(run, RecordRun) else [(run.number, run.line)]
     assert repr(seen) == repr(expected)

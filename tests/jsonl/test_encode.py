@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from penstock.errors import UnserializableRecordError
-from penstock.jsonl._encode import Encoder
+from penstock.jsonl._encode import LineEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +31,11 @@ BEYOND_64_BITS = 2**70
 
 def encoded(value: object, *, allow_nan: bool = False) -> Any:
     """Return what a value reads as after it was written, the same on both ways."""
-    line = Encoder(allow_nan=allow_nan).encode(value)
+    line = LineEncoder(allow_nan=allow_nan).encode(value)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     back = json.loads(line)
-    long_way = Encoder(allow_nan=allow_nan).encode({"value": value, "wide": BEYOND_64_BITS})
+    long_way = LineEncoder(allow_nan=allow_nan).encode({"value": value, "wide": BEYOND_64_BITS})
     assert repr(json.loads(long_way)["value"]) == repr(back)
     return back
 
@@ -128,9 +128,9 @@ def test_a_record_may_hold(value: object, expected: object) -> None:
 
 def test_a_struct_is_written_as_msgspec_reads_it() -> None:
     struct = Named("Ada", dt.date(1815, 12, 10))
-    assert msgspec.json.decode(Encoder().encode(struct), type=Named) == struct
+    assert msgspec.json.decode(LineEncoder().encode(struct), type=Named) == struct
     row = Row(1, "x")
-    assert msgspec.json.decode(Encoder().encode(row), type=Row) == row
+    assert msgspec.json.decode(LineEncoder().encode(row), type=Row) == row
 
 
 SCALARS = [
@@ -168,9 +168,9 @@ def test_numpy_arrays_of_every_shape_and_layout_are_written(data: st.DataObject)
     )
     if array.ndim:
         array = data.draw(st.sampled_from([array, array[::2], array.T, array[::-1]]))
-    back = json.loads(Encoder().encode({"a": array}))["a"]
+    back = json.loads(LineEncoder().encode({"a": array}))["a"]
     assert np.array_equal(np.array(back, array.dtype).reshape(array.shape), array)
-    long_way = json.loads(Encoder().encode({"a": array, "wide": BEYOND_64_BITS}))["a"]
+    long_way = json.loads(LineEncoder().encode({"a": array, "wide": BEYOND_64_BITS}))["a"]
     assert np.array_equal(np.array(long_way, array.dtype).reshape(array.shape), array)
 
 
@@ -210,7 +210,7 @@ def test_what_cannot_be_written_is_a_type_error_naming_its_place(
     record: object, path: str, kind: str
 ) -> None:
     with pytest.raises(TypeError) as caught:
-        Encoder().encode(record)
+        LineEncoder().encode(record)
     assert isinstance(caught.value, UnserializableRecordError)
     assert f"cannot write {path}:" in str(caught.value)
     assert kind in str(caught.value)
@@ -220,20 +220,20 @@ def test_what_cannot_be_written_is_a_type_error_naming_its_place(
 @pytest.mark.parametrize("value", [{1, 2}, object(), b"bytes", 1j, range(3), iter([])])
 def test_a_record_that_is_no_record_is_named_as_such(value: object) -> None:
     with pytest.raises(TypeError, match="cannot write the record: JSON has no"):
-        Encoder().encode(value)
+        LineEncoder().encode(value)
 
 
 @pytest.mark.parametrize("key", [1, None, 1.5, True, (1,), b"x", uuid.UUID(int=1)])
 def test_keys_that_are_no_strings_are_refused_by_name(key: object) -> None:
     with pytest.raises(TypeError, match="cannot write a") as caught:
-        Encoder().encode({"a": {key: 1}})
+        LineEncoder().encode({"a": {key: 1}})
     assert repr(key) in str(caught.value)
     assert type(key).__name__ in str(caught.value)
 
 
 def test_a_huge_value_is_not_shown_in_full() -> None:
     with pytest.raises(TypeError) as caught:
-        Encoder().encode({"a": set(range(100_000))})
+        LineEncoder().encode({"a": set(range(100_000))})
     assert len(str(caught.value)) < 300
 
 
@@ -242,7 +242,7 @@ def test_nesting_is_written_as_deep_as_python_can(depth: int) -> None:
     value: object = 1
     for _ in range(depth):
         value = [value]
-    assert json.loads(Encoder().encode({"a": value})) == {"a": value}
+    assert json.loads(LineEncoder().encode({"a": value})) == {"a": value}
 
 
 def test_nesting_without_end_is_a_type_error() -> None:
@@ -253,7 +253,7 @@ def test_nesting_without_end_is_a_type_error() -> None:
         deep = [deep]
     for record in ({"a": endless}, {"a": deep}):
         with pytest.raises(TypeError, match="nested too deeply, or contains itself"):
-            Encoder().encode(record)
+            LineEncoder().encode(record)
 
 
 NOT_FINITE = [math.nan, math.inf, -math.inf]
@@ -278,13 +278,13 @@ def test_numbers_that_json_has_not_become_null_and_are_counted(
     wrapping: str, number: float
 ) -> None:
     wrap = WRAPPINGS[wrapping]
-    encoder = Encoder()
+    encoder = LineEncoder()
     line = encoder.encode(wrap(number))
     assert b"NaN" not in line
     assert b"Inf" not in line
     assert encoder.not_finite == 1
     json.loads(line, parse_constant=pytest.fail)
-    as_python_does = Encoder(allow_nan=True)
+    as_python_does = LineEncoder(allow_nan=True)
     assert repr(json.loads(as_python_does.encode(wrap(number)))) == repr(
         json.loads(json.dumps(_plain(wrap(number))))
     )
@@ -332,15 +332,15 @@ def _with_nulls(value: object) -> object:
 
 @given(with_floats)
 def test_each_nan_is_counted_once_and_nothing_else_changes(value: object) -> None:
-    encoder = Encoder()
+    encoder = LineEncoder()
     assert repr(json.loads(encoder.encode(value))) == repr(_with_nulls(value))
     assert encoder.not_finite == _count(value)
-    with_nan = Encoder(allow_nan=True)
+    with_nan = LineEncoder(allow_nan=True)
     assert repr(json.loads(with_nan.encode(value))) == repr(value)
     assert with_nan.not_finite == 0
 
 
 def test_nulls_beside_arrays_do_not_hide_a_nan() -> None:
-    encoder = Encoder()
+    encoder = LineEncoder()
     encoder.encode({"a": None, "b": np.array([1.0, np.nan]), "c": np.array([])})
     assert encoder.not_finite == 1

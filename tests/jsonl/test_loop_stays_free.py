@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.jsonl import JsonlDir, JsonlFile
-from penstock.jsonl._decode import BadLine, decode_piece
-from penstock.jsonl._text import Piece
+from penstock.jsonl._decode import MalformedLine, decode_piece
+from penstock.jsonl._text import TextPiece
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,9 +28,9 @@ def test_no_step_of_decoding_takes_more_than_some_lines(kind: str) -> None:
     text = line * ((64 << 10) // len(line))
     steps = 0
     seen = 0
-    for run in decode_piece(Piece("a.jsonl", 1, text)):
+    for run in decode_piece(TextPiece("a.jsonl", 1, text)):
         steps += 1
-        seen += 1 if isinstance(run, BadLine) else len(run.items)
+        seen += 1 if isinstance(run, MalformedLine) else len(run.items)
     lines = text.count(b"\n")
     assert seen == (0 if kind == "blank" else lines)
     assert steps >= lines // (64 if kind == "nan" else 1024)

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import MalformedLineError
 from penstock.jsonl import JsonlDir, JsonlFile, _policy
-from penstock.jsonl._decode import BadLine
+from penstock.jsonl._decode import MalformedLine
 from penstock.jsonl._policy import ErrorPolicy
 from tests.jsonl.doors import both_doors, read
 
@@ -253,7 +253,7 @@ def test_warnings_are_rate_limited_and_none_goes_uncounted(
     def skip(times: int) -> list[str]:
         caplog.clear()
         for _ in range(times):
-            policy.handle(BadLine("file", next(numbers), b"bad", ValueError("why")))
+            policy.handle(MalformedLine("file", next(numbers), b"bad", ValueError("why")))
         return [entry.getMessage() for entry in caplog.records]
 
     assert len(skip(10)) == 10

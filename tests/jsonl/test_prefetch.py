@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.jsonl._decode import BadLine, Records
+from penstock.jsonl._decode import MalformedLine, RecordRun
 from penstock.jsonl._prefetch import ShardRuns, runs_of_shards, weigh_runs
-from penstock.jsonl._text import Piece
+from penstock.jsonl._text import TextPiece
 from tests.jsonl.doors import both_doors
 from tests.jsonl.slow_store import SECONDS, Events, SlowStore
 
@@ -25,7 +25,7 @@ class Consumer:
     """Takes runs one by one through either door; the loop of the async one runs meanwhile."""
 
     def __init__(
-        self, shards: list[Callable[[int], Iterator[Piece]]], queue_size: int, door: str
+        self, shards: list[Callable[[int], Iterator[TextPiece]]], queue_size: int, door: str
     ) -> None:
         self._door = door
         self._runs: Any = (
@@ -48,7 +48,7 @@ class Consumer:
         """Return the records that are left."""
         left: list[Any] = []
         while (run := self.take()) is not None:
-            left += run.items if isinstance(run, Records) else [run]
+            left += run.items if isinstance(run, RecordRun) else [run]
         return left
 
     def close(self) -> None:
@@ -78,17 +78,17 @@ class Consumer:
 
 def numbered(
     name: str, pieces: int, records: int, events: Events
-) -> Callable[[int], Iterator[Piece]]:
+) -> Callable[[int], Iterator[TextPiece]]:
     """Return a shard of some pieces, each of some records `[name, n]`; its steps are events."""
 
-    def open_shard(piece_bytes: int) -> Iterator[Piece]:
+    def open_shard(piece_bytes: int) -> Iterator[TextPiece]:
         assert piece_bytes > 0
         events.add("open", name)
         try:
             for piece in range(pieces):
                 numbers = range(piece * records, (piece + 1) * records)
                 text = "".join(f'["{name}", {number}]\n' for number in numbers).encode()
-                yield Piece(name, piece * records + 1, text)
+                yield TextPiece(name, piece * records + 1, text)
                 events.add("taken", name, piece)
             events.add("end", name)
         finally:
@@ -103,7 +103,7 @@ def test_the_next_shard_is_read_to_its_end_before_this_one_is_consumed(door: str
     shards = [numbered(name, 3, 10, events) for name in "abc"]
     with Consumer(shards, 1000, door) as consumer:
         first = consumer.take()
-        assert isinstance(first, Records)
+        assert isinstance(first, RecordRun)
         assert first.items[0] == ["a", 0]
         events.wait_for("close", "b")  # read, decoded and waiting
         assert ("end", "b") in events.seen()
@@ -124,7 +124,7 @@ def test_a_slow_store_is_asked_for_the_next_shard_when_this_one_begins(door: str
         def take() -> None:
             nonlocal taken
             run = consumer.take()
-            assert isinstance(run, Records)
+            assert isinstance(run, RecordRun)
             taken += len(run.items)
 
         take()
@@ -170,12 +170,12 @@ def test_no_more_records_wait_than_the_queue_holds(queue_size: int, door: str) -
         return a_piece * sum(event[:2] == ("taken", "b") for event in events.seen())
 
     with Consumer(shards, queue_size, door) as consumer:
-        assert isinstance(consumer.take(), Records)  # a, so that b begins to run ahead
+        assert isinstance(consumer.take(), RecordRun)  # a, so that b begins to run ahead
         whole_pieces = max(1, queue_size // a_piece)
         # It comes as far as it may: the queue full, and one more piece asked for.
         events.wait_for("taken", "b", whole_pieces - 1)
         while (run := consumer.take()) is not None:
-            assert isinstance(run, Records)
+            assert isinstance(run, RecordRun)
             consumed += len(run.items)
             waiting.append(taken() - consumed)
     assert consumed == 2000
@@ -187,11 +187,11 @@ def test_no_more_records_wait_than_the_queue_holds(queue_size: int, door: str) -
 
 def test_the_queue_is_bounded_by_bytes_too() -> None:
     weigh = weigh_runs(8192)
-    assert weigh(Records([1] * 100, 1000)) == 100
-    assert weigh(BadLine("file", 1, b"bad", ValueError())) == 1
-    large = Records([1], 10 << 20)
+    assert weigh(RecordRun([1] * 100, 1000)) == 100
+    assert weigh(MalformedLine("file", 1, b"bad", ValueError())) == 1
+    large = RecordRun([1], 10 << 20)
     assert 8192 // weigh(large) == 6  # 64 MiB in all
-    assert weigh(Records([1], 1 << 30)) > 8192
+    assert weigh(RecordRun([1], 1 << 30)) > 8192
 
 
 @both_doors
@@ -199,10 +199,10 @@ def test_large_records_do_not_pile_up(door: str) -> None:
     events = Events()
     line = b'"' + b"x" * (20 << 20) + b'"\n'
 
-    def large(piece_bytes: int) -> Iterator[Piece]:
+    def large(piece_bytes: int) -> Iterator[TextPiece]:
         assert piece_bytes
         for number in range(12):
-            yield Piece("b", number + 1, line)
+            yield TextPiece("b", number + 1, line)
             events.add("taken", "b", number)
 
     waiting = []
@@ -210,7 +210,7 @@ def test_large_records_do_not_pile_up(door: str) -> None:
         consumer.take()
         events.wait_for("taken", "b", 2)
         for consumed in range(1, 13):
-            assert isinstance(consumer.take(), Records)
+            assert isinstance(consumer.take(), RecordRun)
             waiting.append(sum(event[:2] == ("taken", "b") for event in events.seen()) - consumed)
     assert max(waiting) <= 4  # Three fit into 64 MiB, and one is in hand.
 
@@ -231,20 +231,20 @@ def test_closing_ends_the_work_ahead_and_closes_what_is_open(door: str) -> None:
 def test_an_error_ahead_waits_for_its_turn(door: str) -> None:
     events = Events()
 
-    def failing(piece_bytes: int) -> Iterator[Piece]:
+    def failing(piece_bytes: int) -> Iterator[TextPiece]:
         assert piece_bytes
-        yield Piece("b", 1, b'["b", 0]\n')
+        yield TextPiece("b", 1, b'["b", 0]\n')
         events.add("failed", "b")
         raise LookupError("b fails")
 
     shards = [numbered("a", 3, 10, events), failing, numbered("c", 1, 10, events)]
     with Consumer(shards, 1000, door) as consumer:
         seen = consumer.take()
-        assert isinstance(seen, Records)
+        assert isinstance(seen, RecordRun)
         events.wait_for("failed", "b")
         for _ in range(3):
             run = consumer.take()
-            assert isinstance(run, Records)
+            assert isinstance(run, RecordRun)
             seen.items.extend(run.items)
         assert seen.items == [*(["a", n] for n in range(30)), ["b", 0]]
         with pytest.raises(LookupError, match="b fails"):

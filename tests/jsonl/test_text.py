@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.jsonl._text import Source, read_pieces, whole_lines
+from penstock.jsonl._text import TextFile, read_pieces, whole_lines
 from penstock.storage import LocalStore
 from tests.jsonl.doors import COMPRESSIONS, both_doors, read, records
 from tests.jsonl.foreign import packed
@@ -61,7 +61,7 @@ def test_pieces_of_files_carry_the_number_of_their_first_line(
     for number, text in enumerate(contents):
         path = directory / f"{number}.jsonl"
         path.write_bytes(text)
-        sources.append(Source(LocalStore(), str(path)))
+        sources.append(TextFile(LocalStore(), str(path)))
     seen: dict[str, bytes] = {}
     for piece in read_pieces(sources, piece_bytes):
         before = seen.setdefault(piece.path, b"")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import UnserializableRecordError
 from penstock.jsonl import JsonlDir, JsonlFile
-from penstock.jsonl._encode import Encoder
+from penstock.jsonl._encode import LineEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ def test_a_dict_that_a_generator_fills_anew_for_each_record_is_written_as_it_was
 
 @given(record=records)
 def test_none_is_told_from_not_a_number_wherever_they_stand(record: dict[str, object]) -> None:
-    encoder = Encoder()
+    encoder = LineEncoder()
     encoder.encode({"inside": {"none": None}, "record": record})
     assert encoder.not_finite == count_not_finite(record)
 
@@ -124,6 +124,6 @@ class Full(msgspec.Struct):
 
 @pytest.mark.parametrize("struct", [Lean, Full])
 def test_a_default_that_is_not_a_number_is_counted(struct: type[msgspec.Struct]) -> None:
-    encoder = Encoder()
+    encoder = LineEncoder()
     assert encoder.encode({"inside": {"none": None}, "struct": struct()}).count(b"null") == 2
     assert encoder.not_finite == 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.work import run_units
-from penstock.work._process import WorkerProcess, end_all, interrupts_held
+from penstock.work._process import end_all, fresh_worker, interrupts_held
 from penstock.work._worker import Ready
 from tests.faults.child import ROOT, Child, run
 from tests.loading.processes import descendants, still_there
@@ -125,13 +125,13 @@ def test_an_interrupt_ends_the_workers_and_is_the_callers(tmp_path: Path) -> Non
 
 def test_an_interrupt_does_not_end_a_worker_that_only_begins() -> None:
     with interrupts_held():
-        worker = WorkerProcess()
-    os.kill(worker._process.pid, signal.SIGINT)  # noqa: SLF001
+        worker = fresh_worker()
+    os.kill(worker.pid, signal.SIGINT)
     try:
         while not worker.connection.poll(1):
             assert not worker.has_ended()
         assert worker.hear() == Ready()
-        os.kill(worker._process.pid, signal.SIGINT)  # noqa: SLF001
+        os.kill(worker.pid, signal.SIGINT)
         time.sleep(0.05)
         assert not worker.has_ended()
     finally:

@@ -1,4 +1,4 @@
-"""What a training step receives, and the contract of those who make it."""
+"""Batches, and the contract of encoders, which make them."""
 
 from typing import TYPE_CHECKING
 

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where values come from, for the error about one of them."""
+class ValuePlace:
+    """The origin of values, for an error about one of them."""
 
     field: str
     type: FieldType
@@ -51,11 +51,11 @@ class Place:
     inside: bool = False
     """Whether the values are those of lists."""
 
-    def within(self, row_of: Callable[[int], int]) -> Place:
+    def within(self, row_of: Callable[[int], int]) -> ValuePlace:
         """Return the place of the values of lists, given the list that holds each."""
         outer = self.row_of
-        # Spelt out, because `replace` costs as much as the values of a short batch.
-        return Place(
+        # `replace` would cost as much as the values of a short batch.
+        return ValuePlace(
             self.field,
             self.type,
             self.ids,
@@ -65,8 +65,8 @@ class Place:
         )
 
 
-def encoded(type_: FieldType, array: pa.Array, place: Place) -> Any:
-    """Return the arrays that stand for a column; how many, the type says.
+def encoded(type_: FieldType, array: pa.Array, place: ValuePlace) -> Any:
+    """Return the arrays of a column; the type decides how many.
 
     An array for `Number`, `Dense` and `Category` (codes), a list for `Text`, (values, mask) for
     `Optional`, (values, lengths) for `UpTo`, (values, offsets) for `ListOf`, where the values of
@@ -90,7 +90,7 @@ def encoded(type_: FieldType, array: pa.Array, place: Place) -> Any:
 
 
 def part_of(type_: FieldType, arrays: Any, start: int, stop: int) -> Any:
-    """Return some rows of what `encoded` made of a column: over the same memory, and nobody else's.
+    """Return some rows of what `encoded` made of a column: over the same memory.
 
     >>> values, offsets = np.array([5, 6, 7, 8]), np.array([0, 1, 3, 4])
     >>> part_of(ListOf(Number(pa.int64())), (values, offsets), 1, 3)
@@ -105,7 +105,7 @@ def part_of(type_: FieldType, arrays: Any, start: int, stop: int) -> Any:
     return part_of(type_.item, values, first, last), offsets[start : stop + 1] - first
 
 
-def _numbers(type_: Number, array: pa.Array, place: Place) -> Array:
+def _numbers(type_: Number, array: pa.Array, place: ValuePlace) -> Array:
     if not array.null_count:
         return _values(array, type_)
     nulls = _nulls(array)
@@ -117,7 +117,7 @@ def _numbers(type_: Number, array: pa.Array, place: Place) -> Array:
 
 
 def _values(array: pa.Array, type_: Number) -> Array:
-    """Return a copy of the values; anything may stand where they are null."""
+    """Return a copy of the values; undefined where they are null."""
     if not len(array):
         return np.empty(0, type_.dtype)
     if pa.types.is_boolean(array.type):
@@ -135,7 +135,7 @@ def _texts(type_: Text, array: pa.Array) -> list[Any]:
     return texts
 
 
-def _codes(array: pa.Array, place: Place) -> Array:
+def _codes(array: pa.Array, place: ValuePlace) -> Array:
     # Each distinct value is looked up once. Arrow's own `index_in` would hash the vocabulary anew
     # for every batch.
     distinct = array.dictionary_encode()
@@ -147,7 +147,7 @@ def _codes(array: pa.Array, place: Place) -> Array:
     return rows
 
 
-def _dense(type_: Dense, array: pa.Array, place: Place, fill: float | None) -> Array:
+def _dense(type_: Dense, array: pa.Array, place: ValuePlace, fill: float | None) -> Array:
     size, nulls = type_.size, _nulls(array)
     if fill is None and nulls.any():
         raise _null_vector(type_, place, int(nulls.argmax()))
@@ -169,7 +169,7 @@ def _dense(type_: Dense, array: pa.Array, place: Place, fill: float | None) -> A
     return whole
 
 
-def _optional(type_: Optional, array: pa.Array, place: Place) -> tuple[Array, Array]:
+def _optional(type_: Optional, array: pa.Array, place: ValuePlace) -> tuple[Array, Array]:
     mask = ~_nulls(array)
     if isinstance(type_.item, Dense):
         return _dense(type_.item, array, place, 0), mask
@@ -178,7 +178,7 @@ def _optional(type_: Optional, array: pa.Array, place: Place) -> tuple[Array, Ar
     return values, mask
 
 
-def _up_to(type_: UpTo, array: pa.Array, place: Place) -> tuple[Array, Rows]:
+def _up_to(type_: UpTo, array: pa.Array, place: ValuePlace) -> tuple[Array, Rows]:
     items, offsets = _items(array)
     lengths = np.diff(offsets)
     rows = np.repeat(np.arange(len(array)), lengths)
@@ -193,7 +193,7 @@ def _up_to(type_: UpTo, array: pa.Array, place: Place) -> tuple[Array, Rows]:
     return whole, np.minimum(lengths, type_.size)
 
 
-def _lists(type_: ListOf, array: pa.Array, place: Place) -> Any:
+def _lists(type_: ListOf, array: pa.Array, place: ValuePlace) -> Any:
     items, offsets = _items(array)
     inner = place.within(lambda value: int(np.searchsorted(offsets, value, "right")) - 1)
     values = encoded(type_.item, items, inner)
@@ -227,7 +227,7 @@ def _nulls(array: pa.Array) -> NDArray[np.bool_]:
     return nulls
 
 
-def _null_number(type_: Number, place: Place, value: int) -> SchemaMismatchError:
+def _null_number(type_: Number, place: ValuePlace, value: int) -> SchemaMismatchError:
     bare = replace(type_, default=None)
     instead = {True: "false"}.get(pa.types.is_boolean(type_.arrow), "-1")
     if pa.types.is_unsigned_integer(type_.arrow):
@@ -242,7 +242,7 @@ def _null_number(type_: Number, place: Place, value: int) -> SchemaMismatchError
     )
 
 
-def _null_vector(type_: Dense, place: Place, value: int) -> SchemaMismatchError:
+def _null_vector(type_: Dense, place: ValuePlace, value: int) -> SchemaMismatchError:
     if place.inside:
         return _refusal(
             place, value, f"holds a null instead of {type_.size} values", _spelling(place, " = 0")
@@ -257,14 +257,14 @@ def _null_vector(type_: Dense, place: Place, value: int) -> SchemaMismatchError:
     )
 
 
-def _spelling(place: Place, default: str) -> str:
+def _spelling(place: ValuePlace, default: str) -> str:
     """Return the type of a whole field with a default for its innermost values."""
     text = str(place.type).removesuffix("?")
     end = len(text) - text.count(">")
     return f"{text[:end]}{default}{text[end:]} (another value in its place)"
 
 
-def _refusal(place: Place, value: int, fact: str, *remedies: str) -> SchemaMismatchError:
+def _refusal(place: ValuePlace, value: int, fact: str, *remedies: str) -> SchemaMismatchError:
     record = int(place.ids[place.row_of(value)])
     return SchemaMismatchError(
         f"record {record:,}: field {place.field!r} {fact}. To allow it, ask for "

@@ -1,4 +1,4 @@
-"""The one noun that comes out: what a training step receives."""
+"""`Batch`: the input of a training step."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Batch(Movable, Mapping[str, Any]):
     """Some records as tensors: a mapping from field to tensor, `Jagged` or what its type says.
 
-    `len(batch)` is the number of rows. Batches are not changed; a new one is made of a mapping:
-    `Batch({**batch, "weight": weight}, ids=batch.ids, valid=batch.valid)`. A subclass keeps what
-    else it has, as it is, where a batch is moved.
+    `len(batch)` is the number of rows. Batches do not change; a new one is made of a mapping:
+    `Batch({**batch, "weight": weight}, ids=batch.ids, valid=batch.valid)`. A subclass keeps its
+    other attributes, unchanged, when a batch is moved.
 
     >>> import torch
     >>> batch = Batch({"price": torch.tensor([0.5, 2.0])}, ids=torch.tensor([7, 3]))
@@ -36,7 +36,7 @@ class Batch(Movable, Mapping[str, Any]):
     __slots__ = ("_fields", "ids", "valid")
 
     ids: torch.Tensor | None
-    """The record number of each row, int64[B]; None for a batch that somebody made without."""
+    """The record number of each row, int64[B]; None for a batch made without."""
     valid: torch.Tensor | None
     """Which rows count, bool[B]; None when all do."""
 
@@ -94,7 +94,7 @@ class Batch(Movable, Mapping[str, Any]):
         rows = len(self)
         return {name for name, value in self._fields.items() if _rows(value) == rows}
 
-    # Tensors compare by element, so there is no one answer to whether two batches are equal.
+    # Tensors compare by element, so two batches have no single answer to `==`.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -103,7 +103,7 @@ class Batch(Movable, Mapping[str, Any]):
 
     def _of(self, *parts: Any) -> Self:
         *values, ids, valid = parts
-        # A copy, so that one of a class of somebody's own stays what it is.
+        # A copy, so that a subclass keeps its other attributes.
         other = copy(self)
         other._fields = dict(zip(self._fields, values, strict=True))
         other.ids, other.valid = ids, valid
@@ -111,17 +111,17 @@ class Batch(Movable, Mapping[str, Any]):
 
     def as_torchrec(self) -> Any:
         """Return the `Jagged` fields as TorchRec's `KeyedJaggedTensor`, a key for each field."""
-        from penstock.batch._adapters import as_torchrec  # noqa: PLC0415 (torchrec, when asked for)
+        from penstock.batch._conversions import as_torchrec  # noqa: PLC0415 (torchrec, when asked for)
 
         return as_torchrec(self)
 
     def as_tensordict(self) -> Any:
         """Return the fields as a `TensorDict` of as many rows.
 
-        Lists are nested tensors; fields of several tensors are tensordicts of them, by name. What
-        is not `by_row` is in it as data of no rows, which stays where it is when the rest moves.
+        Lists are nested tensors; fields of several tensors are tensordicts of them, by name.
+        Fields that are not `by_row` are data without rows, which does not move with the rest.
         """
-        from penstock.batch._adapters import as_tensordict  # noqa: PLC0415 (tensordict, likewise)
+        from penstock.batch._conversions import as_tensordict  # noqa: PLC0415 (tensordict, likewise)
 
         return as_tensordict(self)
 
@@ -130,12 +130,12 @@ class Batch(Movable, Mapping[str, Any]):
 
         Those that are not `by_row` have no place in a table, and are left out.
         """
-        from penstock.batch._to_arrow import record_batch  # noqa: PLC0415 (pyarrow)
+        from penstock.batch._conversions import record_batch  # noqa: PLC0415 (pyarrow)
 
         return record_batch(self).__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        from penstock.batch._look import text_of  # noqa: PLC0415 (only when used)
+        from penstock.batch._conversions import text_of  # noqa: PLC0415 (only when used)
 
         return text_of(self)
 

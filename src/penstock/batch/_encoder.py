@@ -1,4 +1,4 @@
-"""The contract of whatever turns columns into a batch."""
+"""The contract of an encoder, which turns columns into a batch."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchPosition:
-    """Where in a run a batch stands: all that an encoder may take randomness from."""
+    """The position of a batch in a run: an encoder derives all randomness from it."""
 
     seed: int
     epoch: int
     positions: NDArray[np.int64]
-    """Where each row stands in the order of the epoch, int64[B]."""
+    """The position of each row in the order of the epoch, int64[B]."""
     ids: NDArray[np.int64]
-    """Which record each row is, int64[B]."""
+    """The record number of each row, int64[B]."""
     split: str = ""
-    """Which part of the data a run reads, where that should change what is drawn."""
+    """The name of the split, where it should change random draws."""
 
     def part(self, start: int, stop: int) -> BatchPosition:
         """Return the position of some of the rows, in memory of their own.
 
-        The rows are handed to users, and one batch must not keep its neighbours alive.
+        Users get the rows, and one batch must not keep its neighbours alive.
         """
         return BatchPosition(
             self.seed,
@@ -55,16 +55,16 @@ class Encoder(Protocol):
     An encoder may also have:
 
     - `bind(source) -> (source, encoder)`: called once, when a loader is made. It checks that the
-      source has what the encoder needs, and returns the records to go over and the encoder for
-      them: itself, or one that knows more.
-    - `read(source, ids)`: what `arrays` takes in place of columns, with `len`, `nbytes`, slices of
-      rows and `filled(rows)`, as `penstock.batch.TokenRows` has them.
-    - `part(arrays, start, stop)`: some rows of what `arrays` returned. With it, many small batches
-      are made together and cut last, which is faster.
-    - `has_even_rows = True`: every record takes the same room.
-    - `state_dict()` and `load_state_dict(state)`: what `batch` has learnt (a vocabulary, running
-      statistics), in plain JSON types. It travels in the loader's state, as it was after the last
-      batch handed over.
+      source has the fields it needs, and returns the source to read and the encoder to use, which
+      may know more of the source.
+    - `read(source, ids)`: returns the input of `arrays` in place of columns, with `len`, `nbytes`,
+      slices of rows and `filled(rows)`, as `penstock.batch.TokenRows` has them.
+    - `part(arrays, start, stop)`: returns some rows of the output of `arrays`. With it, many small
+      batches are made together and cut last, which is faster.
+    - `has_even_rows = True`: all records have the same size.
+    - `state_dict()` and `load_state_dict(state)`: the state of `batch` (a vocabulary, running
+      statistics), in plain JSON types. It is part of the loader's state, as of the last batch
+      handed over.
     - `describe()`: one sentence for `DataLoader.explain()`.
     """
 

@@ -9,9 +9,22 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._lazy import require
-from penstock.batch._arrays import Place, encoded, part_of
-from penstock.batch._arrow_types import field_type
-from penstock.datasets import Category, missing_fields, root_of, vocabulary
+from penstock.batch._arrays import ValuePlace, encoded, part_of
+from penstock.datasets import (
+    GRAMMAR,
+    Category,
+    Dense,
+    FieldType,
+    ListOf,
+    Number,
+    Text,
+    missing_fields,
+    parsed,
+    paths_in,
+    root_of,
+    type_at,
+    vocabulary,
+)
 from penstock.decode import fit_batch
 from penstock.errors import OptionError
 
@@ -24,9 +37,15 @@ if TYPE_CHECKING:
     from penstock.batch._encoder import BatchPosition
     from penstock.datasets import Source
 
+is_ = pa.types
+_STRINGS = (is_.is_string, is_.is_large_string, is_.is_string_view)
+_BYTES = (is_.is_binary, is_.is_large_binary, is_.is_binary_view, is_.is_fixed_size_binary)
+_NUMBERS = (is_.is_boolean, is_.is_integer, is_.is_floating, is_.is_temporal)
+_LISTS = (is_.is_list, is_.is_large_list, is_.is_list_view, is_.is_large_list_view)
+
 
 class FieldEncoder:
-    """Turns columns into the tensors that field types ask for.
+    """Turns columns into tensors by field types.
 
     A type is a text (`int64`, `int64 = -1`, `int64?`, `float32[768]`, `int64[:50]`,
     `list<int64>`, `string`, `category`) or a `pyarrow.DataType`. It works in two steps, so that a
@@ -71,8 +90,6 @@ class FieldEncoder:
         >>> FieldEncoder.from_schema(["user.age", "name"], schema).types
         {'user.age': 'int8', 'name': 'string'}
         """
-        from penstock.batch._arrow_types import types_in  # noqa: PLC0415 (only when used)
-
         return cls(types_in(schema, names))
 
     @cached_property
@@ -101,7 +118,7 @@ class FieldEncoder:
         Those of a view would give other codes to the same values than the next view.
         """
         if not self.categories or type(self) is not FieldEncoder:
-            return source, self  # A subclass has its own mind about how it is copied.
+            return source, self  # A subclass may not be copied in this way.
         if any(missing.is_certain for missing in missing_fields(source, self.categories)):
             return source, self  # The loader refuses it, without a pass over all records.
         root = root_of(source)
@@ -120,7 +137,7 @@ class FieldEncoder:
             columns = fit_batch(columns, self._schema, where.ids)
         arrays = {}
         for (name, type_), column in zip(self._types.items(), columns.columns, strict=True):
-            place = Place(name, type_, where.ids, self._codes.get(name, {}))
+            place = ValuePlace(name, type_, where.ids, self._codes.get(name, {}))
             arrays[name] = encoded(type_, column, place)
         return arrays
 
@@ -153,7 +170,7 @@ class FieldEncoder:
         return self.batch(self.arrays(columns, where), where)
 
     def describe(self) -> str:
-        """Return what a batch is."""
+        """Return one sentence for `explain()`."""
         return f"tensors of {len(self.fields)} fields: {self}"
 
     @cached_property
@@ -193,3 +210,84 @@ def _vocabulary(name: str, values: pa.Array | Sequence[Any]) -> pa.Array:
             f"the vocabulary of {name!r} holds null, or a value twice: each value has one code"
         )
     return array
+
+
+def field_type(name: str, type_: str | pa.DataType) -> FieldType:
+    """Return the field type that a text or an Arrow type stands for.
+
+    >>> str(field_type("a", pa.list_(pa.float32(), 3)))
+    'float32[3]'
+    """
+    if not isinstance(name, str):
+        raise OptionError(f"a field is named by a text, not by {name!r}")
+    if isinstance(type_, str):
+        try:
+            return parsed(type_)
+        except OptionError as why:
+            raise OptionError(f"field {name!r}: {why}") from None
+    if not isinstance(type_, pa.DataType):
+        raise OptionError(
+            f"field {name!r}: a type is a text or a pyarrow.DataType, not {type_!r}. "
+            f"Field types are\n{GRAMMAR}"
+        )
+    found = _of(type_)
+    if found is None:
+        raise OptionError(
+            f"field {name!r}: no tensor stands for the Arrow type {type_}. Field types are\n"
+            f"{GRAMMAR}"
+        )
+    return found
+
+
+def types_in(schema: pa.Schema, names: Sequence[str]) -> dict[str, str]:
+    """Return the field types of names, or paths, as a schema knows them.
+
+    >>> types_in(pa.schema({"a": pa.list_(pa.struct({"b": pa.float64()}))}), ["a[].b"])
+    {'a[].b': 'list<float64>'}
+    """
+    if isinstance(names, str):
+        raise OptionError(f"expected several names; for one write [{names!r}]")
+    return {name: _known(schema, name) for name in names}
+
+
+def _known(schema: pa.Schema, name: str) -> str:
+    type_ = type_at(schema, name)
+    example = f"as in {{{name!r}: 'int64'}}"
+    if type_ is None:
+        there = ", ".join(paths_in(schema)) or "none"
+        raise OptionError(
+            f"the schema has no field {name!r}; there are: {there}. Give a field that is not in "
+            f"the first records a type, {example}"
+        )
+    if is_.is_null(type_):
+        raise OptionError(
+            f"the type of field {name!r} is unknown: it is null in all records that were looked "
+            f"at. Give it one, {example}"
+        )
+    below = [path for path in paths_in(schema) if path.startswith((f"{name}.", f"{name}[]."))]
+    if below and _of(type_) is None:
+        raise OptionError(
+            f"field {name!r} holds objects, and no tensor stands for those: name the fields "
+            f"below it, {', '.join(map(repr, below))}"
+        )
+    return str(field_type(name, type_))
+
+
+def _of(type_: pa.DataType) -> FieldType | None:
+    if isinstance(type_, pa.BaseExtensionType):
+        return _of(type_.storage_type)
+    if any(is_one(type_) for is_one in _NUMBERS):
+        return None if is_.is_interval(type_) else Number(type_)
+    if any(is_one(type_) for is_one in _STRINGS):
+        return Text(pa.string())
+    if any(is_one(type_) for is_one in _BYTES):
+        return Text(pa.binary())
+    if is_.is_dictionary(type_):
+        return Category(pa.string())
+    if is_.is_fixed_size_list(type_):
+        item = _of(type_.value_type)
+        return Dense(item, type_.list_size) if isinstance(item, Number | Dense) else None
+    if any(is_one(type_) for is_one in _LISTS):
+        item = _of(type_.value_type)
+        return ListOf(item) if isinstance(item, Number | Dense | Text | ListOf) else None
+    return None

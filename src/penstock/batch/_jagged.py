@@ -70,8 +70,8 @@ class Jagged(Movable):
             return len(self._lengths)
         return len(self.offsets) - 1
 
-    # A loop over rows works by their numbers. There is no `__iter__` on purpose: what guesses the
-    # size of a batch by iterating (Lightning's `self.log`) would take the length of a row for it.
+    # A loop over rows works by `__getitem__`. There is no `__iter__`: code that guesses the size of
+    # a batch by iterating (Lightning's `self.log`) would take the length of a row for it.
     def __getitem__(self, row: int) -> Any:
         """Return the values of a row: a tensor, or a `Jagged` for lists of lists."""
         row = operator.index(row)
@@ -96,37 +96,31 @@ class Jagged(Movable):
     @classmethod
     def from_padded(cls, padded: torch.Tensor, lengths: torch.Tensor) -> Jagged:
         """Return the first `lengths` values of each row of a tensor [B, longest, …]."""
-        import torch  # noqa: PLC0415 (whoever has tensors has it)
+        import torch  # noqa: PLC0415 (torch)
 
         slots = torch.arange(padded.shape[1], device=padded.device)
         return cls(padded[slots < lengths[:, None]], lengths=lengths)
 
     def to_nested(self) -> torch.Tensor:
         """Return the rows as a nested tensor of torch, of the jagged layout; nothing is copied."""
-        import torch  # noqa: PLC0415 (whoever has tensors has it)
+        import torch  # noqa: PLC0415 (torch)
 
         if isinstance(self.values, Jagged):
             raise OptionError(
                 "torch has no nested tensors of lists of lists: use to_padded(), or "
                 "values.to_nested() for the inner lists"
             )
-        # Without it torch takes the number of all values for the longest row, and pads to that.
+        # Without max_seqlen, torch pads to the number of all values.
         return torch.nested.nested_tensor_from_jagged(
             self.values, self.offsets, min_seqlen=0, max_seqlen=self._longest()
         )
-
-    @classmethod
-    def from_nested(cls, nested: torch.Tensor) -> Jagged:
-        """Return the rows of a nested tensor of the jagged layout."""
-        contiguous: Any = nested.contiguous()
-        return cls(contiguous.values(), offsets=contiguous.offsets())
 
     def _longest(self) -> int:
         return int(self.lengths.max()) if len(self) else 0
 
     def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return in which row, and at which place of it, each value stands."""
-        import torch  # noqa: PLC0415 (whoever has tensors has it)
+        import torch  # noqa: PLC0415 (torch)
 
         every = torch.arange(len(self), device=self.lengths.device)
         rows = torch.repeat_interleave(every, self.lengths, output_size=len(self.values))
@@ -155,7 +149,7 @@ def _slice(values: torch.Tensor | Jagged, start: int, stop: int) -> torch.Tensor
 def _check(
     values: torch.Tensor | Jagged, lengths: torch.Tensor | None, offsets: torch.Tensor | None
 ) -> None:
-    """Refuse rows that do not fit the values; on a device nobody waits for the numbers."""
+    """Refuse rows that do not fit the values; on a device, without waiting for the numbers."""
     for name, given in (("lengths", lengths), ("offsets", offsets)):
         if given is not None and (given.ndim != 1 or given.is_floating_point()):
             raise OptionError(

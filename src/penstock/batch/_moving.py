@@ -1,4 +1,4 @@
-"""Moving what a batch is made of: to a device, into pinned memory, along a stream."""
+"""Moving the tensors of a batch: to a device, into pinned memory, along a stream."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Movable(ABC):
-    """Something made of tensors, moved as they are: all of them, into a new one."""
+    """An object made of tensors, which are moved together into a new object."""
 
     __slots__ = ()
 
     @abstractmethod
     def _parts(self) -> tuple[Any, ...]:
-        """Return what it is made of; what is no tensor stays as it is."""
+        """Return its parts; those that are no tensors stay as they are."""
 
     @abstractmethod
     def _of(self, *parts: Any) -> Self:
-        """Return one like this of other parts."""
+        """Return a copy with other parts."""
 
     def to(self, device: Device, *, non_blocking: bool = False) -> Self:
-        """Return it with all tensors on a device: whatever `torch.Tensor.to` takes for one."""
+        """Return it with all tensors on a device; arguments are those of `torch.Tensor.to`."""
         if type(device).__name__ == "dtype":
             raise OptionError(
                 f"to({device}): a batch moves to a device and keeps its types. Choose them in the "

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import torch
 
 
-# No named tuples: what moves batches by rebuilding tuples (transformers, for one) gives the parts
-# as one argument. Tensors compare by element, so two of these are equal only if they are the same.
+# No named tuples: libraries that move batches by rebuilding tuples (transformers, for one) pass the
+# parts as one argument. Tensors compare by element, so equality is identity.
 @dataclass(frozen=True, slots=True, eq=False)
 class Masked(Movable):
     """Values of which some are missing: the field type `int64?`.
@@ -62,7 +62,7 @@ class Padded(Movable):
     @property
     def mask(self) -> torch.Tensor:
         """bool[B, longest], True where a value is the row's own."""
-        import torch  # noqa: PLC0415 (whoever has tensors has it)
+        import torch  # noqa: PLC0415 (torch)
 
         slots = torch.arange(self.values.shape[1], device=self.lengths.device)
         return slots < self.lengths[:, None]

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def tensor(array: NDArray[Any]) -> torch.Tensor:
     """Return a tensor over the memory of an array; over a copy if that is read-only."""
     flags = array.flags
-    # `np.require` would say the same in ten times the time.
+    # `np.require` does the same in ten times the time.
     if not (flags.c_contiguous and flags.writeable):
         array = np.array(array, order="C")
     return torch.from_numpy(array)
 
 
 def decorated(type_: FieldType, arrays: Any, vocabulary: Sequence[Any]) -> Any:
-    """Return what a batch holds for the arrays that `_arrays.encoded` made of a column."""
+    """Return the value of a batch for the arrays that `_arrays.encoded` made of a column."""
     match type_:
         case Number() | Dense():
             return tensor(arrays)

@@ -1,14 +1,13 @@
-"""Rows of tokens into what a language model trains on: plain arrays, without a loop over rows.
+"""Rows of tokens into inputs and labels of a language model: plain arrays, no loop over rows.
 
-A row has `width` places, of which the first `length` are what a model sees; a row that is one
-wider knows the token after them. The first `lengths[b]` places of row b hold real tokens, and what
-is behind them only fills up.
+A row has `width` places. A model sees the first `length`; a row that is one wider holds the token
+after them, too. The first `lengths[b]` places of row b hold tokens, the others are padding.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -17,12 +16,22 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     Numbers = NDArray[np.int64]
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.batch._batch import Batch
+    from penstock.batch._encoder import BatchPosition
+    from penstock.batch._tokens import Tokens
+    from penstock.datasets import TokenSource
+
 
 IGNORED = -100
 """The label that losses do not count, as torch's cross entropy has it."""
 
 
-class Ends(NamedTuple):
+class DocumentEnds(NamedTuple):
     """Where documents end in each row: those of row b are `values[offsets[b] : offsets[b + 1]]`."""
 
     values: Numbers
@@ -43,8 +52,8 @@ class TokenRows:
     """Of any integer type, [B, width]."""
     lengths: Numbers
     """Real tokens of each row, int64[B]."""
-    ends: Ends | None
-    """Where documents end, if anybody asked."""
+    ends: DocumentEnds | None
+    """Where documents end; None where that does not matter."""
 
     @property
     def nbytes(self) -> int:
@@ -59,14 +68,14 @@ class TokenRows:
         ends = self.ends
         if ends is not None:
             offsets = ends.offsets[start : stop + 1]
-            ends = Ends(ends.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+            ends = DocumentEnds(ends.values[offsets[0] : offsets[-1]], offsets - offsets[0])
         return TokenRows(self.tokens[start:stop], self.lengths[start:stop], ends)
 
     def filled(self, rows: Numbers) -> TokenRows:
         """Return a row for each of `rows` (int64[B]): that of here, or for -1 an empty one.
 
         >>> few = TokenRows(
-        ...     np.array([[7, 8]]), np.array([2]), Ends(np.array([2]), np.array([0, 1]))
+        ...     np.array([[7, 8]]), np.array([2]), DocumentEnds(np.array([2]), np.array([0, 1]))
         ... )
         >>> more = few.filled(np.array([-1, 0]))
         >>> more.tokens.tolist(), more.lengths.tolist(), more.ends.offsets.tolist()
@@ -79,13 +88,13 @@ class TokenRows:
         if self.ends is None:
             return TokenRows(tokens, lengths, None)
         counts = np.zeros(len(rows), np.int64)
-        # Those that are there keep their order.
+        # Rows that exist keep their order.
         counts[there] = np.diff(self.ends.offsets)
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        return TokenRows(tokens, lengths, Ends(self.ends.values, offsets))
+        return TokenRows(tokens, lengths, DocumentEnds(self.ends.values, offsets))
 
 
-def ends_behind(tokens: Array, lengths: Numbers, eos: int) -> Ends:
+def ends_behind(tokens: Array, lengths: Numbers, eos: int) -> DocumentEnds:
     """Return the ends of documents that each end with a token, and of the last one in each row.
 
     >>> ends = ends_behind(np.array([[5, 0, 7, 8], [1, 2, 0, 0]]), np.array([4, 3]), eos=0)
@@ -99,7 +108,7 @@ def ends_behind(tokens: Array, lengths: Numbers, eos: int) -> Ends:
     filled = np.flatnonzero(lengths)
     behind = (row * width + place)[is_real]
     row, place = np.divmod(np.sort(np.append(behind, filled * width + lengths[filled] - 1)), width)
-    return Ends(place + 1, np.searchsorted(row, np.arange(rows + 1)))
+    return DocumentEnds(place + 1, np.searchsorted(row, np.arange(rows + 1)))
 
 
 def inputs_and_labels(rows: TokenRows, length: int, *, shift: bool) -> tuple[Numbers, Numbers]:
@@ -122,7 +131,7 @@ def inputs_and_labels(rows: TokenRows, length: int, *, shift: bool) -> tuple[Num
     labels[:, after.shape[1] :] = IGNORED
     _ignore_from(labels, lengths - 1)
     if ends is not None:
-        # The last token of a document does not tell of the next one.
+        # The last token of a document does not predict the next document.
         last = ends.values - 1
         inside = (last >= 0) & (last < length)
         labels[ends.rows()[inside], last[inside]] = IGNORED
@@ -148,10 +157,10 @@ class Segments(NamedTuple):
     """Places of the longest."""
 
 
-def segments(ends: Ends, length: int) -> Segments:
-    """Return the documents in rows of `length` places; what fills a row up is one of its own.
+def segments(ends: DocumentEnds, length: int) -> Segments:
+    """Return the documents in rows of `length` places; padding counts as a document.
 
-    >>> found = segments(Ends(np.array([2, 3, 4]), np.array([0, 2, 3])), length=4)
+    >>> found = segments(DocumentEnds(np.array([2, 3, 4]), np.array([0, 2, 3])), length=4)
     >>> found.position_ids.tolist(), found.cu_seqlens.tolist(), found.max_seqlen
     ([[0, 1, 0, 0], [0, 1, 2, 3]], [0, 2, 3, 4, 8], 4)
     """
@@ -165,3 +174,43 @@ def segments(ends: Ends, length: int) -> Segments:
     places = np.arange(count * length) - np.repeat(starts, sizes)
     borders = np.append(starts, count * length).astype(np.int32)
     return Segments(places.reshape(count, length), borders, int(sizes.max(initial=0)))
+
+
+class TokenDocuments:
+    """`Tokens` over a token source: rows are read as tokens; the batch says where documents are."""
+
+    has_even_rows = True
+    fields: ClassVar[dict[str, pa.DataType]] = {}
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    def read(self, source: TokenSource, ids: NDArray[np.int64]) -> TokenRows:
+        """Return the rows of the source that `Tokens.bind` returned."""
+        return self._tokens.rows(source, ids)
+
+    def arrays(self, rows: TokenRows, where: BatchPosition) -> dict[str, Any]:
+        """Return plain arrays, owned and writable."""
+        del where
+        return self._tokens.arrays_of(rows)
+
+    def batch(
+        self,
+        arrays: Mapping[str, Any],
+        where: BatchPosition,
+        valid: NDArray[np.bool_] | None = None,
+    ) -> Batch:
+        """Return the batch of arrays."""
+        return self._tokens.batch(arrays, where, valid)
+
+    def describe(self) -> str:
+        """Return what a batch is."""
+        return self._tokens.describe()
+
+
+class TokenWindows(TokenDocuments):
+    """The same without documents: every array has a row for each record, so that it can be cut."""
+
+    def part(self, arrays: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
+        """Return some rows of what `arrays` made, without a copy."""
+        return {name: array[start:stop] for name, array in arrays.items()}

@@ -1,4 +1,4 @@
-"""Tokens as an encoder: rows of a token source, or of a column, into what a model trains on."""
+"""`Tokens`, an encoder: rows of a token source, or of a column, into inputs and labels."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pyarrow as pa
 from penstock._lazy import require
 from penstock.batch._token_arrays import (
     IGNORED,
-    Ends,
+    DocumentEnds,
+    TokenDocuments,
     TokenRows,
+    TokenWindows,
     ends_behind,
     inputs_and_labels,
     segments,
 )
-from penstock.batch._token_windows import TokenDocuments, TokenWindows
 from penstock.datasets import TokenSource, type_at
 from penstock.decode import fit_batch
 from penstock.errors import OptionError, SchemaMismatchError
@@ -48,23 +49,27 @@ _KINDS_OF_BYTES = (
 class Tokens:
     """Turns tokens into `input_ids` and `labels`, int64[B, length], for a language model.
 
-    Over token files record w is what stands at `w * stride` of all tokens, `length` long, so any
-    length will do without tokenising again; samples packed by best fit, and views of samples, are
-    taken as they are. `labels` hold the next token of each place with `shift`, else the same. What
-    nobody knows, or should learn, is -100: the token after the last one, what only fills a row up,
-    and rows that are not valid.
+    Labels that a loss should ignore are -100: the token after the last one, padding, and rows that
+    are not valid.
 
-    `boundaries` adds `position_ids`, int64[B, length], which begin anew with every document,
-    `cu_seqlens`, int32[documents + 1], where documents begin in the rows one after the other (what
-    fills a row up is a document of its own), and `max_seqlen`, a number; the last token of a
-    document then has no label. By default they are there where no token stands between documents:
-    in samples packed by best fit, and in documents that were tokenised one by one. True asks for
-    them always, False never, and a number is the token that ends documents.
-
-    It encodes a column of any other source, too, whose name is `field`: lists of up to `length`
-    tokens, or one more with `shift`. Where tokens are kept as bytes, as LLM Foundry writes them
-    into MDS, `token_dtype` says of which integers: `"int64"`, `"uint16"`, little-endian unless it
-    says otherwise (`">u2"`).
+    Args:
+        length: Tokens in a row. Token files are cut into windows of this length, so another length
+            needs no new tokenisation. Samples packed by best fit, and views of samples, have a
+            length already, which must be given.
+        stride: Tokens from the beginning of one window to the next; `length` unless given. A
+            smaller stride makes windows overlap.
+        shift: Labels are the next token of each place; False makes them equal to the inputs, for
+            models that shift by themselves.
+        boundaries: Whether batches say where documents begin: `position_ids`, int64[B, length],
+            which restart with every document, `cu_seqlens`, int32[documents + 1], over all rows
+            one after the other (padding counts as a document), and `max_seqlen`. The last token of
+            a document then has no label. By default they are there where no token separates
+            documents: in samples packed by best fit, and in documents tokenised one by one. True
+            and False decide it; a number is the token that ends documents.
+        field: The column of tokens, for sources that are no token files: lists of up to `length`
+            tokens, or one more with `shift`.
+        token_dtype: The integers of a column that holds tokens as bytes, as LLM Foundry writes them
+            into MDS: `"int64"`, `"uint16"`; little-endian, except for types such as `">u2"`.
 
     >>> from penstock.batch import BatchPosition
     >>> columns = pa.record_batch({"tokens": [[5, 6, 7, 8], [9, 0, 4]]})
@@ -76,7 +81,7 @@ class Tokens:
     ([[0, 1, 2], [0, 1, 0]], [0, 3, 5, 6], 3)
     """
 
-    def __init__(  # noqa: PLR0913 (options, told by name)
+    def __init__(  # noqa: PLR0913 (options by name)
         self,
         length: int,
         stride: int | None = None,
@@ -106,7 +111,7 @@ class Tokens:
             self._check_column(source)
             return source, self
         rows = self.over(source)
-        return rows, (TokenDocuments if self.tells_documents(rows) else TokenWindows)(self)
+        return rows, (TokenDocuments if self.has_documents(rows) else TokenWindows)(self)
 
     # Over token sources.
 
@@ -128,15 +133,15 @@ class Tokens:
             rows = self._as_they_are(source)
         if self._needs_ends(rows) and rows.document_ends(np.zeros(0, np.int64)) is None:
             raise OptionError(
-                f"boundaries={self.boundaries}: nobody wrote down where documents end in these "
-                "tokens, or in some of them. Give the token that ends them, as in boundaries=0; "
+                f"boundaries={self.boundaries}: the ends of documents are not known for these "
+                "tokens, or for some of them. Give the token that ends them, as in boundaries=0; "
                 "tokenise the text with penstock tokenize, which keeps it; or do without: "
                 "boundaries=False."
             )
         return rows
 
     def _check_fits(self, source: TokenSource) -> None:
-        """Raise for what is asked of columns only, and for a token that no token can be."""
+        """Raise for options of columns, and for an end token beyond the range of tokens."""
         if self.token_dtype is not None or self.field != _FIELD:
             raise OptionError(
                 f"{self}: field and token_dtype are for columns of records, and these are tokens "
@@ -155,12 +160,12 @@ class Tokens:
         is_token = self.boundaries is not None and not isinstance(self.boundaries, bool)
         return self.boundaries if is_token else None
 
-    def tells_documents(self, source: TokenSource) -> bool:
-        """Whether batches of what `over` returned say where documents begin and end."""
+    def has_documents(self, source: TokenSource) -> bool:
+        """Whether batches of these rows say where documents begin and end."""
         return self._end is not None or self._needs_ends(source)
 
     def _needs_ends(self, source: TokenSource) -> bool:
-        """Whether documents are to be told apart by what is known of their ends."""
+        """Whether the known ends of documents are used."""
         return source.keeps_apart if self.boundaries is None else self.boundaries is True
 
     def _as_they_are(self, source: TokenSource) -> TokenSource:
@@ -184,7 +189,7 @@ class Tokens:
         """Return the rows of what `over` returned, with the ends of documents if those matter."""
         ends = source.document_ends(ids) if self._needs_ends(source) else None
         found = TokenRows(
-            source.read(ids), source.lengths(ids), None if ends is None else Ends(*ends)
+            source.read(ids), source.lengths(ids), None if ends is None else DocumentEnds(*ends)
         )
         return self._with_ends(found)
 
@@ -204,7 +209,7 @@ class Tokens:
     # Over columns: the contract of `Encoder`.
 
     def _check_column(self, source: Source) -> None:
-        """Raise where the source plainly has no column of such tokens."""
+        """Raise where the source has no column of these tokens."""
         if self.stride is not None:
             raise OptionError(
                 f"stride={self.stride}: windows are cut out of token files only, and these are "
@@ -212,7 +217,7 @@ class Tokens:
             )
         lies_remote = any(map(is_remote, source.files))
         if not len(source) or (lies_remote and not hasattr(source, "schema_is_complete")):
-            return  # Nothing is fetched before it is needed.
+            return  # Nothing is fetched now.
         type_ = type_at(source.schema, self.field)
         if type_ is None or type_ == pa.null():
             raise OptionError(
@@ -247,7 +252,7 @@ class Tokens:
         if not columns.schema.equals(schema):
             columns = fit_batch(columns, schema, where.ids)
         column = columns.column(0)
-        if column.null_count:  # Behind which anything may lie.
+        if column.null_count:  # The values behind a null are undefined.
             raise self._mismatch(where, int(column.is_null().index(True).as_py()), _NULL)
         if self.token_dtype is not None:
             column = self._out_of_bytes(column, self.token_dtype, where)
@@ -321,23 +326,23 @@ class Tokens:
         return self.batch(self.arrays(columns, where), where)
 
     def describe(self) -> str:
-        """Return what a batch is."""
+        """Return one sentence for `explain()`."""
         return f"input_ids and labels of {self.length:,} tokens: {self}"
 
     def __repr__(self) -> str:
-        told = [str(self.length)]
+        given = [str(self.length)]
         if self.stride is not None:
-            told.append(f"stride={self.stride}")
+            given.append(f"stride={self.stride}")
         if not self.shift:
-            told.append("shift=False")
+            given.append("shift=False")
         if self.boundaries is not None:
-            told.append(f"boundaries={self.boundaries}")
+            given.append(f"boundaries={self.boundaries}")
         if self.field != _FIELD:
-            told.append(f"field={self.field!r}")
+            given.append(f"field={self.field!r}")
         if self.token_dtype is not None:
             dtype = self.token_dtype
-            told.append(f"token_dtype={dtype.str if dtype.byteorder == '>' else dtype.name!r}")
-        return f"Tokens({', '.join(told)})"
+            given.append(f"token_dtype={dtype.str if dtype.byteorder == '>' else dtype.name!r}")
+        return f"Tokens({', '.join(given)})"
 
 
 def _integers(given: DTypeLike) -> np.dtype[Any]:

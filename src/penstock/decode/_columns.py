@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WHOLE_FLOATS = 2**53
 """Up to here a float that is a whole number is exactly that number."""
 
-# What pyarrow raises for values that do not fit: its own errors, and Python's from the conversion.
+# Errors of pyarrow for values that do not fit: its own, and Python's from the conversion.
 REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
@@ -38,8 +38,8 @@ def json_types(values: Sequence[object]) -> set[type]:
     return types
 
 
-class Column(ABC):
-    """How values of one Arrow type are made from what JSON gives.
+class JsonColumn(ABC):
+    """How values of one Arrow type are made from JSON values.
 
     There are two ways: `build` takes what any JSON text holds and names the value that does not
     fit; `decoded` takes only what msgspec decoded as `annotation`, and is fast.
@@ -47,8 +47,8 @@ class Column(ABC):
 
     accepts: frozenset[type]
     trusted: bool = False
-    """Whether each value that the annotation lets through is one that `pyarrow.array` converts or
-    refuses; what it then holds that the value was not, `verify` finds."""
+    """Whether `pyarrow.array` converts or refuses every value that the annotation lets through;
+    `verify` finds values that the conversion changed."""
 
     def __init__(self, type_: pa.DataType, path: str) -> None:
         self.type = type_
@@ -103,7 +103,7 @@ class Column(ABC):
         return Misfit(self.path, value, str(self.type), why)
 
 
-class NullColumn(Column):
+class NullColumn(JsonColumn):
     """Nothing but null."""
 
     accepts = frozenset()
@@ -113,7 +113,7 @@ class NullColumn(Column):
         return pa.nulls(len(values))
 
 
-class BooleanColumn(Column):
+class BooleanColumn(JsonColumn):
     """true and false."""
 
     trusted = True
@@ -125,7 +125,7 @@ class BooleanColumn(Column):
         return pa.array(values, self.type)
 
 
-class IntegerColumn(Column):
+class IntegerColumn(JsonColumn):
     """Integers within the range of the type; 2.0 is taken for 2 where floats are exact."""
 
     trusted = True
@@ -146,7 +146,7 @@ class IntegerColumn(Column):
         return int(value)
 
 
-class FloatColumn(Column):
+class FloatColumn(JsonColumn):
     """Floats and integers, rounded to the type's precision but never to infinity."""
 
     trusted = True
@@ -155,7 +155,7 @@ class FloatColumn(Column):
 
     def verify(self, array: pa.Array) -> None:
         """Find numbers that the type is too narrow for."""
-        # Finite doubles all, for that is what was decoded: an infinity is one that was too large.
+        # All were finite doubles when decoded: an infinity is one that was too large.
         if not pa.types.is_float64(self.type) and pc.is_inf(array).true_count:
             raise self.misfit(None, "one of them is beyond the range of the type")
 
@@ -172,7 +172,7 @@ class FloatColumn(Column):
         return narrow
 
 
-class TextColumn(Column):
+class TextColumn(JsonColumn):
     """Strings, also as the UTF-8 bytes of a binary type."""
 
     trusted = True
@@ -187,7 +187,7 @@ class TextColumn(Column):
             raise ValueError("it holds a lone surrogate, which UTF-8 cannot express") from None
 
 
-class JsonTextColumn(Column):
+class JsonTextColumn(JsonColumn):
     """Values of any kind as strings: a string as it is, another value as its JSON text."""
 
     accepts = frozenset({bool, int, float, str, list, dict})

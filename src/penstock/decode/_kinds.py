@@ -1,4 +1,4 @@
-"""What a field has been seen to hold, and how two such views widen into one.
+"""Kinds of values that a field was seen to hold, and how two kinds widen into one.
 
 A kind says a little more than an Arrow type: whether integers have been negative, which decides
 between uint64 and string when one beyond int64 arrives, and whether strings stand for mixed values.
@@ -28,7 +28,7 @@ class Scalar(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class ListOf:
+class ListKind:
     """Lists, and the one kind that holds every item."""
 
     item: Kind
@@ -48,7 +48,7 @@ class Foreign:
     type: pa.DataType
 
 
-Kind = Scalar | ListOf | Fields | Foreign
+Kind = Scalar | ListKind | Fields | Foreign
 
 NULL, BOOLEAN, TEXT, MIXED = Scalar.NULL, Scalar.BOOLEAN, Scalar.TEXT, Scalar.MIXED
 NATURAL, NEGATIVE, UNSIGNED = Scalar.NATURAL, Scalar.NEGATIVE, Scalar.UNSIGNED
@@ -68,32 +68,32 @@ _TYPES = {
     MIXED: pa.string(),
 }
 
-Tell = Callable[[str, str], object]
-"""Told of a field (its path) that becomes a string, and of what it was seen to hold."""
+OnMixed = Callable[[str, str], object]
+"""Called with the path of a field that becomes a string, and the kinds of its values."""
 
 
 def describe(kind: Kind) -> str:
     """Return the words for values of a kind.
 
-    >>> describe(ListOf(NATURAL)), describe(FLOAT)
+    >>> describe(ListKind(NATURAL)), describe(FLOAT)
     ('lists', 'floats')
     """
     if isinstance(kind, Scalar):
         return kind.value
     if isinstance(kind, Foreign):
         return f"{kind.type} values"
-    return "lists" if isinstance(kind, ListOf) else "objects"
+    return "lists" if isinstance(kind, ListKind) else "objects"
 
 
 def arrow_type(kind: Kind) -> pa.DataType:
     """Return the Arrow type that holds values of a kind.
 
-    >>> arrow_type(Fields({"a": ListOf(UNSIGNED)}))
+    >>> arrow_type(Fields({"a": ListKind(UNSIGNED)}))
     StructType(struct<a: list<item: uint64>>)
     """
     if isinstance(kind, Scalar):
         return _TYPES[kind]
-    if isinstance(kind, ListOf):
+    if isinstance(kind, ListKind):
         return pa.list_(arrow_type(kind.item))
     if isinstance(kind, Foreign):
         return kind.type
@@ -110,7 +110,7 @@ def inner_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def join(old: Kind, new: Kind, path: str, tell: Tell) -> Kind:
+def join(old: Kind, new: Kind, path: str, on_mixed: OnMixed) -> Kind:
     """Return the kind that holds the values of both; new fields stand after the old ones."""
     if new is NULL or old == new:
         return old
@@ -118,20 +118,20 @@ def join(old: Kind, new: Kind, path: str, tell: Tell) -> Kind:
         return new
     if old in _NUMBERS and new in _NUMBERS:
         return _join_numbers((old, new))
-    if isinstance(old, ListOf) and isinstance(new, ListOf):
-        return ListOf(join(old.item, new.item, f"{path}[]", tell))
+    if isinstance(old, ListKind) and isinstance(new, ListKind):
+        return ListKind(join(old.item, new.item, f"{path}[]", on_mixed))
     if isinstance(old, Fields) and isinstance(new, Fields):
-        return join_records(old, new, path, tell)
+        return join_records(old, new, path, on_mixed)
     if old is not MIXED:
-        tell(path, f"{describe(old)} and {describe(new)}")
+        on_mixed(path, f"{describe(old)} and {describe(new)}")
     return MIXED
 
 
-def join_records(old: Fields, new: Fields, path: str, tell: Tell) -> Fields:
+def join_records(old: Fields, new: Fields, path: str, on_mixed: OnMixed) -> Fields:
     """Return the record that holds the fields of both."""
     merged = dict(old.fields)
     for name, kind in new.fields.items():
-        merged[name] = join(merged.get(name, NULL), kind, inner_path(path, name), tell)
+        merged[name] = join(merged.get(name, NULL), kind, inner_path(path, name), on_mixed)
     return Fields(merged)
 
 
@@ -143,25 +143,25 @@ def _join_numbers(kinds: tuple[Kind, Kind]) -> Kind:
     return WIDE
 
 
-def settled(kind: Kind, path: str, tell: Tell) -> Kind:
+def settled(kind: Kind, path: str, on_mixed: OnMixed) -> Kind:
     """Return the kind to go on with after a batch: integers too wide for one type are strings now.
 
     Until then a float may join them and make a double of all.
     """
     if kind is WIDE:
-        tell(path, describe(WIDE))
+        on_mixed(path, describe(WIDE))
         return MIXED
-    if isinstance(kind, ListOf):
-        return ListOf(settled(kind.item, f"{path}[]", tell))
+    if isinstance(kind, ListKind):
+        return ListKind(settled(kind.item, f"{path}[]", on_mixed))
     if isinstance(kind, Fields):
-        return settled_record(kind, path, tell)
+        return settled_record(kind, path, on_mixed)
     return kind
 
 
-def settled_record(record: Fields, path: str, tell: Tell) -> Fields:
+def settled_record(record: Fields, path: str, on_mixed: OnMixed) -> Fields:
     """Return a record of settled fields."""
     fields = record.fields.items()
-    return Fields({name: settled(kind, inner_path(path, name), tell) for name, kind in fields})
+    return Fields({name: settled(kind, inner_path(path, name), on_mixed) for name, kind in fields})
 
 
 def first_change(old: Kind, seen: Kind, path: str = "") -> tuple[str, Kind, Kind] | None:
@@ -177,7 +177,7 @@ def first_change(old: Kind, seen: Kind, path: str = "") -> tuple[str, Kind, Kind
             if change := first_change(old.fields[name], kind, at):
                 return change
         return None
-    if isinstance(old, ListOf) and isinstance(seen, ListOf):
+    if isinstance(old, ListKind) and isinstance(seen, ListKind):
         return first_change(old.item, seen.item, f"{path}[]")
     new = join(old, seen, path, lambda path, what: None)  # noqa: ARG005
     return None if old == new or (old in _INT64 and new in _INT64) else (path, old, seen)
@@ -187,6 +187,6 @@ def turns_into_text(seen: Kind, into: Kind) -> bool:
     """Return whether `into`, a widened `seen`, makes text of values that are not strings."""
     if isinstance(seen, Fields) and isinstance(into, Fields):
         return any(turns_into_text(kind, into.fields[name]) for name, kind in seen.fields.items())
-    if isinstance(seen, ListOf) and isinstance(into, ListOf):
+    if isinstance(seen, ListKind) and isinstance(into, ListKind):
         return turns_into_text(seen.item, into.item)
     return into is MIXED and seen not in (MIXED, TEXT, NULL)

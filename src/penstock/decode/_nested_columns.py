@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.decode._assemble import list_array, map_array, struct_array
-from penstock.decode._columns import Column, Misfit
+from penstock.decode._columns import JsonColumn, Misfit
 from penstock.decode._struct_class import StructClass, optional
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def row_lengths(rows: Sequence[Sequence[object] | Mapping[str, object]]) -> NDAr
     return np.fromiter(map(len, rows), np.int64, len(rows))
 
 
-class ListColumn(Column):
+class ListColumn(JsonColumn):
     """JSON arrays as lists of any list-like type."""
 
     accepts = frozenset({list})
 
-    def __init__(self, type_: pa.DataType, path: str, item: Column) -> None:
+    def __init__(self, type_: pa.DataType, path: str, item: JsonColumn) -> None:
         super().__init__(type_, path)
         self.item = item
         self.item_nullable = type_.value_field.nullable
@@ -81,12 +81,12 @@ class ListColumn(Column):
         return list_array(lengths, nulls, make(items), self.type)
 
 
-class StructColumn(Column):
+class StructColumn(JsonColumn):
     """JSON objects as structs: fields that are not of the type are left out."""
 
     accepts = frozenset({dict})
 
-    def __init__(self, type_: pa.DataType, path: str, children: Sequence[Column]) -> None:
+    def __init__(self, type_: pa.DataType, path: str, children: Sequence[JsonColumn]) -> None:
         super().__init__(type_, path)
         self.children = list(zip(type_, children, strict=True))
 
@@ -120,12 +120,12 @@ class StructColumn(Column):
         return struct_array(arrays, nulls, self.type)
 
 
-class MapColumn(Column):
+class MapColumn(JsonColumn):
     """JSON objects as maps from string to one type of item."""
 
     accepts = frozenset({dict})
 
-    def __init__(self, type_: pa.DataType, path: str, key: Column, item: Column) -> None:
+    def __init__(self, type_: pa.DataType, path: str, key: JsonColumn, item: JsonColumn) -> None:
         super().__init__(type_, path)
         self.key = key
         self.item = item
@@ -154,10 +154,10 @@ class MapColumn(Column):
         return map_array(row_lengths(rows), nulls, self.key.build(keys), make(items), self.type)
 
 
-class DictionaryColumn(Column):
+class DictionaryColumn(JsonColumn):
     """Values of another column, each distinct one stored once a batch."""
 
-    def __init__(self, type_: pa.DataType, path: str, value: Column) -> None:
+    def __init__(self, type_: pa.DataType, path: str, value: JsonColumn) -> None:
         super().__init__(type_, path)
         self.value = value
         self.accepts = value.accepts
@@ -183,10 +183,10 @@ class DictionaryColumn(Column):
         )
 
 
-class ExtensionColumn(Column):
+class ExtensionColumn(JsonColumn):
     """Values of an extension type, read as its storage type."""
 
-    def __init__(self, type_: pa.BaseExtensionType, path: str, storage: Column) -> None:
+    def __init__(self, type_: pa.BaseExtensionType, path: str, storage: JsonColumn) -> None:
         super().__init__(type_, path)
         self.storage = storage
         self.accepts = storage.accepts

@@ -1,4 +1,4 @@
-"""Keeping pandas out of processes in which nobody uses it."""
+"""Keeping pandas out of processes that do not need it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class _Absent:
-    """Says of pandas that it is not installed."""
+    """Makes pandas appear as not installed."""
 
     def find_spec(self, name: str, _path: Sequence[str] | None, _target: object = None) -> None:
         if name == "pandas":
@@ -20,9 +20,9 @@ class _Absent:
 def keep_pandas_out() -> None:
     """Make arrays without importing pandas, which takes as long as everything else.
 
-    To tell whether a value is one of pandas, pyarrow imports it, when it makes its first array of
-    Python values. It asks once; whoever needs pandas later, as in `to_pandas`, still gets it. For
-    processes of our own, into which nothing of pandas comes.
+    pyarrow imports pandas with its first array of Python values, to recognise values of pandas. It
+    does so once; code that needs pandas later, as in `to_pandas`, still gets it. For worker
+    processes of Penstock, which never see such values.
     """
     if "pandas" in sys.modules:
         return

@@ -15,7 +15,7 @@ its bytes without the newline, and why. It raises, or returns and the line is le
 Record = dict[str, object]
 
 
-class BadLine(NamedTuple):
+class RefusedLine(NamedTuple):
     """A line that is left out unless `OnBad` raises."""
 
     line_index: int
@@ -23,21 +23,21 @@ class BadLine(NamedTuple):
     why: Exception
 
 
-class Records(NamedTuple):
+class ParsedRecords(NamedTuple):
     """The objects of a text, where each came from, and what had to be set aside."""
 
     rows: list[Record]
     lines: list[tuple[int, bytes]]  # of each row: index in the text, bytes without newline
-    bad: list[BadLine]
+    bad: list[RefusedLine]
     plain: bool  # every line is as RFC 8259 has it: finite numbers, no lone surrogates
 
-    def without(self, misfits: dict[int, Exception]) -> Records:
+    def without(self, misfits: dict[int, Exception]) -> ParsedRecords:
         """Return the records with some rows (by row number) moved to the bad lines."""
         kept = [row for row in range(len(self.rows)) if row not in misfits]
-        return Records(
+        return ParsedRecords(
             [self.rows[row] for row in kept],
             [self.lines[row] for row in kept],
-            self.bad + [BadLine(*self.lines[row], why) for row, why in misfits.items()],
+            self.bad + [RefusedLine(*self.lines[row], why) for row, why in misfits.items()],
             self.plain,
         )
 
@@ -47,7 +47,7 @@ class Records(NamedTuple):
             on_bad(*bad)
 
 
-def read_records(text: bytes) -> Records:
+def read_records(text: bytes) -> ParsedRecords:
     """Return the object of every line that is not blank, as `decode_line` reads it."""
     every = text.split(b"\n")
     lines = list(compress(enumerate(every), map(bytes.strip, every)))
@@ -57,24 +57,24 @@ def read_records(text: bytes) -> Records:
         pass
     else:
         if all(type(value) is dict for value in values):
-            return Records(values, lines, [], plain=True)
+            return ParsedRecords(values, lines, [], plain=True)
     return _read_each(lines)
 
 
-def _read_each(lines: list[tuple[int, bytes]]) -> Records:
-    records = Records([], [], [], plain=False)
+def _read_each(lines: list[tuple[int, bytes]]) -> ParsedRecords:
+    records = ParsedRecords([], [], [], plain=False)
     for index, line in lines:
         try:
             value = decode_line(line)
         except ValueError as why:
-            records.bad.append(BadLine(index, line, why))
+            records.bad.append(RefusedLine(index, line, why))
             continue
         if isinstance(value, dict):
             records.rows.append(value)
             records.lines.append((index, line))
         else:
             reason = f"a record is a JSON object, and this line is {_NAMES[type(value)]}"
-            records.bad.append(BadLine(index, line, ValueError(reason)))
+            records.bad.append(RefusedLine(index, line, ValueError(reason)))
     return records
 
 

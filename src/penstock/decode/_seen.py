@@ -1,4 +1,4 @@
-"""The kind of what is there: of Python values, and of Arrow arrays."""
+"""The kinds of Python values and of Arrow arrays."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.decode._kinds import (
     Fields,
     Foreign,
     Kind,
-    ListOf,
+    ListKind,
     Scalar,
     describe,
     inner_path,
@@ -31,7 +31,7 @@ from penstock.decode._kinds import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.decode._kinds import Tell
+    from penstock.decode._kinds import OnMixed
     from penstock.decode._records import Record
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
@@ -59,37 +59,39 @@ class TooDeepError(ValueError):
     """A record is nested more deeply than a column may be."""
 
 
-def kind_of_records(rows: Sequence[Record], tell: Tell, path: str = "", depth: int = 1) -> Fields:
-    """Return the kind of some records; `tell` hears of fields of mixed values."""
+def kind_of_records(
+    rows: Sequence[Record], on_mixed: OnMixed, path: str = "", depth: int = 1
+) -> Fields:
+    """Return the kind of some records; `on_mixed` is called for fields of mixed values."""
     _check_depth(depth)
     names = dict.fromkeys(chain.from_iterable(rows))
     return Fields(
         {
             name: kind_of_values(
-                [row.get(name) for row in rows], inner_path(path, name), tell, depth
+                [row.get(name) for row in rows], inner_path(path, name), on_mixed, depth
             )
             for name in names
         }
     )
 
 
-def kind_of_values(values: Sequence[object], path: str, tell: Tell, depth: int) -> Kind:
+def kind_of_values(values: Sequence[object], path: str, on_mixed: OnMixed, depth: int) -> Kind:
     """Return the kind that holds all of the values, None aside."""
     types = json_types(values)
     if not types:
         return NULL
     present = [value for value in values if value is not None]
     if types <= {int, float}:
-        return _kind_of_numbers(present, types, path, tell)
+        return _kind_of_numbers(present, types, path, on_mixed)
     if len(types) > 1:
-        tell(path, " and ".join(sorted({_word(type_) for type_ in types})))
+        on_mixed(path, " and ".join(sorted({_word(type_) for type_ in types})))
         return MIXED
     if types == {dict}:
-        return kind_of_records(cast("list[Record]", present), tell, path, depth + 1)
+        return kind_of_records(cast("list[Record]", present), on_mixed, path, depth + 1)
     if types == {list}:
         _check_depth(depth + 1)
         items = list(chain.from_iterable(cast("list[list[object]]", present)))
-        return ListOf(kind_of_values(items, f"{path}[]", tell, depth + 1))
+        return ListKind(kind_of_values(items, f"{path}[]", on_mixed, depth + 1))
     return _SCALARS[types.pop()]
 
 
@@ -98,11 +100,13 @@ def _check_depth(depth: int) -> None:
         raise TooDeepError(f"it is nested more than {DEEPEST} levels deep, deeper than Arrow reads")
 
 
-def _kind_of_numbers(values: Sequence[object], types: set[type], path: str, tell: Tell) -> Scalar:
+def _kind_of_numbers(
+    values: Sequence[object], types: set[type], path: str, on_mixed: OnMixed
+) -> Scalar:
     integers = cast("list[int]", [value for value in values if isinstance(value, int)])
     least, most = min(integers, default=0), max(integers, default=0)
     if least < INT64_MIN or most > UINT64_MAX:
-        tell(path, "integers beyond 64 bits")
+        on_mixed(path, "integers beyond 64 bits")
         return MIXED
     if float in types:
         return FLOAT
@@ -131,7 +135,7 @@ def kind_of_array(array: pa.Array) -> Kind:
         least = pc.min(array).as_py()
         return NEGATIVE if least is not None and least < 0 else NATURAL
     if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
-        return ListOf(kind_of_array(array.flatten()))
+        return ListKind(kind_of_array(array.flatten()))
     if is_.is_struct(type_):
         # `flatten` hides the values under a null struct, `field` would show them.
         parts = zip(type_, array.flatten(), strict=True)

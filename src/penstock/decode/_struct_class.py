@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.decode._columns import Column, Misfit
+from penstock.decode._columns import JsonColumn, Misfit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def optional(column: Column, *, nullable: bool) -> Any:  # noqa: ANN401 - a type made at run time
+def optional(column: JsonColumn, *, nullable: bool) -> Any:  # noqa: ANN401 - a type made at run time
     """Return the annotation of a column for msgspec, with None where null may stand."""
     return column.annotation | None if nullable else column.annotation
 
@@ -24,8 +24,8 @@ def optional(column: Column, *, nullable: bool) -> Any:  # noqa: ANN401 - a type
 class StructClass:
     """A class that msgspec decodes JSON objects as, and arrays of the fields of such objects."""
 
-    def __init__(self, parts: Sequence[tuple[pa.Field, Column]]) -> None:
-        # Whatever their names in the text are: those may be no names in Python.
+    def __init__(self, parts: Sequence[tuple[pa.Field, JsonColumn]]) -> None:
+        # Numbered, since the names in the text may be no names in Python.
         names = [f"f{number}" for number in range(len(parts))]
         fields: list[tuple[str, Any] | tuple[str, Any, None]] = [
             (name, optional(column, nullable=True), None)
@@ -45,7 +45,7 @@ class StructClass:
         ]
 
     @classmethod
-    def of(cls, parts: Sequence[tuple[pa.Field, Column]]) -> StructClass | None:
+    def of(cls, parts: Sequence[tuple[pa.Field, JsonColumn]]) -> StructClass | None:
         """Return the class of objects with such fields, or None where msgspec cannot have it."""
         try:
             return cls(parts)
@@ -63,7 +63,7 @@ class StructClass:
         arrays = []
         for field, column, getter in self._parts:
             array = column.decoded(list(map(getter, rows)))
-            # What may be anything may be null to msgspec.
+            # msgspec takes null for a field of any type.
             if not field.nullable and array.null_count > blanks:
                 raise Misfit(column.path, None, f"{field.type} not null")
             arrays.append(array)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from penstock.decode._assemble import record_batch
 from penstock.decode._bad_rows import bad_rows
-from penstock.decode._columns import REFUSALS, Column, Misfit
-from penstock.decode._records import OnBad, Records, read_records
+from penstock.decode._columns import REFUSALS, JsonColumn, Misfit
+from penstock.decode._records import OnBad, ParsedRecords, read_records
 from penstock.decode._schema_columns import column_for
 from penstock.decode._struct_class import StructClass
 from penstock.decode._text import count_object_lines, is_utf8, may_hold_endless_number
@@ -51,8 +51,8 @@ class TypedDecoder:
     def attempt(self, text: bytes, ends: NDArray[np.int64] | None = None) -> pa.RecordBatch | None:
         """Return the batch of a text in which every line fits, or None.
 
-        `ends` are the places of all newlines, if somebody knows them, and of the text's own end
-        where there is none. Pure: it may run ahead of time in any thread.
+        `ends` are the places of all newlines, where known, and of the text's own end where it has
+        no newline. Pure: it may run ahead of time in any thread.
         """
         if self._row is None or not is_utf8(text) or may_hold_endless_number(text):
             return None
@@ -75,7 +75,7 @@ class TypedDecoder:
         if self._row is None or not is_utf8(text) or may_hold_endless_number(text):
             return None
         try:
-            # Nobody has to find the ends of lines again, a twelfth of the time.
+            # The ends of lines are known already, which saves a twelfth of the time.
             return self._built(self._row, list(map(self._row.decoder.decode, lines)))
         except (Misfit, RecursionError, *REFUSALS):
             return None
@@ -86,7 +86,7 @@ class TypedDecoder:
     def settle(
         self, text: bytes, attempted: pa.RecordBatch | None, on_bad: OnBad
     ) -> pa.RecordBatch:
-        """Return the batch of a text, with every line that does not fit told to `on_bad`."""
+        """Return the batch of a text; `on_bad` is called for every line that does not fit."""
         if attempted is not None:
             return attempted
         records = read_records(text)
@@ -98,14 +98,14 @@ class TypedDecoder:
         records.report(on_bad)
         return self._remaining(records) if batch is None else batch
 
-    def _batch(self, records: Records) -> pa.RecordBatch:
+    def _batch(self, records: ParsedRecords) -> pa.RecordBatch:
         arrays = [
             _build(field, column, [row.get(field.name) for row in records.rows])
             for field, column in zip(self.schema, self._columns, strict=True)
         ]
         return record_batch(arrays, len(records.rows), self.schema)
 
-    def _remaining(self, records: Records) -> pa.RecordBatch:
+    def _remaining(self, records: ParsedRecords) -> pa.RecordBatch:
         try:
             return self._batch(records)
         except Misfit as why:
@@ -115,7 +115,7 @@ class TypedDecoder:
                 f"{why.why}. Give it a wider index type"
             ) from None
 
-    def _misfits(self, records: Records) -> dict[int, Exception]:
+    def _misfits(self, records: ParsedRecords) -> dict[int, Exception]:
         misfits: dict[int, Exception] = {}
         for field, column in zip(self.schema, self._columns, strict=True):
             values = [row.get(field.name) for row in records.rows]
@@ -141,7 +141,7 @@ def _decode_rows(
     return rows
 
 
-def _build(field: pa.Field, column: Column, values: Sequence[object]) -> pa.Array:
+def _build(field: pa.Field, column: JsonColumn, values: Sequence[object]) -> pa.Array:
     if not field.nullable and any(value is None for value in values):
         raise Misfit(column.path, None, f"{column.type} not null")
     return column.build(values)

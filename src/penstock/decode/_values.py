@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.decode._assemble import record_batch
-from penstock.decode._columns import REFUSALS, Column, Misfit
+from penstock.decode._columns import REFUSALS, JsonColumn, Misfit
 from penstock.decode._fit import fit_array, mismatch
 from penstock.decode._kinds import settled_record
 from penstock.decode._schema_columns import column_for
@@ -127,7 +127,7 @@ def _as_dict(row: Row) -> dict[str, Any]:
     return row if type(row) is dict else dict(row)
 
 
-def _build(column: Column, field: pa.Field, values: Sequence[object]) -> pa.Array:
+def _build(column: JsonColumn, field: pa.Field, values: Sequence[object]) -> pa.Array:
     try:
         array = column.build(values)
     except Misfit as misfit:
@@ -139,7 +139,7 @@ def _build(column: Column, field: pa.Field, values: Sequence[object]) -> pa.Arra
     return array
 
 
-def _build_foreign(column: Column, values: Sequence[object]) -> pa.Array:
+def _build_foreign(column: JsonColumn, values: Sequence[object]) -> pa.Array:
     try:
         return column.build(values)
     except Misfit as misfit:
@@ -151,7 +151,9 @@ def _build_foreign(column: Column, values: Sequence[object]) -> pa.Array:
             raise column.misfit(misfit.value, str(why)) from None
 
 
-def _first_misfit(column: Column, field: pa.Field, values: Sequence[object]) -> tuple[int, Misfit]:
+def _first_misfit(
+    column: JsonColumn, field: pa.Field, values: Sequence[object]
+) -> tuple[int, Misfit]:
     for row, value in enumerate(values):
         try:
             _build(column, field, [value])

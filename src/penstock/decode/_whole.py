@@ -64,4 +64,4 @@ class _Seen:
 
 
 def _say_nothing(path: str, what: str) -> None:
-    """Take no notice: whoever made strings of mixed values in a batch has said so."""
+    """Ignore it: the warning came with the batch."""

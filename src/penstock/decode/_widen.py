@@ -15,9 +15,9 @@ from penstock.decode._assemble import (
 )
 from penstock.decode._columns import (
     BooleanColumn,
-    Column,
     FloatColumn,
     IntegerColumn,
+    JsonColumn,
     JsonTextColumn,
     NullColumn,
     TextColumn,
@@ -36,7 +36,7 @@ from penstock.decode._kinds import (
     Fields,
     Foreign,
     Kind,
-    ListOf,
+    ListKind,
     Scalar,
     arrow_schema,
     arrow_type,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from penstock.decode._records import Record
 
-_COLUMNS: dict[Scalar, Callable[[pa.DataType, str], Column]] = {
+_COLUMNS: dict[Scalar, Callable[[pa.DataType, str], JsonColumn]] = {
     NULL: NullColumn,
     BOOLEAN: BooleanColumn,
     NATURAL: IntegerColumn,
@@ -71,9 +71,9 @@ def batch_of_records(rows: Sequence[Record], record: Fields) -> pa.RecordBatch:
     return record_batch(columns, len(rows), arrow_schema(record))
 
 
-def _column(kind: Kind, path: str) -> Column:
+def _column(kind: Kind, path: str) -> JsonColumn:
     type_ = arrow_type(kind)
-    if isinstance(kind, ListOf):
+    if isinstance(kind, ListKind):
         return ListColumn(type_, path, _column(kind.item, f"{path}[]"))
     if isinstance(kind, Fields):
         inner = [_column(part, inner_path(path, name)) for name, part in kind.fields.items()]
@@ -97,7 +97,7 @@ def widen_array(array: pa.Array, kind: Kind) -> pa.Array:
         return array
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), type_)
-    if isinstance(kind, ListOf):
+    if isinstance(kind, ListKind):
         return _widen_lists(array, kind, type_)
     if isinstance(kind, Fields):
         names = [field.name for field in array.type]
@@ -121,7 +121,7 @@ def _widen_fields(
     ]
 
 
-def _widen_lists(array: pa.Array, kind: ListOf, type_: pa.DataType) -> pa.Array:
+def _widen_lists(array: pa.Array, kind: ListKind, type_: pa.DataType) -> pa.Array:
     items = widen_array(array.flatten(), kind.item)
     return list_array(list_lengths(array), null_rows(array), items, type_)
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 from penstock._cpus import usable_cpus
 from penstock.decode import InferringDecoder, TypedDecoder, unify
 from penstock.errors import OptionError, SchemaMismatchError
-from penstock.jsonl._counts import positive
-from penstock.jsonl._decode import BadLine
+from penstock.jsonl._decode import MalformedLine
 from penstock.jsonl._records import AsyncStream, Stream
 from penstock.jsonl._threads import in_thread
+from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from penstock.jsonl._policy import ErrorPolicy
-    from penstock.jsonl._text import Piece
+    from penstock.jsonl._text import TextPiece
 
     SchemaChoice: TypeAlias = pa.Schema | Literal["strict"] | None
 
@@ -36,15 +36,15 @@ _MOST_THREADS = 4
 
 
 def arrow_stream(
-    pieces: Iterator[Piece], policy: ErrorPolicy, size: int, schema: SchemaChoice
+    pieces: Iterator[TextPiece], policy: ErrorPolicy, size: int, schema: SchemaChoice
 ) -> Stream[pa.RecordBatch]:
     """Return record batches of `size` rows; the last may be shorter."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), positive("batch_size", size))
+    runs = _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
 
     def batches() -> Generator[pa.RecordBatch]:
         try:
             for run in runs:
-                if isinstance(run, BadLine):
+                if isinstance(run, MalformedLine):
                     policy.handle(run)
                 else:
                     yield run
@@ -57,15 +57,15 @@ def arrow_stream(
 
 
 def arrow_stream_async(
-    pieces: Iterator[Piece], policy: ErrorPolicy, size: int, schema: SchemaChoice
+    pieces: Iterator[TextPiece], policy: ErrorPolicy, size: int, schema: SchemaChoice
 ) -> AsyncStream[pa.RecordBatch]:
     """Return the same batches, made in a thread; bad lines are handled on the event loop."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), positive("batch_size", size))
+    runs = _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
 
     async def batches() -> AsyncGenerator[pa.RecordBatch]:
         try:
             while (run := await in_thread(next, runs, None)) is not None:
-                if isinstance(run, BadLine):
+                if isinstance(run, MalformedLine):
                     policy.handle(run)
                 else:
                     yield run
@@ -86,8 +86,8 @@ def _decoder(schema: SchemaChoice) -> TypedDecoder | InferringDecoder:
 
 
 def _decoded(
-    pieces: Iterator[Piece], decoder: TypedDecoder | InferringDecoder
-) -> Generator[pa.RecordBatch | BadLine]:
+    pieces: Iterator[TextPiece], decoder: TypedDecoder | InferringDecoder
+) -> Generator[pa.RecordBatch | MalformedLine]:
     """Yield the rows of each piece, and the bad lines at their places.
 
     Attempts at the next pieces run ahead on other cores; they are settled in order.
@@ -95,7 +95,7 @@ def _decoded(
     process = os.getpid()
     threads = min(_MOST_THREADS, usable_cpus())
     pool = ThreadPoolExecutor(threads, "penstock-arrow")
-    attempts: deque[tuple[Piece, Future[pa.RecordBatch | None]]] = deque()
+    attempts: deque[tuple[TextPiece, Future[pa.RecordBatch | None]]] = deque()
     failure: Exception | None = None
     try:
         for piece in _and_failure(pieces):
@@ -125,7 +125,7 @@ def _refuse_inherited(process: int) -> None:
     )
 
 
-def _and_failure(pieces: Iterator[Piece]) -> Iterator[Piece | Exception]:
+def _and_failure(pieces: Iterator[TextPiece]) -> Iterator[TextPiece | Exception]:
     """Yield the pieces, and the error that ended them: it must not overtake those before it."""
     try:
         yield from pieces
@@ -134,12 +134,14 @@ def _and_failure(pieces: Iterator[Piece]) -> Iterator[Piece | Exception]:
 
 
 def _settled(
-    decoder: TypedDecoder | InferringDecoder, piece: Piece, attempt: Future[pa.RecordBatch | None]
-) -> Iterator[pa.RecordBatch | BadLine]:
-    bad: list[BadLine] = []
+    decoder: TypedDecoder | InferringDecoder,
+    piece: TextPiece,
+    attempt: Future[pa.RecordBatch | None],
+) -> Iterator[pa.RecordBatch | MalformedLine]:
+    bad: list[MalformedLine] = []
 
     def set_apart(index: int, line: bytes, reason: Exception) -> None:
-        bad.append(BadLine(piece.path, piece.first_line + index, line, reason))
+        bad.append(MalformedLine(piece.path, piece.first_line + index, line, reason))
 
     try:
         batch = decoder.settle(piece.text, attempt.result(), set_apart)
@@ -161,7 +163,7 @@ def _settled(
     yield batch.slice(row)
 
 
-def _placed(mismatch: SchemaMismatchError, piece: Piece) -> SchemaMismatchError:
+def _placed(mismatch: SchemaMismatchError, piece: TextPiece) -> SchemaMismatchError:
     """Return the error with the path and line number in place of the index in a piece."""
     index: int = getattr(mismatch, "line_index", 0)
     line_number = piece.first_line + index
@@ -175,14 +177,14 @@ def _count_newlines(text: bytes) -> int:
 
 
 def _sized(
-    runs: Generator[pa.RecordBatch | BadLine], size: int
-) -> Generator[pa.RecordBatch | BadLine]:
+    runs: Generator[pa.RecordBatch | MalformedLine], size: int
+) -> Generator[pa.RecordBatch | MalformedLine]:
     """Yield the same rows in batches of one size, each with the schema known by then."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     try:
         for run in runs:
-            if isinstance(run, BadLine):
+            if isinstance(run, MalformedLine):
                 yield run
                 continue
             waiting.append(run)

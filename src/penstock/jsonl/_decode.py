@@ -10,26 +10,26 @@ from penstock.decode import decode_as_json, decode_fast
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
 
-    from penstock.jsonl._text import Piece
+    from penstock.jsonl._text import TextPiece
 
 _LINES_A_RUN = 1024
 _REFUSED_A_RUN = 64
-"""A run ends after so many lines, or so many that took a second look: whoever must not be held
-for long pauses between two runs."""
+"""A run ends after so many lines, or so many that took a second look, so that an event loop can
+pause between two runs."""
 
 Record: TypeAlias = object
 """What one line holds: nearly always a dict."""
 
 
-class Records(NamedTuple):
+class RecordRun(NamedTuple):
     """Records that stand next to each other."""
 
     items: list[Record]
     text_bytes: int
 
 
-class BadLine(NamedTuple):
-    """A line that is not JSON; what becomes of it is decided where records are handed out."""
+class MalformedLine(NamedTuple):
+    """A line that is not JSON; the error policy handles it where records are handed out."""
 
     path: str
     number: int
@@ -37,7 +37,7 @@ class BadLine(NamedTuple):
     reason: Exception
 
 
-def decode_piece(piece: Piece) -> Iterator[Records | BadLine]:
+def decode_piece(piece: TextPiece) -> Iterator[RecordRun | MalformedLine]:
     """Yield a piece's records in runs, and its bad lines at their places."""
     lines = piece.text.split(b"\n")
     if not lines[-1]:
@@ -46,12 +46,12 @@ def decode_piece(piece: Piece) -> Iterator[Records | BadLine]:
     for first in range(0, len(lines), _LINES_A_RUN):
         records = yield from _decode_run(piece, lines[first : first + _LINES_A_RUN], first)
         if records or len(lines) > _LINES_A_RUN:
-            yield Records(records, len(piece.text))
+            yield RecordRun(records, len(piece.text))
 
 
 def _decode_run(
-    piece: Piece, lines: list[bytes], first: int
-) -> Generator[Records | BadLine, None, list[Record]]:
+    piece: TextPiece, lines: list[bytes], first: int
+) -> Generator[RecordRun | MalformedLine, None, list[Record]]:
     """Yield records and bad lines up to the last bad one; return the records behind it."""
     numbers: Sequence[int] = range(first, first + len(lines))
     rest = iter(lines)
@@ -77,14 +77,14 @@ def _decode_run(
                 records.append(decode_as_json(line))
             except ValueError as reason:
                 if records:
-                    yield Records(records, len(piece.text))
-                yield BadLine(piece.path, piece.first_line + numbers[refused], line, reason)
+                    yield RecordRun(records, len(piece.text))
+                yield MalformedLine(piece.path, piece.first_line + numbers[refused], line, reason)
                 records = []
                 before = refused + 1
         else:
             return records
         if patience <= 0:
-            yield Records(records, len(piece.text))
+            yield RecordRun(records, len(piece.text))
             before += len(records)
             records = []
             patience = _REFUSED_A_RUN

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import ObjectNotFoundError
 from penstock.jsonl._async_writers import JsonlDirWriter
-from penstock.jsonl._counts import positive
 from penstock.jsonl._draft_writer import WriteOptions
 from penstock.jsonl._file import JsonlFile
 from penstock.jsonl._names import in_reading_order
@@ -27,8 +26,9 @@ from penstock.jsonl._records import (
 )
 from penstock.jsonl._sync_writers import JsonlDirWriterSync
 from penstock.jsonl._targets import DirTarget
-from penstock.jsonl._text import Source, read_pieces
+from penstock.jsonl._text import TextFile, read_pieces
 from penstock.jsonl._threads import in_thread
+from penstock.order import whole_number
 from penstock.storage import LocalStore, StorageOptions, join, locate, new_remote_path
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._arrow import SchemaChoice
     from penstock.jsonl._policy import OnError
     from penstock.jsonl._records import AsyncStream, Run, Stream
-    from penstock.jsonl._text import Piece
+    from penstock.jsonl._text import TextPiece
     from penstock.storage import Entry
 
 _log = logging.getLogger("penstock.jsonl")
@@ -221,8 +221,22 @@ class JsonlDir:
     ) -> JsonlDirWriterSync:
         """Return a writer for a `with` block; it appends shards after those that are there.
 
-        A shard is published, and its number taken, when the next record would pass a limit
-        (records, or bytes of uncompressed text), and when the block ends well.
+        A shard is published, and its number taken, when the next record would pass a limit, and
+        when the block ends well.
+
+        Args:
+            shard_extension: `.jsonl`, or `.jsonl.zst` or `.jsonl.gz` for compressed shards.
+            max_records_per_shard: Records in a shard, at most; None for no limit.
+            max_bytes_per_shard: Bytes of uncompressed text in a shard, at most; None for no limit.
+                Larger shards are fewer files; all of an unfinished one is lost with its writer.
+            flush_bytes: Bytes of text that are kept in memory before they are compressed and
+                written. More takes more memory, less makes more writes.
+            compression_level: Of zstd (1 to 22) or gzip (0 to 9), where the name asks for one.
+                Higher levels are smaller and slower.
+            frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
+                decompresses its frame: smaller frames make that faster, and the file larger.
+            allow_nan: Write NaN and infinities as Python's `json` does. By default they become
+                `null`, for JSON has no such numbers.
         """
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
         target = self._target(options, shard_extension, max_records_per_shard, max_bytes_per_shard)
@@ -280,15 +294,15 @@ class JsonlDir:
     def _file(self, relative: str) -> JsonlFile:
         return JsonlFile(join(self.path, relative), self.storage_options)
 
-    def _sources(self) -> list[Source]:
-        """Return the shards with what the listing just told, which saves a request for each."""
+    def _sources(self) -> list[TextFile]:
+        """Return the shards with their entries in the listing, which saves a request for each."""
         store, _ = locate(self.path, self.storage_options)
-        found = [Source(store, entry.name, entry) for _, entry in self._listing(recursive=False)]
+        found = [TextFile(store, entry.name, entry) for _, entry in self._listing(recursive=False)]
         if not found:
             _log.warning("%s itself holds no JSON Lines files; nothing is read", self.path)
         return found
 
-    def _pieces(self, piece_bytes: int) -> Iterator[Piece]:
+    def _pieces(self, piece_bytes: int) -> Iterator[TextPiece]:
         yield from read_pieces(self._sources(), piece_bytes)
 
     def _runs(self, queue_size: int) -> Iterator[Run]:
@@ -297,9 +311,9 @@ class JsonlDir:
     def _runs_async(self, queue_size: int) -> ShardRuns:
         return ShardRuns(self._openers, queue_size)
 
-    def _openers(self) -> list[Callable[[int], Iterator[Piece]]]:
+    def _openers(self) -> list[Callable[[int], Iterator[TextPiece]]]:
         return [partial(read_pieces, [source]) for source in self._sources()]
 
 
 def _queue(prefetch: bool, queue_size: int) -> int:  # noqa: FBT001
-    return positive("queue_size", queue_size) if prefetch else 0
+    return whole_number("queue_size", queue_size, 1) if prefetch else 0

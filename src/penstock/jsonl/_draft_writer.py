@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import OptionError
-from penstock.jsonl._counts import positive
 from penstock.jsonl._gzip import GzipEncoder
 from penstock.jsonl._zstd import ZstdEncoder
+from penstock.order import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,8 +33,8 @@ class WriteOptions:
     """Write NaN and infinities as Python does instead of `null`."""
 
     def __post_init__(self) -> None:
-        positive("flush_bytes", self.flush_bytes)
-        positive("frame_bytes", self.frame_bytes)
+        whole_number("flush_bytes", self.flush_bytes, 1)
+        whole_number("frame_bytes", self.frame_bytes, 1)
         if not hasattr(self.compression_level, "__index__"):
             message = f"compression_level={self.compression_level!r}: expected a whole number."
             raise OptionError(message)

@@ -26,7 +26,7 @@ LOOKED_AT: object = object()
 """In place of a record whose line needs no second look."""
 
 
-class Encoder:
+class LineEncoder:
     """Turns records into lines, and counts the numbers that JSON does not have.
 
     NaN and infinities become `null`, or with `allow_nan` what Python's `json` writes for them.
@@ -35,7 +35,7 @@ class Encoder:
     def __init__(self, *, allow_nan: bool = False) -> None:
         self._allow_nan = allow_nan
         self.default: Callable[[object], object] = self._convert
-        """What `orjson.dumps` asks about values that it does not know."""
+        """`orjson.dumps` calls it for values that it does not know."""
         self._met_omitted_defaults = False
         self.not_finite = 0
         """NaN and infinities written as `null` so far."""
@@ -237,7 +237,7 @@ class _Plain:
 def _integer(value: int, path: str) -> int:
     try:
         str(value)
-    except ValueError:  # Beyond sys.set_int_max_str_digits, 4,300 unless somebody changed it.
+    except ValueError:  # More digits than sys.set_int_max_str_digits allows, by default 4,300.
         message = (
             f"cannot write {path.lstrip('.') or 'the record'}: Python writes no integer of "
             f"{value.bit_length():,} bits as text. Write it as a string."

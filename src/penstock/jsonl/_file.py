@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from penstock.errors import ObjectNotFoundError, OptionError
-from penstock.jsonl._async_file import AsyncFile
 from penstock.jsonl._async_writers import JsonlWriter
 from penstock.jsonl._draft_writer import WriteOptions
 from penstock.jsonl._names import base_name, compression_of
@@ -27,7 +26,7 @@ from penstock.jsonl._records import (
 )
 from penstock.jsonl._sync_writers import JsonlWriterSync
 from penstock.jsonl._targets import FileTarget
-from penstock.jsonl._text import Source, read_pieces
+from penstock.jsonl._text import TextFile, read_pieces
 from penstock.jsonl._threads import in_thread
 from penstock.storage import (
     LocalStore,
@@ -39,7 +38,8 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
     from typing import Literal, Self
 
     import pyarrow as pa
@@ -99,10 +99,10 @@ class JsonlFile:
     def _value(self) -> tuple[str, StorageOptions]:
         return self.path, self.storage_options
 
-    def source(self) -> Source:
+    def source(self) -> TextFile:
         """Return where this file lies."""
         store, name = locate(self.path, self.storage_options)
-        return Source(store, name)
+        return TextFile(store, name)
 
     def iter_records_sync(self, on_error: OnError = "raise") -> Stream[Any]:
         """Yield the records one by one.
@@ -170,7 +170,16 @@ class JsonlFile:
     ) -> JsonlWriterSync:
         """Return a writer for a `with` block; the file appears when the block ends well.
 
-        `overwrite=False` fails if the name is taken.
+        Args:
+            flush_bytes: Bytes of text that are kept in memory before they are compressed and
+                written. More takes more memory, less makes more writes.
+            compression_level: Of zstd (1 to 22) or gzip (0 to 9), where the name asks for one.
+                Higher levels are smaller and slower.
+            overwrite: Replace a file of that name; False fails if there is one.
+            frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
+                decompresses its frame: smaller frames make that faster, and the file larger.
+            allow_nan: Write NaN and infinities as Python's `json` does. By default they become
+                `null`, for JSON has no such numbers.
         """
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
         return JsonlWriterSync(self._target(options, overwrite=overwrite), options)
@@ -184,7 +193,7 @@ class JsonlFile:
         frame_bytes: int = 256 << 10,
         allow_nan: bool = False,
     ) -> JsonlWriter:
-        """Return a writer for an `async with` block."""
+        """Return a writer for an `async with` block; see `writer_sync`."""
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
         return JsonlWriter(self._target(options, overwrite=overwrite), options)
 
@@ -275,3 +284,43 @@ class JsonlFile:
     async def delete(self) -> None:
         """Remove the file."""
         await in_thread(self.delete_sync)
+
+
+class AsyncFile:
+    """Opens on `async with`; every call waits in a thread."""
+
+    def __init__(self, open_file: Callable[[], IO[bytes]]) -> None:
+        self._open_file = open_file
+        self._file: Any = None
+
+    async def __aenter__(self) -> Self:
+        self._file = await in_thread(self._open_file)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await in_thread(self._file.__exit__, kind, failure, trace)
+
+    async def read(self, size: int = -1) -> bytes:
+        """Return up to `size` bytes, or all that are left."""
+        data: bytes = await in_thread(self._file.read, size)
+        return data
+
+    async def readline(self) -> bytes:
+        """Return the next line."""
+        line: bytes = await in_thread(self._file.readline)
+        return line
+
+    async def seek(self, offset: int, whence: int = 0) -> int:
+        """Move to a position and return it."""
+        position: int = await in_thread(self._file.seek, offset, whence)
+        return position
+
+    async def write(self, data: bytes) -> int:
+        """Append bytes."""
+        written: int = await in_thread(self._file.write, data)
+        return written

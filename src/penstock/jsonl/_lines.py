@@ -1,4 +1,4 @@
-"""What the writers for sync and async code share: one target, open or closed, and its failures."""
+"""The common part of sync and async writers: one target, open or closed, and its failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.errors import (
     UnsafeForkError,
     UnserializableRecordError,
 )
-from penstock.jsonl._encode import Encoder
+from penstock.jsonl._encode import LineEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Lines(ABC):
 
     def __init__(self, target: Target, options: WriteOptions) -> None:
         self._target = target
-        self._encoder = Encoder(allow_nan=options.allow_nan)
+        self._encoder = LineEncoder(allow_nan=options.allow_nan)
         self._warned = False
         self._closed = False
         self._failure: BaseException | None = None
@@ -59,7 +59,7 @@ class Lines(ABC):
 
     @contextmanager
     def _failing_for_good(self) -> Iterator[None]:
-        """Remember what fails inside: after that nobody knows what the target holds."""
+        """Remember a failure: from then on the contents of the target are undefined."""
         try:
             yield
         except BaseException as failure:
@@ -124,7 +124,7 @@ class Lines(ABC):
         """Whether a record was ever taken."""
 
     def __del__(self) -> None:
-        # A forked child holds a copy that is none of its business.
+        # A forked child holds a copy, which it must not report.
         if not self._closed and self._is_used() and self._process == os.getpid():
             _log.warning(
                 "a writer of %s was dropped without being closed: use it in a with block. "

@@ -1,4 +1,4 @@
-"""What names say: shard numbers, compression, and which files of a directory are read."""
+"""Names of files: shard numbers, compression, and which files of a directory are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a bad line: raised, skipped and counted, or given to the user's function."""
+"""The error policy: a bad line raises, is skipped and counted, or goes to the user's function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.errors import MalformedLineError, OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jsonl._decode import BadLine
+    from penstock.jsonl._decode import MalformedLine
 
     OnError: TypeAlias = Literal["raise", "skip"] | Callable[[int, bytes, Exception], object]
 
@@ -38,7 +38,7 @@ class ErrorPolicy:
         self.skipped = 0
         """Bad lines passed over so far."""
 
-    def handle(self, bad: BadLine) -> None:
+    def handle(self, bad: MalformedLine) -> None:
         """Raise, or note the line and return: then iteration goes on behind it."""
         error = malformed(bad, remedy=self._on_error == "raise")
         if self._on_error == "raise":
@@ -62,7 +62,7 @@ class ErrorPolicy:
             _log.warning("%d malformed %s skipped", self.skipped, lines)
 
 
-def malformed(bad: BadLine, *, remedy: bool = True) -> MalformedLineError:
+def malformed(bad: MalformedLine, *, remedy: bool = True) -> MalformedLineError:
     """Return the error for a bad line: where, why, and what it looks like."""
     shown = bad.line[:_SHOWN_BYTES]
     dots = " …" if len(bad.line) > _SHOWN_BYTES else ""

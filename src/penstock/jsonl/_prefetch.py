@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.jsonl._decode import BadLine
+from penstock.jsonl._decode import MalformedLine
 from penstock.jsonl._records import SLICE_BYTES, SYNC_SLICE_BYTES, DecodedRuns, decode_runs
 from penstock.jsonl._threads import in_thread
 from penstock.storage import ReadAhead
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from penstock.jsonl._records import AsyncRuns, Run
-    from penstock.jsonl._text import Piece
+    from penstock.jsonl._text import TextPiece
 
-    OpenShard = Callable[[int], Iterator[Piece]]
+    OpenShard = Callable[[int], Iterator[TextPiece]]
     """Opens a shard's text by piece size."""
 
 _MOST_TEXT_BYTES = 64 << 20
@@ -27,7 +27,7 @@ def weigh_runs(queue_size: int) -> Callable[[Run], int]:
     """Return how much of the queue a run takes: its records, or more when they are large."""
 
     def weigh(run: Run) -> int:
-        if isinstance(run, BadLine):
+        if isinstance(run, MalformedLine):
             return 1
         return max(len(run.items), run.text_bytes * queue_size // _MOST_TEXT_BYTES)
 

@@ -7,18 +7,18 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
-from penstock.jsonl._counts import positive
-from penstock.jsonl._decode import BadLine, Record, Records, decode_piece
+from penstock.jsonl._decode import MalformedLine, Record, RecordRun, decode_piece
 from penstock.jsonl._threads import in_thread
+from penstock.order import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
 
     from penstock.jsonl._policy import ErrorPolicy
-    from penstock.jsonl._text import Piece
+    from penstock.jsonl._text import TextPiece
 
 T = TypeVar("T")
-Run: TypeAlias = Records | BadLine
+Run: TypeAlias = RecordRun | MalformedLine
 
 SLICE_BYTES = 64 << 10
 """Text decoded at a time on an event loop: what the loop is held for."""
@@ -77,7 +77,7 @@ class AsyncStream(Generic[T]):
         await self._items.aclose()
 
 
-def decode_runs(pieces: Iterator[Piece]) -> Iterator[Run]:
+def decode_runs(pieces: Iterator[TextPiece]) -> Iterator[Run]:
     """Yield the runs of records, and the bad lines, of all pieces."""
     for piece in pieces:
         yield from decode_piece(piece)
@@ -103,9 +103,9 @@ class DecodedRuns:
     is longer than a slice is decoded in a thread.
     """
 
-    def __init__(self, pieces: Iterator[Piece]) -> None:
+    def __init__(self, pieces: Iterator[TextPiece]) -> None:
         self._pieces = pieces
-        self._taken: deque[Piece] = deque()
+        self._taken: deque[TextPiece] = deque()
         self._end: Exception | None = None
         self._runs: Iterator[Run] = iter(())
 
@@ -146,7 +146,7 @@ def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
 
 def batch_stream(runs: Iterator[Run], policy: ErrorPolicy, size: int) -> Stream[list[Record]]:
     """Return lists of `size` records; the last may be shorter."""
-    batches = _batches(_settled(runs, policy), positive("batch_size", size))
+    batches = _batches(_settled(runs, policy), whole_number("batch_size", size, 1))
     return Stream(batches, policy, batches)
 
 
@@ -156,7 +156,7 @@ def record_stream_async(runs: AsyncRuns, policy: ErrorPolicy) -> AsyncStream[Rec
     async def records() -> AsyncGenerator[Record]:
         try:
             async for run in runs:
-                if isinstance(run, BadLine):
+                if isinstance(run, MalformedLine):
                     policy.handle(run)
                 else:
                     for record in run.items:
@@ -172,13 +172,13 @@ def batch_stream_async(
     runs: AsyncRuns, policy: ErrorPolicy, size: int
 ) -> AsyncStream[list[Record]]:
     """Return lists of `size` records; the last may be shorter."""
-    positive("batch_size", size)
+    whole_number("batch_size", size, 1)
 
     async def batches() -> AsyncGenerator[list[Record]]:
         waiting: list[Record] = []
         try:
             async for run in runs:
-                if isinstance(run, BadLine):
+                if isinstance(run, MalformedLine):
                     policy.handle(run)
                     continue
                 waiting += run.items
@@ -197,7 +197,7 @@ def batch_stream_async(
 def _settled(runs: Iterator[Run], policy: ErrorPolicy) -> Generator[list[Record]]:
     try:
         for run in runs:
-            if isinstance(run, BadLine):
+            if isinstance(run, MalformedLine):
                 policy.handle(run)
             else:
                 yield run.items
@@ -220,9 +220,9 @@ def _batches(lists: Generator[list[Record]], size: int) -> Generator[list[Record
         lists.close()
 
 
-def _take(pieces: Iterator[Piece]) -> tuple[list[Piece], Exception | None]:
+def _take(pieces: Iterator[TextPiece]) -> tuple[list[TextPiece], Exception | None]:
     """Return some pieces, and what ended them: an error must not swallow those before it."""
-    taken: list[Piece] = []
+    taken: list[TextPiece] = []
     size = 0
     try:
         while len(taken) < _PIECES_A_HOP and size < _BYTES_A_HOP:
@@ -233,7 +233,7 @@ def _take(pieces: Iterator[Piece]) -> tuple[list[Piece], Exception | None]:
     return taken, None
 
 
-def _decode_whole(piece: Piece) -> list[Run]:
+def _decode_whole(piece: TextPiece) -> list[Run]:
     return list(decode_piece(piece))
 
 

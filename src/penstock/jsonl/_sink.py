@@ -28,8 +28,12 @@ def writer(
 ) -> RecordSink:
     """Return a sink for `path`: a `.jsonl[.zst|.gz]` file, or else a directory of shards.
 
-    `options` are those of `JsonlFile.writer_sync` or `JsonlDir.writer_sync`; a file that is
-    there already is replaced only with `overwrite=True`.
+    Args:
+        path: A local path, or a URL of an object store. Nothing is visible there before the `with`
+            block ends well, or for a directory before a shard is full.
+        storage_options: Options of the object store, such as keys and an endpoint.
+        options: Those of `JsonlFile.writer_sync` for a file, where `overwrite` is False unless
+            given, or those of `JsonlDir.writer_sync` for a directory.
 
     >>> import tempfile
     >>> with writer(tempfile.mkdtemp() + "/a.jsonl") as sink:

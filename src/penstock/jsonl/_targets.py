@@ -1,4 +1,4 @@
-"""Where a writer's lines go: one file, or a directory of numbered shards."""
+"""Targets of a writer: one file, or a directory of numbered shards."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
-from penstock.jsonl._counts import positive
 from penstock.jsonl._draft_writer import DraftWriter, WriteOptions, check_level
 from penstock.jsonl._names import (
     base_name,
@@ -16,6 +15,7 @@ from penstock.jsonl._names import (
     next_number,
     shard_name,
 )
+from penstock.order import whole_number
 from penstock.storage import LocalStore, join, refuse_special_file
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class FileTarget:
 class DirTarget:
     """A directory of shards; each takes its number when it is published."""
 
-    def __init__(  # noqa: PLR0913 (the limits of a directory, told by name)
+    def __init__(  # noqa: PLR0913 (the limits of a directory, by name)
         self,
         store: Store,
         directory: str,
@@ -221,4 +221,4 @@ def _exists(store: Store, name: str) -> bool:
 
 
 def _limit(name: str, value: int | None) -> float:
-    return math.inf if value is None else positive(name, value)
+    return math.inf if value is None else whole_number(name, value, 1)

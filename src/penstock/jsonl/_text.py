@@ -22,7 +22,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(slots=True)
-class Piece:
+class TextPiece:
     """Some whole lines of a file."""
 
     path: str
@@ -30,12 +30,12 @@ class Piece:
     """Number of the first line; lines count from 1, blank ones too."""
     text: bytes
     lines: int | None = None
-    """How many there are, as soon as somebody knows: whoever splits the text before asking for
-    the next piece saves it a second look for newlines, a tenth of what decoding costs."""
+    """How many lines there are, once known. A consumer that splits the text sets it, and saves a
+    second search for newlines, a tenth of the cost of decoding."""
 
 
-class Source(NamedTuple):
-    """A file to read, with what a listing said of it."""
+class TextFile(NamedTuple):
+    """A file to read, with its entry in a listing."""
 
     store: Store
     name: str
@@ -43,12 +43,12 @@ class Source(NamedTuple):
 
 
 def read_pieces(
-    sources: Sequence[Source], piece_bytes: int, on_read: Callable[[int], object] | None = None
-) -> Iterator[Piece]:
+    sources: Sequence[TextFile], piece_bytes: int, on_read: Callable[[int], object] | None = None
+) -> Iterator[TextPiece]:
     """Yield the text of files in pieces of about `piece_bytes`; a longer line stays in one.
 
     Where reading waits for a network or decompresses, it runs ahead in a thread of its own.
-    `on_read` is told there how many bytes each read from storage brought.
+    `on_read` is called with the bytes of each read from storage.
     """
     pieces = chain.from_iterable(_pieces_of(source, piece_bytes, on_read) for source in sources)
     if all(_is_plain_and_local(source) for source in sources):
@@ -61,17 +61,17 @@ def read_pieces(
         ahead.close()
 
 
-def _is_plain_and_local(source: Source) -> bool:
+def _is_plain_and_local(source: TextFile) -> bool:
     return isinstance(source.store, LocalStore) and compression_of(source.name) is None
 
 
-def _weight(piece: Piece) -> int:
+def _weight(piece: TextPiece) -> int:
     return len(piece.text)
 
 
 def _pieces_of(
-    source: Source, piece_bytes: int, on_read: Callable[[int], object] | None
-) -> Iterator[Piece]:
+    source: TextFile, piece_bytes: int, on_read: Callable[[int], object] | None
+) -> Iterator[TextPiece]:
     local = isinstance(source.store, LocalStore)
     file = source.store.open(source.name, source.known)
     if on_read is not None:
@@ -80,7 +80,7 @@ def _pieces_of(
         blocks = decompressed(file, _LOCAL_BLOCK_BYTES if local else _REMOTE_BLOCK_BYTES)
         first_line = 1
         for text in whole_lines(blocks, piece_bytes):
-            piece = Piece(file.path, first_line, text)
+            piece = TextPiece(file.path, first_line, text)
             yield piece
             first_line += text.count(b"\n") if piece.lines is None else piece.lines
     finally:
@@ -92,7 +92,7 @@ def decompressed(
 ) -> Iterator[bytes]:
     """Yield a file's text, by what its name says of its compression.
 
-    `on_frame` is told offset and bytes of each zstd frame, and the bytes of its text, in order.
+    `on_frame` is called with offset and bytes of each zstd frame, and the bytes of its text.
     """
     compression = compression_of(file.path)
     if file.size <= block_bytes:

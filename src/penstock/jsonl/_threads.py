@@ -17,7 +17,7 @@ T = TypeVar("T")
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Return `call(…)`, run in a thread; a cancelled caller still waits until it has ended.
 
-    So nothing of ours is ever at work on a file or writer that its owner believes idle.
+    So no thread works on a file or writer that its owner believes idle.
     """
     run = partial(copy_context().run, call, *args, **kwargs)
     # A future, not a task as `asyncio.to_thread` needs one: a loop that ends cancels all tasks,

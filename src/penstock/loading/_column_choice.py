@@ -39,38 +39,38 @@ _log = logging.getLogger("penstock.loading")
 Materialize = Literal["auto"] | bool
 _MOST_SECONDS = 60.0
 _MOST_DISK = 0.1
-"""Share of the free disk that is used without being asked."""
+"""Share of the free disk that "auto" may use."""
 _MOST_COLUMNS = 1_000
 """Each is a folder of two to four files."""
 _MANY_COLUMNS, _FEW_RECORDS = 100, 1_000
-"""More columns than that, of fewer records: their files take longer than decoding does for many
-epochs. A column takes 2 to 10 ms, however little is in it, and decoding a value a microsecond."""
+"""More columns of fewer records do not pay: a column takes 2 to 10 ms even if it is empty, and
+decoding a value takes a microsecond."""
 _DECODED = "decoded anew for each batch"
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A choice that was made: the columns there are, those to build, or none."""
+    """A choice: use the columns that exist, build them, or do without."""
 
     source: Source
-    """What batches are read from."""
+    """Batches are read from it."""
     why: str
     are_used: bool = False
     to_build: pa.Schema | None = None
     are_needed: bool = False
-    """Whether there is no run without them."""
+    """Whether the run cannot do without them."""
 
     def built(self, most_bad: int = 0) -> Columns:
         """Return the choice with its columns, built now if they are not there.
 
-        The run bears `most_bad` bad records, or a few, whichever is more. Columns that nobody asked
-        for are a convenience: if they cannot be made, records are decoded.
+        They may hold `most_bad` bad records, or a few, whichever is more. Where columns cannot be
+        made and the user did not ask for them, records are decoded.
         """
         if self.to_build is None:
             return self
         began = time.monotonic()
         try:
-            # What cannot be decoded is told of when its turn comes, just as without columns.
+            # A bad record raises when its batch is due, just as without columns.
             source = missing_columns(self.source, self.to_build, most_bad=most_bad)
         except PenstockError as why:
             failure = _too_many(why) if isinstance(why, BadRecordsError) else why
@@ -80,15 +80,15 @@ class Columns:
         seconds = time.monotonic() - began
         return Columns(source, f"gathered; they were made in {seconds:.1f} s", are_used=True)
 
-    def told(self, schema: pa.Schema | None) -> str:
-        """Return why, and what has become of the columns until this process needed them."""
+    def describe(self, schema: pa.Schema | None) -> str:
+        """Return the reason, and which columns are gone by now."""
         if schema is None or not self.are_used:
             return self.why
         gone = dict.fromkeys(gone_columns(self.source, schema))
         if not gone:
             return self.why
-        told = f"{_DECODED}: columns are gone, damaged or stale by now ({', '.join(gone)})"
-        return told if len(gone) == len(schema) else f"{self.why}; but some fields are {told}"
+        now = f"{_DECODED}: columns are gone, damaged or stale by now ({', '.join(gone)})"
+        return now if len(gone) == len(schema) else f"{self.why}; but some fields are {now}"
 
 
 def choose_columns(
@@ -112,7 +112,7 @@ def choose_columns(
     if materialize == "auto" and not source.files:
         return Columns(source, f"{_DECODED}: the records are in memory")
     needs_them = shuffled and first_gzip(source) is not None
-    # What the source has stays as it is, with its own way with values that do not fit.
+    # Columns of the source itself stay, with their own way of handling values that do not fit.
     schema = without_columns(source, schema)
     try:
         there = _existing(source, schema, patience)
@@ -148,7 +148,7 @@ def _without(source: Source, failure: PenstockError) -> Columns:
 
 
 def refuse_without_fields(materialize: Materialize, schema: pa.Schema | None) -> None:
-    """Raise where columns are asked for, and nobody knows of what."""
+    """Raise where columns are asked for without fields and types."""
     if materialize is True and schema is None:
         raise OptionError(
             "materialize=True needs to know the fields and their types: give them as encode, as in "
@@ -162,13 +162,13 @@ def _existing(source: Source, schema: pa.Schema, patience: float) -> Source | No
     try:
         return _looked_for(source, schema, patience)
     except StorageError as why:
-        # To look for them beside remote data is a convenience, and not worth a run.
-        _log.warning("nobody can tell whether there are columns; records are decoded: %s", why)
+        # Columns beside remote data only save time, so a failure to look does not end the run.
+        _log.warning("storage does not say whether there are columns; records are decoded: %s", why)
         return None
 
 
 def _looked_for(source: Source, schema: pa.Schema, patience: float) -> Source | None:
-    """Look for columns in a thread of its own, for nobody can interrupt a read that hangs."""
+    """Look for columns in another thread, since a read that hangs cannot be interrupted."""
     answer: SimpleQueue[Source | BaseException | None] = SimpleQueue()
     meter = Meter()
 
@@ -195,27 +195,27 @@ def _looked_for(source: Source, schema: pa.Schema, patience: float) -> Source | 
 
 
 def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: bool) -> Columns:
-    def not_unasked(why: str) -> Columns:
-        return _not_unasked(source, schema, why, needs_them=needs_them, shuffled=shuffled)
+    def without_asking(why: str) -> Columns:
+        return _without_asking(source, schema, why, needs_them=needs_them, shuffled=shuffled)
 
     if lies_remote(source):
-        return not_unasked("remote data is decoded unasked only as it is needed")
+        return without_asking("remote data is decoded unasked only as it is needed")
     is_wide = len(schema) > _MANY_COLUMNS and len(source) < _FEW_RECORDS
     if is_wide or len(schema) > _MOST_COLUMNS:
-        return not_unasked(
+        return without_asking(
             f"{len(schema):,} columns of {len(source):,} records are more files than they are worth"
         )
     cost = estimate_columns(source, schema)
-    told = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
+    price = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
     if cost.seconds > _MOST_SECONDS:
-        return not_unasked(f"columns take {told}, more than {_MOST_SECONDS:.0f} s")
+        return without_asking(f"columns take {price}, more than {_MOST_SECONDS:.0f} s")
     if cost.bytes > _MOST_DISK * _free_disk(cost.folder):
-        return not_unasked(f"columns take {told}, more than {_MOST_DISK:.0%} of the free disk")
-    why = f"made with the first batch: {told}"
+        return without_asking(f"columns take {price}, more than {_MOST_DISK:.0%} of the free disk")
+    why = f"made with the first batch: {price}"
     return Columns(source, why, to_build=schema, are_needed=needs_them)
 
 
-def _not_unasked(
+def _without_asking(
     source: Source, schema: pa.Schema, why: str, *, needs_them: bool, shuffled: bool
 ) -> Columns:
     command = command_for(source, schema) if len(schema) <= _MANY_COLUMNS else "materialize=True"

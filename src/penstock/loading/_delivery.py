@@ -1,17 +1,17 @@
-"""From tasks to batches in the user's hands: in order, a few ahead, with what went wrong told."""
+# ruff: noqa: ANN401 (requests are a feed's own, batches a recipe's)
+"""From requests to batches in the user's hands: in order, a few ahead, with errors explained."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from penstock.errors import BadRecordsError, StallError
-from penstock.loading._device import moved_to, pinned
-from penstock.loading._fetch import named_batch
+from penstock._lazy import require
+from penstock.errors import BadRecordsError, OptionError, StallError
 from penstock.loading.engines._engines import Stalled
 
 if TYPE_CHECKING:
@@ -19,30 +19,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.loading._feed import Feed, Placed, Point
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._ranks import Ranks
     from penstock.loading._stats import Tally
     from penstock.loading._steps import Task
     from penstock.loading.engines._engines import Engine
-    from penstock.order import Cursor
+
 
 _log = logging.getLogger("penstock.loading")
 _SHOWN = 10
-
-
-class Placed(NamedTuple):
-    """A task and a cursor of its epoch."""
-
-    epoch: Cursor
-    task: Task
+T = TypeVar("T")
 
 
 class Lot(NamedTuple):
-    """Batches that were made together, mostly one, and what is known of each of them."""
+    """Batches that were made together, mostly one, and the facts of each of them."""
 
-    epoch: Cursor
-    positions: Sequence[int]
-    """How many positions of the epoch are handed out with each."""
+    epoch: Point
+    positions: Sequence[Any]
+    """The position in the epoch after each of them."""
     batches: Iterable[Any]
     records: int
     """Rows that count, of each."""
@@ -56,19 +51,20 @@ class Delivery:
     """Hands out what an engine makes."""
 
     fetch: Fetch
+    feed: Feed
     tally: Tally
     bad_ids: set[int]
-    """The records that were found bad, in other passes, too."""
+    """The records that were found bad, in earlier passes as well."""
     ranks: Ranks
     stall_timeout: float
     max_bad: int
     pin_memory: bool
 
-    def lots(self, engine: Engine, tasks: Iterator[Placed]) -> Iterator[Lot]:
+    def lots(self, engine: Engine, requests: Iterator[Placed]) -> Iterator[Lot]:
         """Yield batches in order, with the engine always as many ahead as it likes."""
         waiting: deque[Placed] = deque()
-        for placed in tasks:
-            engine.submit(placed.task)
+        for placed in requests:
+            engine.submit(placed.request)
             waiting.append(placed)
             while waiting and len(waiting) >= engine.depth:
                 yield from self._next(engine, waiting.popleft())
@@ -76,23 +72,28 @@ class Delivery:
             yield from self._next(engine, waiting.popleft())
 
     def _next(self, engine: Engine, placed: Placed) -> Iterator[Lot]:
-        """Yield the batches of a task, however many of them were made together."""
-        left = placed.task.steps
+        """Yield the batches of a request, in as many lots as they were made in."""
+        left = placed.request.steps
         while left:
-            task, fetched = self._taken(engine, placed.task)
-            left -= task.steps
-            handed_over = self._one if task.steps == 1 else self._many
-            yield handed_over(placed.epoch, task, fetched)
+            request, fetched = self._taken(engine, placed.request)
+            left -= request.steps
+            task: Task = request
+            if fetched.task is not None:
+                task = fetched.task
+                self.feed.note(request, task)
+                if not len(task.where.ids):
+                    continue
+            yield (self._one if task.steps == 1 else self._many)(placed.epoch, task, fetched)
 
-    def _taken(self, engine: Engine, task: Task) -> tuple[Task, Fetched]:
+    def _taken(self, engine: Engine, request: Any) -> tuple[Any, Fetched]:
         try:
             return engine.take(self.stall_timeout)
         except Stalled as stalled:
-            raise self._stalled(str(stalled), task) from None
+            raise self._stalled(str(stalled), request) from None
         finally:
             self.tally.costs(engine.costs())
 
-    def _one(self, epoch: Cursor, task: Task, fetched: Fetched) -> Lot:
+    def _one(self, epoch: Point, task: Task, fetched: Fetched) -> Lot:
         ids, valid = task.where.ids, task.valid
         if fetched.bad:
             valid = self._without_bad(fetched, ids, valid)
@@ -101,7 +102,7 @@ class Delivery:
         records = len(ids) if valid is None else int(np.count_nonzero(valid))
         return Lot(epoch, task.positions, batches, records, fetched.gathering, fetched.encoding)
 
-    def _many(self, epoch: Cursor, task: Task, fetched: Fetched) -> Lot:
+    def _many(self, epoch: Point, task: Task, fetched: Fetched) -> Lot:
         """Return batches that were made together, in which every row counts."""
         steps = task.steps
         batches = self.fetch.recipe.hand_over_all(fetched.made, task.where, steps)
@@ -113,7 +114,7 @@ class Delivery:
     def _without_bad(
         self, fetched: Fetched, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
     ) -> NDArray[np.bool_]:
-        """Return which rows count when the bad ones do not; say once which records they are."""
+        """Return which rows count, without the bad ones; log each bad record once."""
         valid = np.ones(len(ids), bool) if valid is None else valid.copy()
         known = self.bad_ids
         for bad in fetched.bad:
@@ -131,20 +132,20 @@ class Delivery:
             )
         return valid
 
-    def _stalled(self, what: str, task: Task) -> StallError:
-        source = self.fetch.source
+    def _stalled(self, what: str, request: Any) -> StallError:
+        reader = self.fetch.reader
         if what:
             remedy = "Look whether storage answers"
         else:
             remedy = "Nothing is being read: look at encode"
-            if source.files and self.fetch.recipe.is_pure:
-                file, offset, size = source.location(int(task.where.ids[0]))
-                what = f"{file}, bytes {offset:,} to {offset + size:,}, or others of its batch"
+            place = reader.place(request) if self.fetch.recipe.is_pure else ""
+            if place:
+                what = f"{place}, or others of its batch"
                 remedy = "Look whether storage answers and workers start"
         waits = f"It waits for: {what}. " if what else ""
         return StallError(
             f"rank {self.ranks.rank} of {self.ranks.world_size} got no batch for "
-            f"{self.stall_timeout:g} s. {waits}{named_batch(task, source)} {remedy}; "
+            f"{self.stall_timeout:g} s. {waits}{reader.name(request)} {remedy}; "
             "stall_timeout= sets how long to wait.",
             rank=self.ranks.rank,
         )
@@ -160,3 +161,65 @@ def moved(lots: Iterator[Lot], device: object, *, is_ahead: bool = True) -> Iter
 
     for lot, batch in moved_to(one_by_one(), device, is_ahead=is_ahead):
         yield lot._replace(batches=(batch,))
+
+
+def pinned(batch: Any) -> Any:
+    """Return the batch in page-locked memory; unchanged without a GPU."""
+    torch = require("torch", extra="torch", purpose="pin_memory=True")
+    if not torch.cuda.is_available():
+        return batch
+    return _like(batch.pin_memory(), batch) if hasattr(batch, "pin_memory") else batch
+
+
+def moved_to(
+    batches: Iterator[tuple[T, Any]], device: object, *, is_ahead: bool = True
+) -> Iterator[tuple[T, Any]]:
+    """Yield tags and batches, the batches moved to a device.
+
+    With `is_ahead` each is moved while the one before is used.
+
+    A GPU copies on a stream of its own; the stream that uses a batch waits for its copy, and the
+    memory is not used again before that stream is done with it.
+    """
+    torch = require("torch", extra="torch", purpose=f"prefetch_to={device!r}")
+    target = torch.device(device)
+    if target.type != "cuda" or not is_ahead:
+        for tag, batch in batches:
+            yield tag, _moved(batch, target)
+        return
+    if not torch.cuda.is_available():
+        raise OptionError(f"prefetch_to={device!r}: torch finds no GPU here.")
+    side = torch.cuda.Stream(target)
+    ahead: tuple[T, Any, Any] | None = None
+    for tag, batch in batches:
+        with torch.cuda.stream(side):
+            moved = _moved(pinned(batch), target, non_blocking=True)
+            copied = side.record_event()
+        if ahead is not None:
+            yield _ready(ahead, torch.cuda.current_stream(target))
+        ahead = (tag, moved, copied)
+    if ahead is not None:
+        yield _ready(ahead, torch.cuda.current_stream(target))
+
+
+def _moved(batch: Any, target: object, **how: bool) -> Any:
+    if not hasattr(batch, "to"):
+        raise OptionError(
+            f"prefetch_to={target}: a {type(batch).__name__} cannot be moved to a device. Give "
+            "field types, or an encode that returns a dict of tensors."
+        )
+    return _like(batch.to(target, **how), batch)
+
+
+def _like(copy: Any, batch: Any) -> Any:
+    """Return the copy of a batch, with the `ids` and `valid` of a tensor of tokens."""
+    if copy is not batch and "ids" in getattr(batch, "__dict__", ()):
+        copy.ids, copy.valid = batch.ids, batch.valid
+    return copy
+
+
+def _ready(ahead: tuple[T, Any, Any], present: Any) -> tuple[T, Any]:
+    tag, batch, copied = ahead
+    present.wait_event(copied)
+    batch.record_stream(present)
+    return tag, batch

@@ -1,4 +1,4 @@
-"""What encodes the records of a source: checked against it, with its vocabularies."""
+"""The recipe for what a user gives as `encode`, checked against the source."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.batch import Encoder, FieldEncoder, SimpleEncoder, has_stages
 from penstock.datasets import (
+    Source,
     TokenSource,
     known_profile,
     missing_fields,
@@ -31,17 +32,16 @@ from penstock.loading._token_recipes import SampleRecipe, TokenRecipe
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.datasets import Source
     from penstock.loading._recipes import Recipe
 
 _log = logging.getLogger("penstock.loading")
 
 
 def recipe_for(
-    source: Source,
+    source: Any,  # noqa: ANN401 (a `Source`, or what has a feed of its own)
     encode: Any,  # noqa: ANN401 (what a user may give)
     output: str | None,
-) -> tuple[Source, Recipe]:
+) -> tuple[Any, Recipe]:
     """Return the records that a loader goes over, and how they become batches.
 
     A field that the source does not have is refused; where that is not certain, it is logged.
@@ -55,7 +55,8 @@ def recipe_for(
     encoder = _encoder(encode, source)
     if hasattr(encoder, "bind"):
         source, encoder = encoder.bind(source)
-    _look_for(_names(getattr(encoder, "fields", None)), source)
+    if isinstance(source, Source):
+        _look_for(_names(getattr(encoder, "fields", None)), source)
     if output is not None:
         return source, ArrowRecipe(encoder.fields)
     if has_stages(encoder):
@@ -71,6 +72,11 @@ def _encoder(encode: Any, source: Source) -> Any:  # noqa: ANN401 (what a user m
     if isinstance(encode, Mapping):
         return FieldEncoder(encode)
     if isinstance(encode, Sequence):
+        if not isinstance(source, Source):
+            raise OptionError(
+                f"encode={encode!r}: these records only flow, and their types are not known. Give "
+                "types, as in {'price': 'float32'}."
+            )
         return _by_name(list(encode), source)
     if isinstance(encode, type) and hasattr(encode, "fields"):
         name = encode.__qualname__
@@ -95,7 +101,7 @@ def _by_name(names: list[str], source: Source) -> FieldEncoder:
     """Return an encoder with the types that the profile has seen, or else that the schema says."""
     schema = source.schema
     if not len(source):
-        # Of no records nothing is known, and nothing is needed.
+        # Without records nothing is known of the types, and nothing is needed.
         types = {name: type_at(schema, name) for name in names}
         names = [name for name, type_ in types.items() if type_ not in (None, pa.null())]
     seen = _seen_types(names, source)
@@ -131,12 +137,12 @@ def _names(fields: object) -> list[str]:
         return list(fields.names)
     if isinstance(fields, Mapping | Sequence) and not isinstance(fields, str):
         return [name for name in fields if isinstance(name, str)]
-    return []  # All of them; or nothing that names a field, which reading says.
+    return []  # All fields, or an invalid value, which reading refuses.
 
 
 def _look_for(names: Iterable[str], source: Source) -> None:
     if lies_remote(source) and not getattr(source, "schema_is_complete", False):
-        return  # Nothing is fetched before it is needed: `Fetch` looks at its first batch.
+        return  # Nothing is fetched now: `Fetch` looks at its first batch.
     for missing in missing_fields(source, names):
         if missing.is_certain:
             raise OptionError(f"{missing.text} Name one that is there, or leave it out")

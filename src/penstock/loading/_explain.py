@@ -1,4 +1,4 @@
-"""What a loader decided, and what a step holds, in words and numbers."""
+"""The decisions of a loader, and the records of a step, in words and numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 10
 
 
 class Decisions(dict[str, str]):
-    """What was decided, by name; prints as a list."""
+    """Decisions by name; prints as a list."""
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)

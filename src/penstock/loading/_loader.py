@@ -1,58 +1,99 @@
-"""The one loader in the middle: a source goes in, batches come out."""
+"""`DataLoader`: a source goes in, batches come out."""
 
 from __future__ import annotations
 
 import operator
 from contextlib import closing
 from copy import copy, deepcopy
-from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.datasets import Source, has_columns
+from penstock.datasets import Source
 from penstock.datasets import open as open_source
 from penstock.errors import OptionError
-from penstock.loading._column_choice import choose_columns, refuse_without_fields
-from penstock.loading._delivery import Delivery, Placed, moved
+from penstock.loading._addressed import Addressed
+from penstock.loading._column_choice import refuse_without_fields
+from penstock.loading._delivery import Delivery, moved
 from penstock.loading._encoder_choice import recipe_for
-from penstock.loading._explain import Decisions, StepRecords, step_records
+from penstock.loading._explain import Decisions
+from penstock.loading._feed import FeedOptions, HasFeed, Reads
 from penstock.loading._fetch import Fetch
 from penstock.loading._options import check_choice, seconds, whole_or_none
-from penstock.loading._order_choice import chosen_order, lies_remote, refuse_shuffled_gzip
-from penstock.loading._ranks import Ranks, find_ranks, rank_batch_size
-from penstock.loading._resume import ENCODER, learnt_in, refuse_other_plan, resumed
-from penstock.loading._run import Run
-from penstock.loading._skip_list import read_skips
+from penstock.loading._ranks import find_ranks, rank_batch_size
+from penstock.loading._resume import ENCODER, learnt_in
+from penstock.loading._run import RunState
 from penstock.loading._stats import Stats
-from penstock.loading._steps import Sharing, epoch_steps, step_counts
+from penstock.loading._steps import Sharing
 from penstock.loading.engines._choice import choose_workers
-from penstock.order import Cursor, Plan, whole_number
+from penstock.order import Plan, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from multiprocessing.context import BaseContext
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from penstock.loading._column_choice import Columns
+    from penstock.loading._explain import StepRecords
+    from penstock.loading._feed import Feed, Placed, Point
     from penstock.loading._fetch import OnError
+    from penstock.loading._ranks import Ranks
+    from penstock.loading._recipes import Recipe
     from penstock.loading._run import Start
     from penstock.loading._skip_list import Skipped
-    from penstock.loading._steps import EpochSteps
     from penstock.loading.engines._choice import Workers
     from penstock.loading.engines._engines import Engine
-    from penstock.order import Kind
 
 
 class DataLoader:
     """Batches of a source: shuffled, shared over ranks, made ahead of time, resumable exactly.
 
-    `source` is a Source or anything `penstock.open` takes. `encode` says what a batch is: a dict of
-    field types, a list of names, `Tokens`, a callable from an Arrow record batch to tensors;
-    without it a batch is a list of records, and of tokens a tensor with `ids` and `valid` as
-    attributes. A state holds nothing of ranks or workers: another number of them goes on with the
-    very next record.
+    A state holds nothing about ranks or workers: another number of them continues with the very
+    next record.
+
+    Args:
+        source: A `Source`, or anything that `penstock.open` takes.
+        encode: Decides what a batch is. Field types (`{"price": "float32"}`) or a list of names
+            give a `Batch` of tensors; `Tokens(…)` gives inputs and labels; an encoder
+            (`penstock.batch.Encoder`) or a callable from an Arrow record batch gives its own
+            result. Without it a batch is a list of records, or for tokens a tensor with `ids` and
+            `valid` as attributes. Only the fields named here are decoded.
+        batch_size: Records in a batch of one rank, or a `Plan` that cuts batches of any size.
+        global_batch_size: Records in a step over all ranks, in place of `batch_size`. Use it where
+            the number of ranks may change and the step must not.
+        shuffle: False reads in order. True shuffles in the way that suits the source: over all
+            records, or by blocks where reading single records is slow (remote, compressed,
+            Parquet). "full" and "block" force one: "full" over remote data costs a request a
+            record.
+        seed: Decides the order, and every random draw of an encoder.
+        epochs: Epochs in one `for` loop; None for a loop without end.
+        drop_last: Leave out the last step of an epoch where it is not full. By default its rows
+            are shared out, and rows that fill it up have `valid` False.
+        num_workers: Where batches are made. "auto" uses the caller's thread for columns and
+            tokens, else threads. 0 uses the caller's thread, n uses n processes: choose them
+            where `encode` is slow Python. A process costs its start (0.1 to 2 s) and a copy of
+            each batch.
+        materialize: Whether fields are decoded once into memory-mapped columns beside the index.
+            "auto" uses columns that exist, and builds them for local files if that takes less than
+            a minute and a tenth of the free disk. True always builds, False never does; existing
+            columns that the source already has are used in any case.
+        on_error: "raise" stops at the first bad record and names it. "mask" keeps its row with
+            `valid` False, so that batches keep their size.
+        max_bad: With "mask", the number of different bad records after which a run stops.
+        skip: Records to leave out: numbers, (start, stop) ranges, or the path of a file with one a
+            line. In the middle of an epoch they are masked; the next epoch is shorter.
+        rank: This process's rank; give `world_size` as well. By default both come from `mesh`,
+            `torch.distributed`, or RANK and WORLD_SIZE.
+        world_size: How many processes share the data.
+        mesh: A `DeviceMesh`, whose data-parallel dimensions decide the rank, or a process group.
+        on_changed: What `load_state_dict` does where the source is not the one of the state:
+            "raise", or "continue" at the same position over the records that are there.
+        output: "arrow" hands out Arrow record batches, with ids in the schema's metadata.
+        pin_memory: Copy batches to page-locked memory, for faster copies to a GPU. Without a GPU
+            it does nothing.
+        prefetch_to: A device, as in "cuda": batches arrive there, each copied while the one
+            before is used. It keeps one more batch in the device's memory.
+        multiprocessing_context: How processes are started: "fork", "forkserver", "spawn" or a
+            context. By default "fork" for local data, which is fastest, and "forkserver" for
+            remote data, whose client does not survive a fork.
+        stall_timeout: Seconds without a batch after which `StallError` is raised.
 
     >>> records = [{"n": number} for number in range(10)]
     >>> loader = DataLoader(records, batch_size=4, shuffle=True, seed=1)
@@ -100,38 +141,38 @@ class DataLoader:
             raise OptionError("give batch_size (of each rank), or global_batch_size (of all).")
         if isinstance(batch_size, Plan) and global_batch_size is not None:
             raise OptionError("a plan as batch_size cuts all batches: leave global_batch_size out.")
-        self.source: Source = source if isinstance(source, Source) else open_source(source)
+        given = source if isinstance(source, Source | HasFeed) else open_source(source)
         self._plan = batch_size if isinstance(batch_size, Plan) else None
         size = 1 if isinstance(batch_size, Plan) else batch_size
         self.batch_size = whole_or_none("batch_size", size)
         self.global_batch_size = whole_or_none("global_batch_size", global_batch_size)
         self.drop_last = bool(drop_last)
         self._epochs = whole_or_none("epochs", epochs)
-        self._on_changed = on_changed
         self._max_bad = whole_number("max_bad", max_bad, 0)
         self._pin_memory = pin_memory
         self._prefetch_to = prefetch_to
         self._stall_timeout = seconds("stall_timeout", stall_timeout)
-        self._ranks_told = (rank, world_size, mesh)
-        self.source, self._recipe = recipe_for(self.source, encode, output)
+        self._ranks_given = (rank, world_size, mesh)
+        self.source: Source
+        self.source, self._recipe = recipe_for(given, encode, output)
         refuse_without_fields(materialize, self._recipe.schema)
-        self._materialize = materialize
-        self._shuffle = chosen_order(self.source, shuffle, through_columns=self._may_gather)
         self._on_error = on_error
-        self._workers_told = (num_workers, multiprocessing_context)
-        choose_workers(*self._workers_told, self.source)  # What cannot be is told at once.
-        self._skip = read_skips(skip, len(self.source))
-        cursor = Cursor(
-            fingerprint=self.source.fingerprint,
-            length=len(self.source),
-            seed=operator.index(seed),
-            kind=self._shuffle[0],
-            plan=None if self._plan is None else (self._plan.name, self._plan.version),
-            skip=self._skip,
+        self._workers_given = (num_workers, multiprocessing_context)
+        choose_workers(*self._workers_given, Reads())  # Invalid ones raise here.
+        options = FeedOptions(
+            shuffle=shuffle,
+            seed=seed,
+            plan=self._plan,
+            skip=skip,
+            materialize=materialize,
+            on_error=on_error,
+            max_bad=self._max_bad,
+            on_changed=on_changed,
+            patience=self._stall_timeout,
         )
-        self._run = Run(cursor, self._epochs)
+        self._feed = _feed_of(self.source, self._recipe, options)
+        self._run = RunState(self._feed.begin, self._epochs)
         self._stats = Stats()
-        self._known_steps: tuple[Cursor, EpochSteps] | None = None
         if rank is not None or mesh is not None:
             self._sharing()  # Else the ranks are known when a pass begins.
 
@@ -139,31 +180,25 @@ class DataLoader:
 
     def state_dict(self) -> dict[str, object]:
         """Return where the run stands, up to the last batch handed out, in plain JSON types."""
-        cursor = self._run.cursor
-        if cursor.kind == "block" and not cursor.position:
-            # How many lanes there are is known with the order, which is made with the first batch.
-            cursor = cursor.at(lanes=cursor.order(self._blocks).lanes)
-        state = cursor.to_dict()
+        state = self._feed.state(self._run.cursor)
         if self._recipe.learner is not None:
             state[ENCODER] = self._recipe.learner.state_dict()
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with the very next record after the last batch of a saved state."""
+        """Continue with the very next record after the last batch of a saved state."""
         rest, learnt = learnt_in(state, self._recipe.learner)
-        cursor = resumed(rest, self.source, self._skip, self._on_changed)
-        refuse_other_plan(cursor, self._run.cursor)
-        if cursor.kind != "sequential" and not self._may_gather:
-            refuse_shuffled_gzip(self.source)
+        point = self._feed.resumed(rest)
         if self._recipe.learner is not None:
             self._recipe.learner.load_state_dict(learnt)
-        self._run.go_to(cursor)
+        self._run.go_to(point)
 
     def __copy__(self) -> Self:
-        """Return a loader over the same source that goes on by itself from here."""
+        """Return a loader over the same source that continues from here by itself."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self))
-        twin._run, twin._stats = copy(self._run), deepcopy(self._stats)
+        twin._feed, twin._run = copy(self._feed), copy(self._run)
+        twin._stats = deepcopy(self._stats)
         if self._recipe.learner is not None:
             twin._recipe = deepcopy(self._recipe)
         return twin
@@ -171,13 +206,13 @@ class DataLoader:
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be over this epoch; without it, each pass is over the next one.
 
-        The epoch that a loaded state stands in goes on where the state says.
+        The epoch of a loaded state continues where the state says.
         """
         self._run.set_epoch(whole_number("epoch", epoch, 0))
 
     @property
     def batch_sampler(self) -> SimpleNamespace:
-        """What Lightning tells the epoch: it looks for `batch_sampler.sampler.set_epoch`."""
+        """Where Lightning sets the epoch: it looks for `batch_sampler.sampler.set_epoch`."""
         return SimpleNamespace(sampler=self)
 
     @property
@@ -186,33 +221,34 @@ class DataLoader:
         return self.source
 
     def __len__(self) -> int:
-        """Return the batches of a pass, those before a loaded state's included."""
+        """Return the batches of a pass, those before a loaded state included."""
         if self._epochs is None:
             raise TypeError("a loader with epochs=None has no length: it does not end")
-        cursor = self._run.cursor
-        first = cursor.epoch - cursor.epoch % self._epochs
-        others = [n for n in range(first, first + self._epochs) if n != cursor.epoch]
-        cursors = [cursor, *(cursor.at(epoch, 0) for epoch in others)]
-        if self._plan is not None:
-            return sum(len(self._steps(one)) for one in cursors)
-        return sum(sum(step_counts(one, self._sharing())) for one in cursors)
+        point, sharing = self._run.cursor, self._sharing()
+        first = point.epoch - point.epoch % self._epochs
+        others = [n for n in range(first, first + self._epochs) if n != point.epoch]
+        points = [point, *(point.at(epoch) for epoch in others)]
+        return sum(self._feed.steps(one, sharing) for one in points)
 
     # What comes out.
 
     def __iter__(self) -> Iterator[Any]:
         """Go over the rest of the epoch of a loaded state, or else over the next epoch."""
-        return self._pass(self._run.start(), self._run.tellings)
+        return self._pass(self._run.start(), self._run.moves)
 
-    def _pass(self, start: Start, tellings: int) -> Iterator[Any]:
-        if tellings != self._run.tellings:
+    def _pass(self, start: Start, moves: int) -> Iterator[Any]:
+        if moves != self._run.moves:
             # Lightning makes an iterator, then sets the epoch, then asks for the first batch.
             start = self._run.start()
-        self._columns = self._columns.built(self._most_bad)  # Before the run moves, should it fail.
+        feed = self._feed
+        feed.prepare(start.cursor)  # Before the run moves, should it fail.
         number = self._run.begin(start)
         tally = self._stats.begin_pass()
         try:
+            reader, is_mixed = feed.reader(start.cursor)
             delivery = Delivery(
-                Fetch(self._read_from(start.cursor.kind), self._recipe, self._on_error),
+                Fetch(reader, self._recipe, self._on_error),
+                feed,
                 tally,
                 self._stats.bad_ids,
                 self._ranks(),
@@ -220,17 +256,17 @@ class DataLoader:
                 self._max_bad,
                 self._pin_memory,
             )
-            is_mixed = start.cursor.kind == "full"
-            with closing(self._workers().engine(delivery.fetch, is_mixed=is_mixed)) as engine:
-                lots = delivery.lots(engine, self._tasks(engine, *start))
+            workers = self._workers(start.cursor)
+            with closing(workers.engine(delivery.fetch, is_mixed=is_mixed)) as engine:
+                lots = delivery.lots(engine, self._requests(engine, *start))
                 if self._prefetch_to is not None:
-                    # An encoder that learns is asked for no batch before its turn.
+                    # A learning encoder gets no batch before its turn.
                     is_ahead = self._recipe.learner is None
                     lots = moved(lots, self._prefetch_to, is_ahead=is_ahead)
                 run = self._run
                 for lot in lots:
                     tally.begin(lot)
-                    # What is done here for each is, of tokens, a third of what a batch costs.
+                    # For tokens, these lines are a third of the cost of a batch.
                     for position, batch in zip(lot.positions, lot.batches, strict=True):
                         run.move(number, lot.epoch, position)
                         tally.handed_out()
@@ -241,67 +277,18 @@ class DataLoader:
         finally:
             self._stats.end_pass(tally)
 
-    @property
-    def _may_gather(self) -> bool:
-        """Whether batches can come out of columns."""
-        schema = self._recipe.schema
-        return schema is not None and (
-            self._materialize is not False or has_columns(self.source, schema)
-        )
-
-    @cached_property
-    def _columns(self) -> Columns:
-        return choose_columns(
-            self.source,
-            self._recipe.schema,
-            self._materialize,
-            shuffled=self._run.present.kind != "sequential",
-            patience=self._stall_timeout,
-        )
-
-    @property
-    def _most_bad(self) -> int:
-        """Bad records that a pass bears, those that are left out included."""
-        allowed = self._max_bad if self._on_error == "mask" else 0
-        return allowed + sum(stop - start for start, stop in self._skip)
-
-    @property
-    def _is_gathered(self) -> bool:
-        """Whether batches come out of columns, which may still be to build."""
-        return self._columns.are_used or self._columns.to_build is not None
-
-    def _workers(self) -> Workers:
-        return choose_workers(
-            *self._workers_told,
-            self.source,
-            from_columns=self._is_gathered,
-            from_tokens=self._recipe.reads_tokens,
-            batch_size=self._sharing().batch_size,
-        )
-
-    def _read_from(self, kind: Kind) -> Source:
-        """Return the source as it is read best in a kind of order."""
-        if self._columns.are_used:
-            return self._columns.source
-        if kind == "full" or (kind == "sequential" and not lies_remote(self.source)):
-            return self.source
-        # A block is brought once, for all its records, to all processes of this host.
-        return self.source.by_blocks()
-
-    def _tasks(self, engine: Engine, cursor: Cursor, epochs: int | None) -> Iterator[Placed]:
-        """Yield the tasks of a pass, of as many steps as the engine likes, each with its epoch."""
+    def _requests(self, engine: Engine, point: Point, epochs: int | None) -> Iterator[Placed]:
+        """Yield the requests of a pass, of as many steps as the engine likes."""
         while True:
-            steps = self._steps(cursor)
-            number = steps.first
-            while number < len(steps):
-                task = steps.task(number, engine.together)
-                number += task.steps
-                yield Placed(steps.cursor, task)
+            is_empty = not point.position
+            for placed in self._feed.requests(point, self._sharing(), lambda: engine.together):
+                is_empty = False
+                yield placed
             epochs = None if epochs is None else epochs - 1
             # An epoch without a batch would repeat itself for ever.
-            if epochs == 0 or not len(steps):
+            if epochs == 0 or is_empty:
                 return
-            cursor = cursor.at(cursor.epoch + 1, 0)
+            point = point.at(point.epoch + 1)
 
     # What is known of it.
 
@@ -312,57 +299,50 @@ class DataLoader:
     def explain(self, step: int | None = None, rank: int | None = None) -> Decisions | StepRecords:
         """Return what was decided and why; or with a step the records of that step's batch.
 
-        Steps count from the beginning of the present epoch. Nothing is read for a step, and for
-        the decisions a few records, to tell what columns would cost.
+        Steps count from the beginning of the present epoch. Nothing is read for a step; the
+        decisions read a few records, to estimate the cost of columns.
         """
         if step is None:
             return self._decisions()
         sharing = self._sharing(rank)
-        cursor = self._run.present
-        steps = epoch_steps(cursor, self._borders(cursor), sharing)
-        number = operator.index(step)
-        whole = cursor.position % sharing.global_batch_size == 0
-        if 0 <= number < steps.first and whole:
-            steps = epoch_steps(cursor.at(position=0), self._borders(cursor), sharing)
-        return step_records(steps.task(number), sharing.rank, self.source)
+        return self._feed.records(self._run.present, operator.index(step), sharing)
 
     def _decisions(self) -> Decisions:
-        ranks, sharing, cursor = self._ranks(), self._sharing(), self._run.cursor
-        kind, why = self._shuffle
-        if cursor.kind != kind:
-            why = "as the state says"
-        is_kept = not self._is_gathered and self._read_from(cursor.kind) is not self.source
-        about = self.source._about()  # noqa: SLF001 (for those who ask)
+        ranks, sharing, point = self._ranks(), self._sharing(), self._run.cursor
+        found = self._feed.describe(point)
+        batches = (
+            f"{sharing.batch_size} records a batch, {sharing.global_batch_size} a step over all "
+            "ranks"
+            if self._plan is None
+            else f"batches by the plan {self._plan.name!r}, one a rank and step"
+        )
         return Decisions(
-            source=f"{cursor.length:,} records{about and f' ({about})'}, fingerprint "
-            f"{cursor.fingerprint}",
-            order=f"{cursor.kind}, seed {cursor.seed}: {why}",
+            source=found.pop("source"),
+            order=found.pop("order"),
             batch=self._recipe.describe(),
-            sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), "
-            + (
-                f"{sharing.batch_size} records a batch, {sharing.global_batch_size} a step over "
-                "all ranks"
-                if self._plan is None
-                else f"batches by the plan {self._plan.name!r}, one a rank and step"
-            ),
-            workers=self._workers().describe(),
-            blocks="remote and large ones are kept on this host's disk, for all its processes"
-            if is_kept
-            else "read as they are needed",
-            columns=self._columns.told(self._recipe.schema),
-            state=f"epoch {cursor.epoch}, position {cursor.position:,}",
+            sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {batches}",
+            workers=self._workers(point).describe(),
+            **found,
         )
 
     def __repr__(self) -> str:
         size = f"batch_size={self._plan or self.batch_size}"
         if self.batch_size is None:
             size = f"global_batch_size={self.global_batch_size}"
-        kind = self._run.cursor.kind
-        return f"<DataLoader of {len(self.source):,} records, {size}, {kind} order>"
+        what, order = self._feed.name(self._run.cursor)
+        return f"<DataLoader of {what}, {size}, {order}>"
+
+    def _workers(self, point: Point) -> Workers:
+        return choose_workers(
+            *self._workers_given,
+            self._feed.reads(point),
+            from_tokens=self._recipe.reads_tokens,
+            batch_size=self._sharing().batch_size,
+        )
 
     def _ranks(self) -> Ranks:
-        # Asked anew each time: frameworks set up torch.distributed after a loader was made.
-        return find_ranks(*self._ranks_told)
+        # Looked up each time: frameworks set up torch.distributed after a loader was made.
+        return find_ranks(*self._ranks_given)
 
     def _sharing(self, rank: int | None = None) -> Sharing:
         ranks = self._ranks()
@@ -372,17 +352,8 @@ class DataLoader:
             raise OptionError(f"rank={rank}: there are {ranks.world_size} ranks, from 0 on.")
         return Sharing(size, chosen, ranks.world_size, self.drop_last, self._plan)
 
-    def _steps(self, cursor: Cursor) -> EpochSteps:
-        known = self._known_steps
-        sharing = self._sharing()
-        if known is None or known[0] != cursor or known[1].sharing != sharing:
-            steps = epoch_steps(cursor, self._borders(cursor), sharing)
-            known = self._known_steps = (cursor, steps)
-        return known[1]
 
-    def _borders(self, cursor: Cursor) -> NDArray[np.int64] | None:
-        return self._blocks if cursor.kind == "block" else None
-
-    @cached_property
-    def _blocks(self) -> NDArray[np.int64]:
-        return self.source.blocks
+def _feed_of(source: Source | HasFeed, recipe: Recipe, options: FeedOptions) -> Feed:
+    if isinstance(source, HasFeed):
+        return source.feed(options)
+    return Addressed(source, recipe.schema, options)

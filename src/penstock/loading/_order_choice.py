@@ -1,4 +1,4 @@
-"""Which order a shuffle means for a source."""
+"""Which order `shuffle` means for a source."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chosen_order(
 ) -> tuple[Kind, str]:
     """Return the kind of order that `shuffle` asks for, and why.
 
-    What can only be read in order is shuffled where its fields may be gathered from columns.
+    A source that can only be read in order is shuffled through columns, where it may have some.
     """
     if shuffle is False:
         return "sequential", "shuffle=False"
@@ -41,7 +41,7 @@ def chosen_order(
 
 
 def refuse_shuffled_gzip(source: Source) -> None:
-    """Raise for a source that can only be read in order, before somebody shuffles it."""
+    """Raise for a source that can only be read in order and is to be shuffled."""
     path = first_gzip(source)
     if path is not None:
         raise OptionError(
@@ -79,7 +79,7 @@ def first_gzip(source: Source) -> str | None:
 
 
 def first_stream(source: Source) -> str | None:
-    """Return a file in which a record costs what lies before it, if there is one."""
+    """Return a file in which reading a record means reading all before it, if there is one."""
     for origin in _origins(source):
         if isinstance(origin, Dataset):
             for number, path in enumerate(origin.files):

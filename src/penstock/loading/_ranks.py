@@ -1,4 +1,4 @@
-"""Which of how many this process is, for the data it gets."""
+"""Rank and world size of this process, which decide its part of the data."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _DATA_PARALLEL = frozenset(
     ("data", "data_parallel", "ddp", "dp", "dp_replicate", "dp_shard", "fsdp", "hsdp", "replicate")
 )
-"""What the dimensions of a mesh are called along which different data goes."""
+"""Names of the dimensions of a mesh along which data differs."""
 
 
 class Ranks(NamedTuple):
-    """One of several processes that share the data."""
+    """Rank and world size of one process."""
 
     rank: int
     world_size: int
@@ -29,18 +29,18 @@ class Ranks(NamedTuple):
 
 
 def find_ranks(rank: int | None, world_size: int | None, mesh: object | None) -> Ranks:
-    """Return this process's place: as told, of the mesh, of torch.distributed, of the environment.
+    """Return rank and world size: as given, of the mesh, of torch.distributed, of the environment.
 
     >>> find_ranks(1, 4, None)
-    Ranks(rank=1, world_size=4, why='as told')
+    Ranks(rank=1, world_size=4, why='as given')
     """
     if (rank is None) != (world_size is None):
         raise OptionError(f"rank={rank} and world_size={world_size}: give both, or neither.")
     if rank is not None and world_size is not None:
-        return _checked(operator.index(rank), operator.index(world_size), "as told")
+        return _checked(operator.index(rank), operator.index(world_size), "as given")
     if mesh is not None:
         return _of_mesh(mesh)
-    # Without torch nobody can have initialised it, and to import it here would take a second.
+    # A process that did not import torch has no process group; the import would take a second.
     distributed: Any = imported("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return _checked(
@@ -95,7 +95,7 @@ def _of_device_mesh(mesh: DeviceMesh) -> Ranks:
 
 
 def rank_batch_size(size: int | None, global_size: int | None, ranks: Ranks) -> int:
-    """Return the batch size of one rank, from that or from the size of all ranks together."""
+    """Return the batch size of one rank, which may be given for all ranks together."""
     if global_size is not None:
         each, rest = divmod(global_size, ranks.world_size)
         if rest or size not in (None, each):

@@ -1,7 +1,7 @@
-"""From record numbers to what the user gets: read, make, hand over.
+"""Recipes turn record numbers into batches: read, make, hand over.
 
-`read` and `make` run wherever a batch is made: in the caller's thread, in another one, or in a
-worker process. `hand_over` runs in the user's process and does what only can be done there.
+`read` and `make` run where a batch is made: in the caller's thread, in another one, or in a worker
+process. `hand_over` runs in the user's process.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.batch import Batch
@@ -17,7 +18,6 @@ from penstock.errors import CorruptIndexError
 from penstock.loading._user_batches import user_batch
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from penstock.batch import BatchPosition, SimpleEncoder
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int64]
     Valid = NDArray[np.bool_] | None
+    from numpy.typing import NDArray
 
 
 _REFERENCE = 8
@@ -37,15 +38,15 @@ class Recipe(Protocol):
     is_pure: bool
     """Whether `make` may run in several threads at once, in any order."""
     schema: pa.Schema | None
-    """The fields that are read, where all of them have types that were asked for."""
+    """The fields that are read, where all of them have given types; else None."""
     is_cut_last: bool
-    """Whether what was read for several batches is made and handed over together."""
+    """Whether several batches are made together and cut when they are handed over."""
     has_even_rows: bool
-    """Whether every record takes as much room as any other."""
+    """Whether all records have the same size."""
     reads_tokens: bool
     """Whether rows of tokens are read, rather than records or columns."""
     learner: Any
-    """The encoder, where it learns from the batches handed over; else None."""
+    """The encoder, if it keeps a state that batches change; else None."""
 
     def describe(self) -> str:
         """Return what a batch is, for `explain()`."""
@@ -56,15 +57,15 @@ class Recipe(Protocol):
         ...
 
     def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
-        """Return what was read with a row for each of `rows` (int64[B]; -1: a bad record)."""
+        """Return a row for each of `rows` (int64[B]): that row of `read`, or for -1 a stand-in."""
         ...
 
     def size(self, read: Any) -> int:  # noqa: ANN401
-        """Return how many bytes were read, about."""
+        """Return about how many bytes were read."""
         ...
 
     def cut(self, read: Any, count: int) -> Iterable[Any]:  # noqa: ANN401
-        """Return what was read for `count` batches of equal size apart."""
+        """Cut what was read into `count` batches of equal size."""
         ...
 
     def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
@@ -84,7 +85,7 @@ class Recipe(Protocol):
 
 
 def made_bytes(made: Any) -> int:  # noqa: ANN401 (what a recipe makes)
-    """Return how many bytes the arrays have that a recipe made.
+    """Return how many bytes the arrays of a recipe take.
 
     >>> import numpy as np
     >>> made_bytes({"a": (np.zeros(3), np.zeros(2, np.int8)), "b": ["text"]})
@@ -110,7 +111,7 @@ class Records(list[Any]):
 
 
 class BaseRecipe:
-    """What most recipes are like: they read something with rows, and hand each batch over."""
+    """Defaults: what was read has rows that can be sliced, and each batch is handed over alone."""
 
     is_pure = True
     is_cut_last = False
@@ -134,8 +135,7 @@ class BaseRecipe:
         return made[start:stop]
 
     def hand_over_all(self, made: Any, where: BatchPosition, count: int) -> Iterable[Any]:  # noqa: ANN401
-        # Each when it is due: to make and to forget them all at once, far from the cache, takes
-        # longer.
+        # One by one: all at once they would leave the processor's cache before they are used.
         rows = len(where.ids) // count
         for start in range(0, count * rows, rows):
             own = where.part(start, start + rows)
@@ -167,7 +167,7 @@ class DictRecipe(BaseRecipe):
 
 
 class _Columnar(BaseRecipe):
-    """What reads Arrow columns: those of `fields`, or all."""
+    """Reads Arrow columns: those of `fields`, or all."""
 
     def __init__(self, fields: Any = None) -> None:  # noqa: ANN401 (what `Source.read` takes)
         self.fields = fields
@@ -179,8 +179,6 @@ class _Columnar(BaseRecipe):
     def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
         if hasattr(read, "filled"):
             return read.filled(rows)
-        from penstock.loading._blank import filled_rows  # noqa: PLC0415 (rarely needed)
-
         return filled_rows(read, rows)
 
 
@@ -202,7 +200,7 @@ class ArrowRecipe(_Columnar):
 
 
 class EncoderRecipe(_Columnar):
-    """What an `Encoder` makes: arrays where batches are made, a batch where it is used."""
+    """Batches of an `Encoder`, in its two stages."""
 
     def __init__(self, encoder: Any) -> None:  # noqa: ANN401 (an `Encoder`, with what it may have)
         self._reads = getattr(encoder, "read", None)
@@ -244,7 +242,7 @@ class EncoderRecipe(_Columnar):
 
 
 def _refuse_damaged(read: pa.RecordBatch) -> None:
-    """Raise where texts of a damaged column are not UTF-8; to look at all of them takes time."""
+    """Raise where a text of a column is not UTF-8; checked after a failure, since it takes time."""
     for name, column in zip(read.schema.names, read.columns, strict=True):
         try:
             column.validate(full=True)
@@ -256,7 +254,7 @@ def _refuse_damaged(read: pa.RecordBatch) -> None:
 
 
 class SimpleRecipe(_Columnar):
-    """What a `SimpleEncoder` makes of its fields: as pure as its contract says."""
+    """Batches of a `SimpleEncoder`."""
 
     def __init__(self, encoder: SimpleEncoder) -> None:
         super().__init__(encoder.fields)
@@ -273,10 +271,10 @@ class SimpleRecipe(_Columnar):
 
 
 class CallRecipe(_Columnar):
-    """What a user's callable makes of columns: those in its attribute `fields`, or all.
+    """Batches of a user's callable, from the columns in its attribute `fields`, or from all.
 
-    A mapping becomes a `Batch` with `ids` and `valid`. Anything else is handed out as it is, and
-    refused for a batch in which some rows do not count, since it could not say which.
+    A mapping becomes a `Batch` with `ids` and `valid`. Another object is handed out as it is, and
+    refused where some rows do not count, since it has no place to say which.
     """
 
     is_pure = False
@@ -294,3 +292,44 @@ class CallRecipe(_Columnar):
 
     def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
         return user_batch(made, where.ids, valid)
+
+
+def filled_rows(columns: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
+    """Return a batch with a row for each of `rows`: that of `columns`, or for -1 a stand-in.
+
+    A stand-in repeats the first row, which is known to be good; without one it holds zeros.
+
+    >>> batch = pa.record_batch({"n": [5, 7]})
+    >>> filled_rows(batch, np.array([-1, 0, 1]))["n"].to_pylist()
+    [5, 5, 7]
+    >>> filled_rows(batch.slice(0, 0), np.array([-1, -1]))["n"].to_pylist()
+    [0, 0]
+    """
+    if not columns.num_rows:
+        blank = [_blank(field.type) for field in columns.schema]
+        arrays = [
+            pa.array([value] * len(rows), field.type)
+            for value, field in zip(blank, columns.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
+    return columns.take(pa.array(np.maximum(rows, 0)))
+
+
+def _blank(kind: pa.DataType) -> Any:  # noqa: ANN401 (one value of an Arrow type)
+    if pa.types.is_dictionary(kind):
+        return _blank(kind.value_type)
+    if pa.types.is_boolean(kind):
+        return False
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind):
+        return 0
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return ""
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return b""
+    if pa.types.is_fixed_size_list(kind):
+        return [_blank(kind.value_type)] * kind.list_size
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return []
+    if pa.types.is_struct(kind):
+        return {field.name: _blank(field.type) for field in kind}
+    return None

@@ -1,4 +1,4 @@
-"""Whether a run may go on over a source, and from where."""
+"""Whether a run may continue over a source, and from where."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.datasets import Source
 
 ENCODER = "encoder"
-"""The part of a state that an encoder filled in."""
+"""The key of the encoder's part of a state."""
 
 
 def resumed(
@@ -35,7 +35,7 @@ def resumed(
         warnings.warn(
             f"{length - cursor.length:,} records were appended since the run began; it goes on "
             f"over the {cursor.length:,} that it began with. Start a new run to use them.",
-            stacklevel=3,
+            stacklevel=4,
         )
     return cursor.with_skips(skip, available=length)
 
@@ -54,9 +54,9 @@ def refuse_other_plan(cursor: Cursor, own: Cursor) -> None:
 
 
 def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any], Any]:
-    """Return a state document without what an encoder learnt, and that.
+    """Split a state document into the loader's part and the encoder's.
 
-    Both sides agree: a state of an encoder that learns is for one that learns.
+    Raise where one of state and encoder has such a part and the other has not.
     """
     if not isinstance(state, Mapping):
         raise OptionError(f"state: expected what `state_dict()` returned, not {state!r}.")

@@ -1,4 +1,4 @@
-"""Records that a user wants left out: numbers, ranges, or a file of them."""
+"""Records to leave out, as a user gives them: numbers, ranges, or a file of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LINE = re.compile(r"(\d+)(?:\s*:\s*(\d+))?")
 def read_skips(skip: Skipped, length: int) -> tuple[tuple[int, int], ...]:
     """Return sorted (start, stop) ranges below `length`.
 
-    A file has a number or `start:stop` on each line; what follows a `#` is a remark.
+    A file has a number or `start:stop` on each line; a `#` begins a comment.
 
     >>> read_skips([7, (2, 4), 3], 10)
     ((2, 4), (7, 8))

@@ -1,4 +1,4 @@
-"""Where the time of a run goes, in numbers."""
+"""Time and reads of a run, in numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Tally:
     """Sums over the batches of one pass; used by the thread that goes over them.
 
-    From its beginning on the user either waits for a batch or uses one.
+    At any time the user either waits for a batch or uses one.
     """
 
     def __init__(self) -> None:
@@ -23,13 +23,13 @@ class Tally:
         self._each = (0, 0.0, 0.0)
         """Records, and seconds of gathering and encoding, of each batch of the present lot."""
         self._of_lot = 0
-        """Batches of it that are not in the sums yet."""
+        """Batches of the lot that are not in the sums yet."""
         self._costs: Mapping[str, float] = {}
         self._waiting = self._using = 0.0
         self._since = time.perf_counter()
 
     def begin(self, lot: Lot) -> None:
-        """Let the batches that are handed out from now on be those of a lot."""
+        """Begin a lot: the next batches handed out are its."""
         self._add_up()
         self._each = (lot.records, lot.gathering, lot.encoding)
 
@@ -69,8 +69,8 @@ class Tally:
 class Stats:
     """Sums over all batches that a loader handed out, in any number of passes.
 
-    Seconds of read, decode and encode are added up over all threads or worker processes, so they
-    may be more than the time that went by. `wait` is how long the user's loop stood still.
+    Seconds of read, decode and encode are sums over all threads or worker processes, so they may
+    exceed the elapsed time. `wait` is how long the user's loop stood still.
     """
 
     def __init__(self) -> None:
@@ -80,12 +80,12 @@ class Stats:
         self._under_way: list[Tally] = []
 
     def begin_pass(self) -> Tally:
-        """Return what counts for a pass that begins."""
+        """Return the tally of a new pass."""
         self._under_way.append(Tally())
         return self._under_way[-1]
 
     def end_pass(self, tally: Tally) -> None:
-        """Take over the sums of a pass."""
+        """Add the sums of a pass that ended."""
         self._under_way = [other for other in self._under_way if other is not tally]
         self._ended.update(tally.sums())
 

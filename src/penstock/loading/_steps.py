@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from penstock.errors import RecordIndexError
 from penstock.order import Skips, share_full, share_rows, steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from penstock.order import Cursor, Plan
+    from penstock.order import Cursor, Plan, RecordOrder
 
 _WINDOW = 65_536
-"""Positions that are computed together: a small call of the permutation costs mostly the call."""
+"""Positions that are computed together, since each call of the permutation has a fixed cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Sharing:
     world_size: int = 1
     drop_last: bool = False
     plan: Plan | None = None
-    """What cuts the epoch into batches in place of `batch_size`, which then is 1."""
+    """Cuts the epoch into batches in place of `batch_size`, which then is 1."""
 
     @property
     def global_batch_size(self) -> int:
@@ -53,9 +55,9 @@ def step_counts(cursor: Cursor, sharing: Sharing) -> tuple[int, int]:
 
 
 class Task(NamedTuple):
-    """The batch of one step: what to read, and where the run stands after it.
+    """The batch of one step, or of several whole steps that are read together.
 
-    Or the batches of several whole steps, one after the other, that are read together.
+    It says which records to read, and where the run stands afterwards.
     """
 
     step: int
@@ -65,16 +67,18 @@ class Task(NamedTuple):
     valid: NDArray[np.bool_] | None
     """Which rows count, bool[B]; None where all do."""
     unread: NDArray[np.bool_] | None
-    """Rows that a resume skips and nobody may read, bool[B]; None where there are none."""
-    position: int
-    """Positions of the epoch that are handed out with the last of its batches."""
+    """Rows that were skipped in mid-epoch and are not read, bool[B]; None where there are none."""
+    position: Any
+    """The position in the epoch after the last of its batches."""
     steps: int = 1
     each: int = 1
     """Positions that every one of several steps hands out, over all ranks."""
 
     @property
-    def positions(self) -> range:
+    def positions(self) -> Sequence[Any]:
         """`position` after each of its steps."""
+        if self.steps == 1:
+            return (self.position,)
         return range(self.position - (self.steps - 1) * self.each, self.position + 1, self.each)
 
     def apart(self) -> list[Task]:
@@ -97,12 +101,12 @@ class Task(NamedTuple):
 
 
 class EpochSteps(ABC):
-    """The steps of the epoch that a cursor stands in; those before the cursor are counted, too."""
+    """The steps of a cursor's epoch, counted from its beginning."""
 
     def __init__(
         self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing, split: str = ""
     ) -> None:
-        self.order = cursor.order(blocks)
+        self.order: RecordOrder = cursor.order(blocks)
         self.cursor = cursor.at(position=cursor.position, lanes=self.order.lanes)
         self.sharing = sharing
         self.first = self._rest = 0
@@ -129,7 +133,7 @@ class EpochSteps(ABC):
     def _where(
         self, positions: NDArray[np.int64], ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
     ) -> tuple[BatchPosition, NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-        """Return where a batch stands, which of its rows count, and which are not to be read."""
+        """Return the position of a batch, which of its rows count, and which are not read."""
         unread = None if self._masked is None else self._masked.hold(ids)
         unread = None if unread is None or not unread.any() else unread
         if unread is not None:
@@ -199,7 +203,7 @@ class Steps(EpochSteps):
             )
             known = self._known = (start, positions, self.order.at(positions))
         own = slice(number - start, number - start + most)
-        # Copies: they are handed to users, and a window must not stay alive for one batch.
+        # Copies: users get them, and one batch must not keep the whole window alive.
         return known[1][own].flatten(), known[2][own].flatten()
 
     def _shared(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class TokenRecipe(BaseRecipe):
     """Samples of one size as they are stored: a tensor of their type, with `ids` and `valid`.
 
-    Both are what `Records` has. A copy that its user makes does not have them.
+    Both are as in `Records`. A copy of the tensor does not have them.
     """
 
     schema = None
@@ -60,7 +60,7 @@ class TokenRecipe(BaseRecipe):
     ) -> Iterator[torch.Tensor]:
         from_numpy = _torch().from_numpy
         ids = where.ids.reshape(count, -1)
-        # A tensor of each, and not parts of one: whoever saves a batch saves only that.
+        # A tensor for each, not parts of one: saving a batch then saves only its own rows.
         for rows, own in zip(made.reshape(*ids.shape, -1), ids, strict=True):
             batch: torch.Tensor = from_numpy(rows)
             batch.ids, batch.valid = own, None  # type: ignore[attr-defined]

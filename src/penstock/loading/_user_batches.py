@@ -1,4 +1,4 @@
-"""What a user's own code made of columns, with `ids` and `valid`."""
+"""Batches of a user's own code, with `ids` and `valid` added."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 def user_batch(made: Any, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> Any:  # noqa: ANN401
     """Return a `Batch` of a mapping; a `Batch`, of whatever class, as itself; others as they are.
 
-    Arrays become tensors. All have a row for each record: whoever has something else to say to a
-    training step returns a `Batch`, whose fields are not looked at. What is no mapping has no
-    place for `valid`, and is refused where there is something to say in it.
+    Arrays become tensors. All fields have a row for each record; a callable that needs other
+    fields returns a `Batch`, which is not checked. Other objects have no place for `valid`, and
+    are refused where some rows do not count.
 
     >>> user_batch({"n": np.array([5, 7])}, np.array([3, 1]), np.array([True, False]))
     Batch of 2 rows, 1 of them valid: n int64[2]
@@ -75,11 +75,11 @@ def _as_tensor(value: Any) -> Any:  # noqa: ANN401 (anything)
         # In the byte order of this machine; no copy where it is that already.
         return tensor(value.astype(value.dtype.newbyteorder("="), copy=False))
     except TypeError:
-        return value  # As there is no tensor of that type, such as of 16-byte floats.
+        return value  # Torch has no tensor of this type, such as 16-byte floats.
 
 
 def _completed(batch: Batch, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> Batch:
-    """Tell a batch its records, and which of them do not count beside those that it says."""
+    """Add record numbers to a batch, and combine its `valid` with the loader's."""
     for name, own in (("ids", batch.ids), ("valid", batch.valid)):
         if own is not None and len(own) != len(ids):
             raise OptionError(
@@ -96,5 +96,5 @@ def _completed(batch: Batch, ids: NDArray[np.int64], valid: NDArray[np.bool_] | 
 def _beside(known: torch.Tensor | None, values: NDArray[Any]) -> torch.Tensor:
     from penstock.batch import tensor  # noqa: PLC0415 (torch)
 
-    told = tensor(values)
-    return told if known is None else told.to(known.device)
+    added = tensor(values)
+    return added if known is None else added.to(known.device)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.order._order import KINDS as KINDS
     from penstock.order._order import Kind as Kind
     from penstock.order._order import Order as Order
+    from penstock.order._order import RecordOrder as RecordOrder
     from penstock.order._order import clip_blocks as clip_blocks
     from penstock.order._packing import Packing as Packing
     from penstock.order._packing import best_fit as best_fit
@@ -47,6 +48,7 @@ __all__, __getattr__, __dir__ = facade(
         "KINDS": "_order",
         "Kind": "_order",
         "Packing": "_packing",
+        "RecordOrder": "_order",
         "Skip": "_skips",
         "Skips": "_skips",
         "best_fit": "_packing",

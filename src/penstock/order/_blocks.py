@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LANES = 64
-"""A power of two, so that every smaller power of two, as a world size, shares them out evenly."""
+"""A power of two, so that every smaller power of two, as a world size, divides it."""
 WINDOW_BLOCKS = 2 * LANES
 """Blocks in a window, over all lanes: with blocks of 1 MiB some 256 MiB are open at a time (windows
 begin and end inside blocks), and the records of a batch come from a hundred blocks and more."""
 WINDOW_RECORDS = 65_536
-"""Small blocks are cheap to hold, so a window has at least this many records of them."""
+"""A window has at least this many records: small blocks are cheap to hold."""
 _PIECE = 4096
-"""Records of one lane that are computed together, so that a call of numpy has something to do."""
+"""Records of one lane that are computed in one call of NumPy."""
 _SHEET = _PIECE * LANES
-"""Positions that are remembered together: a piece of every lane."""
+"""Positions that are cached together: a piece of every lane."""
 _SHEETS = 2
-"""Sheets that are remembered (4 MiB): a reader that goes forward computes each number once."""
+"""Sheets that are cached (4 MiB): a reader that moves forward computes each number once."""
 _WINDOWS = 2 * LANES
-"""Permutations of windows that are remembered, for a window may go over several pieces."""
+"""Permutations of windows that are cached, since a window may span several pieces."""
 
 
 def window_records(records: int, blocks: int) -> int:
@@ -36,7 +36,7 @@ def window_records(records: int, blocks: int) -> int:
 
 
 class BlockOrder:
-    """The numbers below `borders[-1]`, so ordered that few blocks are open at a time.
+    """The numbers below `borders[-1]`, in an order that has few blocks open at a time.
 
     The blocks, in random order, lie on a *tape*. The tape is cut into `LANES` equal parts, and
     position i of the order belongs to lane `i % LANES`: the lanes advance together, and any run of
@@ -47,8 +47,8 @@ class BlockOrder:
     Lane x is the part of the tape whose number is x with its bits reversed. The lanes r, r + w,
     r + 2 w … that rank r of w takes (w a power of two) are then one stretch of the tape, and no
     more than w - 1 blocks, those across a border of two stretches, are read by two ranks. Every
-    other part of the tape is gone through backwards: both neighbours of a border then come to it at
-    the same time, the beginning or the end of the epoch, and the block across it is open once.
+    other part of the tape is read backwards: both neighbours of a border reach it at the same
+    time, the beginning or the end of the epoch, and the block across it is open once.
     """
 
     def __init__(self, borders: NDArray[np.int64], seed: int, epoch: int, version: int) -> None:
@@ -91,7 +91,7 @@ class BlockOrder:
         sheet = self._sheets.get(number)
         if sheet is None:
             if len(self._sheets) >= _SHEETS:
-                # A new dict and not `clear`, which could empty the one another thread looks into.
+                # A new dict: `clear` could empty the one that another thread uses.
                 self._sheets = {}
             sheet = self._sheets[number] = _Sheet()
         asked = np.bincount(cells % LANES, minlength=LANES) > 0
@@ -103,7 +103,7 @@ class BlockOrder:
                 lanes.tolist(), np.split(found, np.cumsum([len(one) for one in tape])), strict=False
             ):
                 sheet.numbers[: len(part), lane] = part
-            # Only now: another thread that sees a lane as known takes what stands there.
+            # Last: another thread takes the numbers of a lane as soon as it is known.
             sheet.known[lanes] = True
         return sheet.numbers.reshape(-1)
 
@@ -160,7 +160,7 @@ class _Sheet:
 
 def _lane_starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where on the tape the part of each lane begins, int64[LANES]."""
-    # Reversing twice changes nothing: the lane that is part p of the tape is again p reversed.
+    # Reversing twice changes nothing: part p of the tape is lane p reversed.
     lanes = [_part(part) for part in range(LANES)]
     starts = np.empty(LANES, np.int64)
     starts[lanes] = np.cumsum(lengths[lanes]) - lengths[lanes]

@@ -1,4 +1,4 @@
-"""Where a run stands: the few numbers that are kept in a checkpoint."""
+"""Where a run stands: the few numbers of a checkpoint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """A place in an epoch, as a state document holds it: nothing of ranks, workers or batches.
+    """A place in an epoch, as a state document holds it: without ranks, workers or batches.
 
     >>> cursor = Cursor(fingerprint="ab12", length=100, seed=1, kind="full", position=40)
     >>> Cursor.from_dict(cursor.to_dict()) == cursor
@@ -36,8 +36,8 @@ class Cursor:
     >>> cursor.to_dict()["order"]
     {'kind': 'full', 'version': 1, 'lanes': 1}
 
-    What is skipped in mid-epoch keeps its place in that epoch, where it counts as invalid; the next
-    epoch does without it.
+    Records skipped in mid-epoch keep their places in that epoch, where they count as invalid; the
+    next epoch leaves them out.
 
     >>> cursor = cursor.with_skips([7, (20, 30)])
     >>> cursor.order_skip, cursor.masked, len(cursor.order())
@@ -51,7 +51,7 @@ class Cursor:
     """The version of the document; that of the order is `order_version`."""
 
     fingerprint: str
-    """Of the source; it guards a resume and decides nothing."""
+    """Of the source; it guards a resume and does not decide the order."""
     length: int
     """Records of the source when the run began, with those that are skipped."""
     seed: int = 0
@@ -136,7 +136,7 @@ class Cursor:
         `lanes` are those of that epoch's order, which a skip that has come due may change.
         """
         if lanes is None and epoch in (None, self.epoch):
-            # What is left out stays as it is: nothing is sorted again, for this is done every step.
+            # The same epoch leaves out the same records: nothing is sorted again, at every step.
             moved = copy.copy(self)
             object.__setattr__(moved, "position", position)
             moved._check_position()  # noqa: SLF001 (of the same class)
@@ -149,11 +149,11 @@ class Cursor:
         )
 
     def with_skips(self, more: Skip, *, available: int | None = None) -> Cursor:
-        """Return the same place with more records skipped, as a run that goes on asks for.
+        """Return the same place with more records skipped.
 
-        At the beginning of an epoch its order is shorter by them at once. Later on they are masked,
-        and the next epoch is shorter. What is skipped already stays as it is. `available` is how
-        many records the source has by now: those beyond `length` are no part of this run.
+        At the beginning of an epoch its order is shorter by them at once. Later they are masked,
+        and the next epoch is shorter. Earlier skips stay. `available` is how many records the
+        source has by now: those beyond `length` are no part of this run.
         """
         length = self.length if available is None else max(available, self.length)
         due = (self.epoch + 1,) if self.position else ()
@@ -220,7 +220,7 @@ class Cursor:
 def _settled(
     skip: Iterable[Any], epoch: int, length: int
 ) -> tuple[Skips, tuple[tuple[int, ...], ...]]:
-    """Return what an epoch leaves out, and all skips sorted, each record in one entry at most."""
+    """Return the skips of an epoch, and all skips sorted, each record in one entry at most."""
     due: dict[int, list[Any]] = {epoch: []}
     for entry in skip:
         when = epoch

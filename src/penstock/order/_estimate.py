@@ -1,4 +1,4 @@
-"""What an epoch costs: how often storage is asked, and for how much."""
+"""The cost of an epoch: requests to storage, and their bytes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.order._order import Kind
 
 _ENDS = 2 * LANES
-"""The windows of all lanes begin and end inside blocks: so many are open beyond their share."""
+"""Blocks open beyond the windows' share, since the windows of all lanes end inside blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What one epoch asks of storage, over all ranks."""
+    """Requests and bytes of one epoch, over all ranks."""
 
     requests: int
     """Reads of a block."""
@@ -44,7 +44,7 @@ def estimate(  # noqa: PLR0913 (what the cost of an epoch depends on)
     batch_size: int = 1,
     hosts: int = 1,
 ) -> Estimate:
-    """Estimate what an epoch over blocks of these sizes (int64[n]) asks of storage.
+    """Estimate the requests of an epoch over blocks of these sizes (int64[n]).
 
     A block is read as a whole. Each step, each rank touches the blocks in which its `batch_size`
     records lie; a touch is a request unless the block is in the cache of the host (`cache_bytes`),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,7 +22,32 @@ if TYPE_CHECKING:
 Kind: TypeAlias = Literal["sequential", "full", "block"]
 KINDS: tuple[Kind, ...] = ("sequential", "full", "block")
 _LONGEST = 2**63 - 1
-"""The longest that `len` can say and an int64 offset can hold."""
+"""The most that `len` can return and an int64 offset can hold."""
+
+
+class RecordOrder(Protocol):
+    """The contract of an order: which record stands at which position of one epoch; pure.
+
+    A state holds `kind`, `VERSION` and `lanes`, and a resume refuses those it does not know.
+    `Order` makes the plain kinds.
+    """
+
+    kind: Any
+    """The name of this kind of order."""
+    VERSION: ClassVar[int]
+    """Raised whenever the same arguments would give another order."""
+    lanes: int
+    """Into how many equal lanes it is dealt: position i belongs to lane `i % lanes`; 1 for none."""
+
+    def __len__(self) -> int: ...
+
+    def positions(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the record numbers that stand at `start` … `stop - 1`, int64[stop - start]."""
+        ...
+
+    def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the record numbers that stand at positions (integers), int64 of the same shape."""
+        ...
 
 
 class Order:
@@ -31,14 +56,14 @@ class Order:
     A pure function of the arguments and `VERSION`. `kind` is
 
     - `"sequential"`: as they are numbered;
-    - `"full"`: every order is as likely as any other, in no memory;
-    - `"block"`: the blocks (what storage hands out at once: a zstd frame, a row group) in random
-      order, and records in random order inside windows of many blocks, so that each block is needed
-      during a short time only. A dataset of no more than one window is shuffled in full. Memory is
-      two numbers a block.
+    - `"full"`: every order is as likely as any other, and takes no memory;
+    - `"block"`: the blocks (units of storage: a zstd frame, a row group) in random order, and
+      records in random order inside windows of many blocks, so that each block is needed for a
+      short time only. A dataset of at most one window is shuffled in full. It takes two numbers a
+      block.
 
-    `blocks` are the record offsets of the blocks, int64, the first 0 and the last `length`. `skip`
-    are record numbers and (start, stop) ranges that are left out; the order is shorter by them.
+    `blocks` are the record offsets of the blocks, int64, first 0, last `length`. `skip` are record
+    numbers and (start, stop) ranges to leave out; the order is shorter by them.
 
     >>> Order(6, kind="sequential", skip=[1, (3, 5)]).positions(0, 3).tolist()
     [0, 2, 5]
@@ -52,8 +77,8 @@ class Order:
     """
 
     VERSION: ClassVar[int] = 1
-    """Raised whenever the same arguments would give another order; so part of every state. It
-    stands for the sizes of windows and the number of lanes, too."""
+    """Raised whenever the same arguments would give another order, also by other sizes of windows
+    or another number of lanes."""
 
     def __init__(  # noqa: PLR0913 (the six things that an order depends on)
         self,
@@ -100,7 +125,7 @@ class Order:
 
     @property
     def skip(self) -> tuple[tuple[int, int], ...]:
-        """What is left out, as sorted (start, stop) ranges that do not touch."""
+        """The records left out, as sorted (start, stop) ranges that do not touch."""
         return self._skips.ranges
 
     def __len__(self) -> int:
@@ -114,7 +139,7 @@ class Order:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        # What is computed from the arguments is computed again, and no cached piece travels.
+        # Only the arguments travel; the rest is computed again.
         skip = np.array(self.skip, np.int64).reshape(-1, 2)
         return _again, (self.length, self.seed, self.epoch, self.kind, self._blocks, skip)
 
@@ -144,7 +169,7 @@ class Order:
 def clip_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     """Return the blocks (int64[n + 1] record offsets) of the first `length` records.
 
-    Of a source that grew, these are the blocks it had: a run goes on with the order it began.
+    They are the blocks that a source had before it grew: a run continues the order it began.
 
     >>> import numpy as np
     >>> clip_blocks(np.array([0, 4, 8, 12]), 8).tolist(), clip_blocks(np.array([0, 4]), 3).tolist()

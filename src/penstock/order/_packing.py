@@ -30,10 +30,10 @@ class Packing(NamedTuple):
 def best_fit(lengths: NDArray[np.int64], size: SupportsIndex) -> Packing:
     """Return a plan that packs documents, of these lengths, into samples of at most `size`.
 
-    A document that fits into a sample stays whole. Of a longer one each full `size` is a sample of
+    A document that fits into a sample stays whole. Each full `size` of a longer one is a sample of
     its own, and only the rest is packed. The longest go first, each into the sample that it fills
-    up best. Samples come in the order of their first documents, so that what lies together was not
-    far apart. The plan is a pure function of its arguments.
+    best. Samples come in the order of their first documents, so that documents in one sample were
+    close to each other. The plan is a pure function of its arguments.
 
     >>> plan = best_fit([3, 12, 2, 5], 5)
     >>> plan.sample_offsets.tolist()

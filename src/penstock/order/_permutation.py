@@ -1,4 +1,4 @@
-"""A keyed permutation of the numbers below n, computed where it is asked for."""
+"""A keyed permutation of the numbers below n, computed on demand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _LONGEST = 2**63
 _ROUNDS = 8
 _SORTED_BELOW = 4096
-"""Shorter ones are an honest sort of random numbers: a network over few values is not uniform."""
+"""Shorter ones are a sort of random numbers: a network over few values is not uniform."""
 _STRETCH = 16_384
 """Numbers that go through the network together, so that every step stays in the cache."""
 _HALF = np.uint64(32)
@@ -89,15 +89,6 @@ class Permutation:
         """Return the numbers that stand at positions (integers), int64 of the same shape."""
         return self._through(self._checked(positions))
 
-    def inverse(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions at which numbers stand: `p.inverse(p.at(x))` is `x`.
-
-        >>> order = Permutation(1000, seed=3)
-        >>> order.inverse(order.positions(7, 9)).tolist()
-        [7, 8]
-        """
-        return self._through(self._checked(numbers), back=True)
-
     def _checked(self, values: NDArray[np.int64]) -> NDArray[np.uint64]:
         array = np.asarray(values)
         if array.size and (array.dtype == bool or not np.issubdtype(array.dtype, np.integer)):
@@ -109,39 +100,33 @@ class Permutation:
             )
         return array.astype(np.uint64)
 
-    def _through(self, values: NDArray[np.uint64], *, back: bool = False) -> NDArray[np.int64]:
-        """Send values through the permutation, or back; `values` is used up."""
+    def _through(self, values: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Send values through the permutation; `values` is used up."""
         if self._table is not None:
-            table = np.argsort(self._table) if back else self._table
-            return table[values.astype(np.int64)]
+            return self._table[values.astype(np.int64)]
         flat = values.reshape(-1)
         for start in range(0, len(flat), _STRETCH):
             stretch = flat[start : start + _STRETCH]
-            stretch[:] = self._once(stretch, back=back)
+            stretch[:] = self._once(stretch)
             # A cell beyond the end goes on until it is inside; every cycle of the grid has as many
             # ways in as out, so what remains is a permutation of the numbers inside.
             while (outside := np.flatnonzero(stretch >= np.uint64(self.length))).size:
-                stretch[outside] = self._once(stretch[outside], back=back)
+                stretch[outside] = self._once(stretch[outside])
         return flat.view(np.int64).reshape(values.shape)
 
-    def _once(self, cells: NDArray[np.uint64], *, back: bool) -> NDArray[np.uint64]:
+    def _once(self, cells: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Send cells through the network once: each round adds a hash of one half to the other."""
         sizes = [np.uint64(self._rows), np.uint64(self._columns)]
         row = cells // sizes[1]
         halves = [row, cells - row * sizes[1]]
-        rounds = range(_ROUNDS)
-        for number in reversed(rounds) if back else rounds:
+        for number in range(_ROUNDS):
             side = number % 2
             size = sizes[side]
             step = _below(size, halves[1 - side], self._keys[number])
             half = halves[side]
-            # Unsigned, so of x and x ± size the one inside the grid is the smaller one.
-            if back:
-                half -= step
-                np.minimum(half, half + size, out=half)
-            else:
-                half += step
-                np.minimum(half, half - size, out=half)
+            half += step
+            # Unsigned, so of x and x - size the one inside the grid is the smaller one.
+            np.minimum(half, half - size, out=half)
         halves[0] *= sizes[1]
         halves[0] += halves[1]
         return halves[0]

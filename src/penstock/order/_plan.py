@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.order._order import Order
+    from penstock.order._order import RecordOrder
 
 
 @runtime_checkable
@@ -16,16 +16,16 @@ class Plan(Protocol):
     """Cuts an epoch into batches of any size; a loader takes it in place of a batch size.
 
     A pure function of its own arguments and the order, so every rank derives the same batches. At
-    step s rank r of W takes batch s·W + r. A state counts batches, so another number of ranks goes
-    on with the next one.
+    step s, rank r of W takes batch s·W + r. A state counts batches, so another number of ranks
+    continues with the next one.
     """
 
     name: str
-    """Stands in the state with `version`: a run goes on only with the plan that it began with."""
+    """Part of the state, with `version`: a run continues only with the plan that it began with."""
     version: int
     """Raised whenever the same arguments would give other batches."""
 
-    def over(self, order: Order) -> Batches:
+    def over(self, order: RecordOrder) -> Batches:
         """Return the batches of one epoch."""
         ...
 

@@ -1,4 +1,4 @@
-"""Who takes which positions of an order: slices of global batches."""
+"""Which positions of an order each rank takes: slices of global batches."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def share(  # noqa: PLR0913, PLR0917 (what a slice depends on)
 
     The global batch of a step is the `batch_size × world_size` positions after those of the step
     before (step 0 begins at `origin`, 0 unless an epoch is resumed with another global batch), and
-    each rank takes a contiguous slice of it. A rest at the end is dropped for all ranks, or shared
-    out evenly: every rank then gets the same, smaller number of rows. Where the rest does not
+    each rank takes a contiguous slice of it. The rest at the end is dropped for all ranks, or
+    shared out evenly: every rank gets the same, smaller number of rows. Where the rest does not
     divide, fewer than `world_size` rows lie at or beyond `length`: they are padding, the last
-    `stop - start - valid` rows of the slice. `share_rows` gives a record to repeat for them.
+    `stop - start - valid` rows of the slice. `share_rows` repeats a record for them.
 
     >>> [share(0, 2, rank, 2, 7, False) for rank in (0, 1)]
     [(0, 2, 2), (2, 4, 2)]
@@ -108,7 +108,7 @@ def share_full(  # noqa: PLR0913, PLR0917 (what a slice depends on)
     """Return what `share_rows` gives for steps `start` … `stop - 1`, int64[stop - start, B].
 
     They must be full batches (`steps(…, drop_last=True)` of them there are), so all rows are real.
-    Many steps at once make the calls that follow, to an order above all, much cheaper.
+    Many steps at once make the calls that follow, such as those of an order, much cheaper.
 
     >>> share_full(0, 2, 2, rank=1, world_size=2, length=9).tolist()
     [[2, 3], [6, 7]]

@@ -1,4 +1,4 @@
-"""Records that are left out: sorted ranges, and the numbers of what is kept."""
+"""Records to leave out: sorted ranges, and the numbers of those kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Skip: TypeAlias = "Iterable[int | Iterable[int]] | NDArray[np.int64]"
 
 
 class Skips:
-    """The records of a dataset that are left out; those that are kept are numbered by rank.
+    """The records that a run leaves out; the kept ones are numbered by rank.
 
     Memory is that of the ranges, whatever the length.
 
@@ -41,11 +41,11 @@ class Skips:
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The sorted, disjoint (start, stop) ranges of what is left out."""
+        """The sorted, disjoint (start, stop) ranges of records left out."""
         return tuple(zip(self._starts.tolist(), self._stops.tolist(), strict=True))
 
     def records(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the record numbers of ranks among what is kept, int64 of the same shape."""
+        """Return the record numbers of ranks among those kept, int64 of the same shape."""
         if not self._starts.size:
             return ranks
         passed = np.searchsorted(self._starts - self._skipped[:-1], ranks, side="right")
@@ -69,7 +69,7 @@ class Skips:
         return held
 
     def without(self, other: Skips) -> tuple[tuple[int, int], ...]:
-        """Return the ranges of what is left out here and not there.
+        """Return the ranges that are left out here and not in `other`.
 
         >>> Skips([(2, 9)], 10).without(Skips([4, (8, 10)], 10))
         ((2, 4), (5, 8))

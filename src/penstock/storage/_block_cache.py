@@ -74,11 +74,11 @@ def block_cache(options: StorageOptions) -> BlockCache:
 class BlockCache:
     """Blocks in files of one folder, which any number of processes and threads share.
 
-    A block is fetched by one of those who ask for it; the others wait, and map the same file.
-    What was not asked for the longest goes when `limit` bytes would be passed; deleting a file
-    that somebody uses is harmless, and frees its space when they let go of it. A file that is
-    cut off or damaged is fetched again. Only files that are named as a block are ever deleted.
-    Where nothing can be kept, blocks are fetched by everybody, after one warning.
+    One process fetches a block; others that need it wait, and map the same file. At `limit` bytes
+    the least recently used blocks are deleted; a deleted file that is still mapped stays readable
+    until it is unmapped. A file that is cut off or damaged is fetched again. Only files with the
+    name of a block are ever deleted. Where nothing can be kept, every process fetches blocks for
+    itself, after one warning.
 
     Without `limit` it is 10 GiB, or a fifth of what is free on that disk; 0 keeps nothing.
 
@@ -162,7 +162,7 @@ class BlockCache:
                     self._tell(failure)
                     room = None
                 else:
-                    # While this one waited, somebody else may have fetched it.
+                    # Another process may have fetched it in the meantime.
                     found = self._find(block)
                     if found is not None:
                         return found
@@ -176,7 +176,7 @@ class BlockCache:
         try:
             stack.enter_context(locked(path))
         except FileNotFoundError:
-            # Somebody deleted the folder, as anybody may.
+            # The folder was deleted, which is allowed at any time.
             private_folder(self._folder)
             stack.enter_context(locked(path))
 

@@ -1,4 +1,4 @@
-"""Blocks as files: written under another name, mapped, and looked through before they are used."""
+"""Blocks as files: written under another name, mapped, and checked before use."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _log = logging.getLogger("penstock.storage")
 _MAGIC = b"PENBLK01"
 _HEADER = struct.Struct("<8s20sQI24x")
 HEADER_BYTES = _HEADER.size
-"""64: what is mapped behind it is aligned as Arrow likes it."""
+"""64, so that the data behind it is aligned as Arrow needs it."""
 _MOST_VERIFIED = 1 << 16
 _verified: set[tuple[str, int]] = set()
-"""Names and inodes of files that this process has looked through: once is enough."""
+"""Names and inodes of files that this process has checked: once is enough."""
 
 
 def write_block(descriptor: int, path: Path, key: bytes, data: memoryview) -> None:

@@ -23,7 +23,7 @@ def mark_as_cache(folder: Path, what: str) -> None:
     ...     (Path(name) / CACHE_TAG).read_text().splitlines()[1]
     '# Made by Penstock; it can be made again.'
     """
-    # The tag first: whoever comes meanwhile knows by it that the folder is no foreign one.
+    # The tag first: another process that comes meanwhile recognises the folder by it.
     for name, text in ((CACHE_TAG, f"{_SIGNATURE}\n# {what}\n"), (".gitignore", "*\n")):
         with suppress(FileExistsError), open(folder / name, "x", encoding="utf-8") as file:
             file.write(text)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CachedStore(ObjectStore):
-    """A bucket of which this host fetches no range twice: for what every process begins with."""
+    """A bucket whose ranges this host fetches once: for parts that every process reads first."""
 
     __slots__ = ()
 

@@ -56,7 +56,7 @@ class HeldFile:
 
 
 class MeteredFile:
-    """A file that tells how many bytes each read brought; see `penstock.storage.OpenFile`."""
+    """A file that reports the bytes of each read; see `penstock.storage.OpenFile`."""
 
     def __init__(self, file: OpenFile, on_read: Callable[[int], object]) -> None:
         self.path = file.path

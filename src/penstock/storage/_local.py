@@ -85,7 +85,7 @@ class _LocalFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        # A named pipe would make a plain open wait for somebody who writes to it.
+        # A plain open of a named pipe would wait for a writer.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
@@ -132,7 +132,7 @@ def refuse_special_file(store: Store, name: str) -> None:
 
 
 def listed(path: str) -> Entry | None:
-    """Return a file as a listing tells it; None for a directory, and for what is gone by now."""
+    """Return the entry of a file; None for a directory, and for a file that is gone by now."""
     try:
         status = os.stat(path)
     except OSError as failure:

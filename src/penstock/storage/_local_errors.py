@@ -1,4 +1,4 @@
-"""Errors of the operating system, told to the person who will see them."""
+"""Errors of the operating system, in plain words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reading costs, counted for whoever asks: requests, bytes, repeats, time, and what waits."""
+"""The cost of reading: requests, bytes, repeats, time, and the reads in flight."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _is_timed: ContextVar[bool] = ContextVar("penstock_is_timed", default=False)
 
 
 class InFlight(NamedTuple):
-    """A range of an object that somebody is waiting for."""
+    """A range of an object that is being read."""
 
     path: str
     start: int
@@ -32,14 +32,14 @@ class InFlight(NamedTuple):
 
 
 class Meter:
-    """Counters of what reading cost while this meter was given by `metered`.
+    """Counters of reads inside a `metered` block.
 
     Any number of threads may count. Counts of several processes are added up by hand:
     `counts()` in one, `add` in the other.
 
     >>> meter = Meter()
     >>> with metered(meter):
-    ...     pass  # Whatever is read here, and in threads that reading starts, is counted.
+    ...     pass  # Reads here, and in threads that reading starts, are counted.
     >>> meter.counts()["requests"], meter.in_flight()
     (0, [])
     """
@@ -52,9 +52,9 @@ class Meter:
         self.bytes = 0
         """Bytes of objects that were received."""
         self.retries = 0
-        """Requests that were sent again, whatever the one before failed of."""
+        """Requests that were sent again after a failure."""
         self.throttled = 0
-        """Answers that told us to slow down: 429, or 503."""
+        """Answers that ask to slow down: 429, or 503."""
         self.cache_hits = 0
         """Blocks that were found in the host's cache, when a process first asked for them there."""
         self.seconds_reading = 0.0
@@ -82,7 +82,7 @@ class Meter:
         self.count(**counts)
 
     def in_flight(self) -> list[InFlight]:
-        """Return what is being waited for, what was asked for first at the front.
+        """Return the reads in flight, the oldest first.
 
         Times are this process's own; a range may be on its way to another process.
         """
@@ -91,7 +91,7 @@ class Meter:
 
     @contextmanager
     def waiting(self, path: str, start: int, stop: int) -> Iterator[None]:
-        """Tell `in_flight` of a range while the block lasts."""
+        """Count a range as in flight while the block lasts."""
         number = next(self._numbers)
         with _lock:
             self._waiting[number] = InFlight(path, start, stop, time.monotonic())
@@ -111,7 +111,7 @@ class Meter:
 
 @contextmanager
 def metered(meter: Meter | None) -> Iterator[Meter | None]:
-    """Count on `meter` what is read inside the block; None counts nothing."""
+    """Count reads inside the block on `meter`; None counts nothing."""
     token = _meter.set(meter)
     try:
         yield meter
@@ -126,7 +126,7 @@ def current_meter() -> Meter | None:
 
 @contextmanager
 def waiting(path: str, start: int, stop: int) -> Iterator[None]:
-    """Tell the meter, if there is one, what is being waited for."""
+    """Count a range as in flight on the present meter, if there is one."""
     meter = _meter.get()
     if meter is None:
         yield

@@ -42,7 +42,7 @@ _PART_BYTES = 16 << 20
 _SLOWEST_UPLOAD = 1e6
 _MANY = 1000  # The deadline ends the repeats, not their number.
 _OWNER = "penstock-draft"
-"""Metadata that tells a writer whether it was its own upload that took a name."""
+"""Metadata by which a writer recognises its own upload under a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +101,17 @@ class ObjectStore:
         self.request("delete", self.path(name), lambda: self.client().delete(name))
 
     def request(self, verb: str, what: str, call: Callable[[], T]) -> T:
-        """Return `call()`, its errors told in our words."""
+        """Return `call()`, with its errors as Penstock's own."""
         try:
             return call()
         except Exception as failure:  # noqa: BLE001 (object_error passes on what it does not know)
-            told = object_error(failure, verb, what, self.options)
+            error: Exception = object_error(failure, verb, what, self.options)
         except BaseException as failure:
             if type(failure).__name__ != "PanicException":
                 raise
-            told = client_panic(failure, verb, what, self.options)
+            error = client_panic(failure, verb, what, self.options)
         # Raised here, without a context: the client's own text may repeat secrets.
-        raise told
+        raise error
 
     def client(self, *, repeats: bool = True, upload_bytes: int = 0) -> Any:  # noqa: ANN401
         """Return this process's client for a kind of request.
@@ -226,7 +226,7 @@ def _new_client(url: str, options: StorageOptions, *, repeats: bool, seconds: fl
                 "retry_timeout": timedelta(seconds=options.retry_timeout),
             },
         )
-    except Exception as failure:  # noqa: BLE001 (every refusal is told in our words)
+    except Exception as failure:  # noqa: BLE001 (every refusal becomes an error of ours)
         problem = options.redact(str(failure)).partition("\n")[0]
     del config, client_options  # They hold secrets that a traceback with locals would show.
     message = f"cannot use storage options for {url}: {problem}"

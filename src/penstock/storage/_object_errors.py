@@ -1,4 +1,4 @@
-"""What an object store's client says, told in our words and without secrets.
+"""Errors of an object store's client, in plain words and without secrets.
 
 The client keeps the cause in free text: a status line with the server's XML body, or a dump
 that names the kind of network failure. Only what is recognised is passed on, because servers
@@ -85,7 +85,7 @@ def object_error(
     code = _CODE.search(text)
     status = _STATUS.search(text)
     answer = " ".join(match[1] for match in (status, code) if match)
-    told = f" (the server said: {answer})" if answer else ""
+    said = f" (the server said: {answer})" if answer else ""
     first_line = options.redact(text.partition("\n")[0])
     kind: type[StorageError] = StorageError
     if isinstance(failure, FileNotFoundError) or (status and status[1] == "404"):
@@ -98,7 +98,7 @@ def object_error(
         status and status[1] in ("401", "403")
     ):
         kind = StoragePermissionError
-        why = f"access denied{told}; check the credentials and what they may do"
+        why = f"access denied{said}; check the credentials and what they may do"
     elif isinstance(failure, AlreadyExistsError):
         kind, why = ObjectExistsError, "the name is taken"
     elif isinstance(failure, PreconditionError) or (status and status[1] == "412"):
@@ -108,7 +108,7 @@ def object_error(
         reason = _NETWORK.get(network[1], "the connection failed") if network else ""
         if network and network[1] == "Timeout":
             kind = StorageTimeoutError
-        why = f"{reason or told.strip() or first_line}"
+        why = f"{reason or said.strip() or first_line}"
         if is_passing(failure):
             seconds = f"{options.retry_timeout:g} s"
             why += f"; given up after {seconds} of trying (storage option retry_timeout)"

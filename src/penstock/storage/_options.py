@@ -28,7 +28,7 @@ _CLIENT = {
     "user_agent",
 }
 _OURS = {"retry_timeout", "cache_dir", "cache_limit"}
-"""What the store itself is not told."""
+"""Options that do not go to the store itself."""
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _MASK = "***"
 
@@ -114,7 +114,7 @@ class StorageOptions(Mapping[str, str]):
 
     @property
     def cache_limit(self) -> int | None:
-        """Bytes of blocks that are kept on this machine; None where nobody said."""
+        """Bytes of blocks that are kept on this machine; None where not given."""
         given = self.get("cache_limit")
         if given is None:
             return None
@@ -127,13 +127,13 @@ class StorageOptions(Mapping[str, str]):
 
     @property
     def place(self) -> str:
-        """What tells apart two stores with buckets of one name; without anything secret."""
+        """A text that differs for two stores with buckets of one name; without secrets."""
         names = ("endpoint", "account_name", "container")
-        told = [(k, v) for k, v in self._items if any(n in k for n in names)]
-        return repr([(k, v) for k, v in told if not _is_secret(k, v)])
+        found = [(k, v) for k, v in self._items if any(n in k for n in names)]
+        return repr([(k, v) for k, v in found if not _is_secret(k, v)])
 
     def client_options(self) -> dict[str, Any]:
-        """Return what configures the HTTP client."""
+        """Return the options of the HTTP client."""
         chosen: dict[str, Any] = {k: v for k, v in self._items if k in _CLIENT}
         chosen["connect_timeout"] = timedelta(seconds=self._seconds("connect_timeout", 5))
         for name in ("read_timeout", "pool_idle_timeout"):
@@ -142,7 +142,7 @@ class StorageOptions(Mapping[str, str]):
         return chosen
 
     def store_config(self) -> dict[str, str]:
-        """Return what configures the store itself: endpoint, region, credentials."""
+        """Return the options of the store itself: endpoint, region, credentials."""
         return {k: v for k, v in self._items if k not in _CLIENT | _OURS}
 
     def _seconds(self, name: str, default: float) -> float:

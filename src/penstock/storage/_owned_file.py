@@ -11,7 +11,7 @@ from penstock.storage._local_errors import translated
 class OwnedFile:
     """A descriptor that takes bytes in the process that opened it, and nowhere else.
 
-    After a write that failed nobody knows what the file holds: from then on it is refused.
+    After a failed write the contents are undefined, and further writes are refused.
     """
 
     __slots__ = ("_failure", "_process", "descriptor", "path")
@@ -38,7 +38,7 @@ class OwnedFile:
         try:
             with translated(self.path, "write"), memoryview(data) as view:
                 done = os.write(self.descriptor, view)
-                if done < view.nbytes:  # The disk is all but full.
+                if done < view.nbytes:  # The disk is nearly full.
                     self._write_rest(view.cast("B")[done:])
         except BaseException as failure:
             self._failure = str(failure) or type(failure).__name__
@@ -49,7 +49,7 @@ class OwnedFile:
             view = view[os.write(self.descriptor, view) :]
 
     def check(self) -> None:
-        """Raise where writing or publishing it would break somebody's data."""
+        """Raise in a forked child, and after a failed write."""
         if not self.is_ours:
             message = (
                 f"{self.path} is being written by process {self._process}, from which this one "

@@ -86,7 +86,7 @@ class _Waiting(Generic[T]):
         self._rest: Iterator[T] | None = None
 
     def put(self, item: T) -> bool:
-        """Add an item as soon as there is room; False when nobody will take it any more."""
+        """Add an item as soon as there is room; False once the consumer is gone."""
         weight = self._weigh(item)
         with self._changed:
             while (
@@ -101,7 +101,7 @@ class _Waiting(Generic[T]):
             return not (self._closed or self._taken_over)
 
     def end(self, failure: BaseException | None, source: Iterator[T]) -> None:
-        """Say that no item comes any more; a source that is taken over goes on elsewhere."""
+        """Mark the end of items; a source that is taken over continues elsewhere."""
         with self._changed:
             goes_on = self._taken_over and not self._closed and failure is None
             self._rest = source if goes_on else None

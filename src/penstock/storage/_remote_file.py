@@ -48,7 +48,7 @@ class RemoteFile:
 class _Body:
     """A range on its way: a request that breaks off is followed by one for the rest.
 
-    The client could repeat requests by itself, but then nobody could count them.
+    The client's own retries are off, since they could not be counted.
     """
 
     def __init__(self, store: ObjectStore, entry: Entry, start: int, stop: int) -> None:
@@ -81,7 +81,7 @@ class _Body:
     def _receive(self) -> None:
         options: dict[str, Any] = {"range": (self._start + self._received, self._stop)}
         if self._version:
-            # Also where only the first answer told the version: two must not be mixed.
+            # Also where the version is known from the first answer only: two must not be mixed.
             options["if_match"] = self._version
         answer = self._store.client(repeats=False).get(self._entry.name, options=options)
         self._version = self._version or answer.meta["e_tag"]

@@ -1,4 +1,4 @@
-"""Try again what failed for a passing reason: with jitter, and until a deadline."""
+"""Retries after passing failures: with jitter, until a deadline."""
 
 from __future__ import annotations
 

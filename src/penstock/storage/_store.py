@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One file or object, as a listing tells it."""
+    """One file or object of a listing."""
 
     name: str
     """Its name in the store."""

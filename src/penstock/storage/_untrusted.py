@@ -152,7 +152,7 @@ def fetch_metadata(
 ) -> bytes:
     """Return the bytes of a metadata file in a store, as `read_metadata` does.
 
-    `known` is what a listing told of it, which saves a request.
+    `known` is its entry in a listing, which saves a request.
     """
     file = store.open(name, known)
     try:

@@ -1,15 +1,20 @@
-"""Units of work, run by processes that may die, with one view of how far they are."""
+"""Worker processes, and units of work that they run, with one view of the progress."""
 
 from typing import TYPE_CHECKING
 
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.work._child import ignore_interrupts as ignore_interrupts
+    from penstock.work._child import listen as listen
     from penstock.work._failures import Failure as Failure
     from penstock.work._failures import error_of as error_of
     from penstock.work._failures import failure_of as failure_of
+    from penstock.work._fork import StartMethod as StartMethod
+    from penstock.work._fork import started_worker as started_worker
     from penstock.work._local import run_units as run_units
-    from penstock.work._process import interrupts_held as interrupts_held
+    from penstock.work._process import WorkerProcess as WorkerProcess
+    from penstock.work._process import end_all as end_all
     from penstock.work._progress import Progress as Progress
     from penstock.work._progress import View as View
     from penstock.work._progress import viewed as viewed
@@ -29,13 +34,18 @@ __all__, __getattr__, __dir__ = facade(
         "Shared": "_unit",
         "Unit": "_unit",
         "UnitResults": "_unit",
+        "StartMethod": "_fork",
         "View": "_progress",
+        "WorkerProcess": "_process",
+        "end_all": "_process",
         "error_of": "_failures",
         "failure_of": "_failures",
         "grouped": "_shares",
-        "interrupts_held": "_process",
+        "ignore_interrupts": "_child",
+        "listen": "_child",
         "run_units": "_local",
         "shares": "_shares",
+        "started_worker": "_fork",
         "viewed": "_progress",
     },
 )

@@ -1,4 +1,4 @@
-"""Exceptions between processes: the same type and text on the other side, with its traceback."""
+"""Exceptions between processes: type, text and traceback arrive on the other side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Units run by fresh processes of this machine, or by the caller itself."""
+"""Runs units in fresh processes of this machine, or in the caller itself."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from penstock.errors import OptionError, PenstockError, WorkerError
 from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 from penstock.work._failures import WorkerTraceback, error_of
-from penstock.work._process import WorkerProcess, end_all, interrupts_held
+from penstock.work._process import end_all, fresh_worker, interrupts_held
 from penstock.work._unit import are_done
-from penstock.work._worker import Advance, Done
+from penstock.work._worker import Advance, UnitDone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from penstock.work._process import WorkerProcess
     from penstock.work._unit import Unit
 
 _TRIES = 3
-"""How many workers a unit may cost before it is blamed for their deaths, and how many may die in a
-row before they could begin."""
+"""How many workers may die with the same unit, or in a row before they begin, until the run
+fails."""
 _LOOK_AROUND = 1.0
-"""Seconds after which silent workers are looked for."""
+"""Seconds after which silent workers are checked for their death."""
 
 
 def run_units(
@@ -37,15 +38,19 @@ def run_units(
     advance: Callable[[int], object] = lambda _: None,
     caller_helps: bool = False,
 ) -> None:
-    """Do all units that are not done yet; return when every one of them is.
+    """Run all units that are not done yet; return when every one of them is.
 
-    `workers` fresh processes do them, by default one a processor; 0: the caller itself. With
-    `caller_helps` the caller takes the place of one of the default workers, and begins while the
-    others start: for work that can do no harm to it. Workers do not import the caller's script, so
-    it needs no guard, and they end with the caller, however it ends. A killed worker is replaced,
-    and its unit begins again. The first error of a unit ends everything and is raised here.
-    `advance` is called in the caller's thread with the work done since the last call: at once with
-    what an earlier run did, and with a negative amount for what has to be done again.
+    Fresh processes run them; they do not import the caller's script, so it needs no guard, and
+    they end with the caller. A worker that is killed is replaced, and its unit starts again. The
+    first error of a unit ends the run and is raised here.
+
+    Args:
+        units: The work, in the order in which it is begun.
+        workers: How many processes; by default one a processor, 0 for the caller itself.
+        advance: Called in the caller's thread with the amount that was done since: at once with
+            what earlier runs did, and with a negative amount where a unit starts again.
+        caller_helps: Let the caller stand in for one of the default processes, and begin while
+            they start. For work that cannot harm the caller.
     """
     limit = usable_cpus() if workers is None else whole_number("workers", workers, 0)
     waiting: deque[_Job] = deque()
@@ -74,7 +79,7 @@ class _Job:
     deaths: int = 0
 
     def run(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Run the unit here; call `meanwhile` whenever some of it is done."""
+        """Run it here, and call `meanwhile` whenever it advances."""
         of_others: list[BaseException] = []
 
         def advance(amount: int) -> None:
@@ -104,7 +109,7 @@ class _Job:
         self.advance(-self.advanced)
 
     def add_name(self, error: BaseException) -> None:
-        # Our errors name file and record themselves.
+        # Errors of Penstock name file and record by themselves.
         if not isinstance(error, PenstockError):
             error.add_note(f"In {self.unit}.")
 
@@ -118,7 +123,7 @@ class _Job:
 
 
 class _Crew:
-    """Workers, the unit of each, and the units that are left."""
+    """Workers, the unit that each of them has, and the units left."""
 
     def __init__(self, waiting: deque[_Job]) -> None:
         self._process = os.getpid()
@@ -144,7 +149,7 @@ class _Crew:
             end_all(self._all)
 
     def _go_on(self, seconds: float = 0.0) -> None:
-        """Wait so long for messages of workers, and give units to idle ones."""
+        """Handle messages for so long, and give units to idle workers."""
         refuse_inherited(
             self._process, "units of work ran", "Begin the work in the forked process itself."
         )
@@ -156,9 +161,9 @@ class _Crew:
                 self._hear(worker)
 
     def _start(self) -> None:
-        # Until the worker is one of those that are ended.
+        # Until the worker is in the list of those to end.
         with interrupts_held():
-            self._starting.append(WorkerProcess())
+            self._starting.append(fresh_worker())
 
     def _give(self, worker: WorkerProcess, job: _Job) -> None:
         self._busy[worker] = job
@@ -173,7 +178,7 @@ class _Crew:
         if isinstance(message, Advance):
             if (job := self._busy.get(worker)) is not None:
                 job.advance(message.amount)
-        elif isinstance(message, Done):
+        elif isinstance(message, UnitDone):
             self._finish(worker, message)
         elif isinstance(message, str):
             raise _unable(message)
@@ -182,7 +187,7 @@ class _Crew:
             self._idle.append(worker)
             self._false_starts = 0
 
-    def _finish(self, worker: WorkerProcess, done: Done) -> None:
+    def _finish(self, worker: WorkerProcess, done: UnitDone) -> None:
         job = self._busy.pop(worker)
         self._idle.append(worker)
         if done.failure is not None:

@@ -1,4 +1,4 @@
-"""A fresh process that does units: how it is started, spoken with and ended."""
+"""Worker processes: how they are talked to and ended, and how those for units are started."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.errors import WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.work._worker import Message
+    from collections.abc import Iterator, Mapping
 
 _END_SECONDS = 5.0
 _STANDARD = 3
@@ -40,88 +38,90 @@ serve(connection, int(parent))
 """
 
 
-class WorkerProcess:
-    """One process and the connection to it.
+class _Program(subprocess.Popen[bytes]):
+    """A program with the surface of a process of multiprocessing."""
 
-    It has the caller's `sys.path`, interpreter options, environment and working directory, but
-    nothing that the caller loaded or defined. It ends when the connection does. A fork of the
-    caller has a copy of this object, which ends nothing.
+    @property
+    def exitcode(self) -> int | None:
+        return self.poll()
+
+    def join(self, timeout: float | None = None) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(timeout)
+
+    def close(self) -> None:
+        """Nothing is open any more once it was waited for."""
+
+
+class WorkerProcess:
+    """A worker process and the connection to it: talk to it, notice its death, end it.
+
+    A worker ends when its connection does, so none outlives the caller. A fork of the caller has a
+    copy of this object, which ends nothing.
     """
 
-    def __init__(self) -> None:
-        if not sys.executable:
-            raise WorkerError(
-                "no Python interpreter is known that worker processes could run: sys.executable is "
-                "empty. Set it, or give workers=0."
-            )
+    def __init__(self, connection: Connection, process: Any) -> None:  # noqa: ANN401 (a BaseProcess or the like)
+        self.connection = connection
+        self._process = process
         self._caller = os.getpid()
-        try:
-            self.connection, theirs = _connected()
-            try:
-                self._process = _started(theirs)
-            except BaseException:
-                self.connection.close()
-                raise
-            finally:
-                os.close(theirs)
-        except OSError as why:
-            raise WorkerError(
-                f"a worker process could not be started: {why}. Give fewer workers, or workers=0."
-            ) from why
+        self._is_over = False
+        self.pid: int = process.pid
 
     def send(self, message: bytes) -> None:
-        """Give it a unit."""
-        # If it died in the meantime, that is told when it is heard.
+        """Send it something."""
+        # A worker that died in the meantime is noticed when its answer is due.
         with suppress(OSError):
             self.connection.send_bytes(message)
 
-    def hear(self) -> Message | str:
-        """Return what it says; text is why it cannot start. Raise `EOFError` if it is gone."""
+    def hear(self) -> Any:  # noqa: ANN401 (what workers of this kind say)
+        """Return its next message. Raise `EOFError` if it is gone."""
         if not self.connection.poll():
             # It ended, but a process that was forked since holds its end open.
             raise EOFError
-        message: Message | str = self.connection.recv()
-        return message
+        return self.connection.recv()
 
     def has_ended(self) -> bool:
-        """Whether the process is over; what it said last may still be there to be heard."""
-        return self._process.poll() is not None
+        """Whether the process is over; its last messages may still be there to be heard."""
+        return self._is_over or self._process.exitcode is not None
 
-    def death(self) -> str:
-        """Say how a process ended that is gone, and leave nothing of it."""
+    def death(self, hints: Mapping[int, str] | None = None) -> str:
+        """Say how a process ended that is gone, and leave nothing of it.
+
+        `hints` are added for their exit codes.
+        """
         self.hang_up()
-        try:
-            code = self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
+        self._process.join(_END_SECONDS)
+        code = self._process.exitcode
+        if code is None:
             self.end(0.0)
-            return f"worker process {self._process.pid} did not answer any more."
-        if code >= 0:
-            return f"worker process {self._process.pid} ended with exit code {code}."
-        why = "; the machine may be out of memory" if code == -signal.SIGKILL else ""
-        return f"worker process {self._process.pid} was killed by {_signal_name(-code)}{why}."
+            return f"worker process {self.pid} did not answer any more."
+        why = {-signal.SIGKILL: "the machine may be out of memory", **(hints or {})}.get(code)
+        how = f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal(-code)}"
+        return f"worker process {self.pid} {how}{f'; {why}' if why else ''}."
 
     def hang_up(self) -> None:
-        """Tell it that nothing more will come; it ends at once, whatever it does."""
+        """End the connection, and so the worker, in the middle of its work."""
         if self._caller != os.getpid():
             return
-        # To close our end would not do: a process that was forked since has a copy of it.
+        # To close this end is not enough: a process that was forked since has a copy of it.
         with suppress(OSError), socket.socket(fileno=os.dup(self.connection.fileno())) as end:
             end.shutdown(socket.SHUT_RDWR)
         self.connection.close()
 
     def end(self, deadline: float) -> None:
         """Wait until it ended; kill it if it does not."""
-        if self._caller != os.getpid():
+        if self._is_over or self._caller != os.getpid():
             return
-        try:
-            self._process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
+        self._process.join(max(0.0, deadline - time.monotonic()))
+        if self._process.exitcode is None:
             self._process.kill()
-            self._process.wait()
+            self._process.join()
+        self._is_over = True
+        self._process.close()
 
 
 def end_all(workers: list[WorkerProcess]) -> None:
-    """End processes, whatever they do."""
+    """End processes, in the middle of their work."""
     for worker in workers:
         worker.hang_up()
     deadline = time.monotonic() + _END_SECONDS
@@ -129,9 +129,35 @@ def end_all(workers: list[WorkerProcess]) -> None:
         worker.end(deadline)
 
 
+def fresh_worker() -> WorkerProcess:
+    """Start a process that runs units.
+
+    It has the caller's `sys.path`, interpreter options, environment and working directory, but
+    nothing that the caller loaded or defined; a daemon of multiprocessing may start it as well.
+    """
+    if not sys.executable:
+        raise WorkerError(
+            "no Python interpreter is known that worker processes could run: sys.executable is "
+            "empty. Set it, or give workers=0."
+        )
+    try:
+        connection, theirs = _connected()
+        try:
+            return WorkerProcess(connection, _program(theirs))
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            os.close(theirs)
+    except OSError as why:
+        raise WorkerError(
+            f"a worker process could not be started: {why}. Give fewer workers, or workers=0."
+        ) from why
+
+
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait, here and in processes that are started, which must let it in themselves."""
+    """Hold Ctrl-C back, here and in processes started meanwhile, which let it in themselves."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -143,7 +169,7 @@ def _connected() -> tuple[Connection, int]:
     """Return both ends of a new connection, the second as a descriptor."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        # Where standard error is closed, an end may have got its number, and what it prints.
+        # Where standard error is closed, an end could get its number, and with it all error output.
         first = Connection(fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, _STANDARD))
         try:
             return first, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _STANDARD)
@@ -152,14 +178,14 @@ def _connected() -> tuple[Connection, int]:
             raise
 
 
-def _started(descriptor: int) -> subprocess.Popen[bytes]:
-    # What a unit prints must not get in between what the caller prints.
+def _program(descriptor: int) -> _Program:
+    # Output of a unit must not get in between the output of the caller.
     output = _standard_error()
     # As multiprocessing starts its own: there is no public way to ask for -O, -X utf8 or -W.
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001
-    # Others, a Path say, are no places to import from.
+    # Python imports from no other entries, such as a Path.
     path = [place for place in sys.path if type(place) is str]
-    return subprocess.Popen(  # noqa: S603 (this very interpreter)
+    return _Program(
         [sys.executable, *options, "-c", _PROGRAM, str(descriptor), str(os.getpid()), *path],
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -169,10 +195,10 @@ def _started(descriptor: int) -> subprocess.Popen[bytes]:
 
 
 def _standard_error() -> int:
-    """Return where the caller's standard error goes, or nowhere if it has none."""
+    """Return where the caller's standard error goes; nowhere if it is closed."""
     stream = sys.__stderr__
     if stream is None or stream.closed:
-        # Whatever has the number now is something else.
+        # Another file may have the number by now.
         return subprocess.DEVNULL
     try:
         os.fstat(2)
@@ -181,7 +207,7 @@ def _standard_error() -> int:
     return 2
 
 
-def _signal_name(number: int) -> str:
+def _signal(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Sized(Protocol):
-    """Something of a size."""
+    """Has a size."""
 
     @property
     def size(self) -> int:

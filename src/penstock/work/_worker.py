@@ -1,19 +1,18 @@
-"""What runs in a worker process: units in, how far it is out, until the other side is gone."""
+"""The program of a worker process: units in, progress out, until the connection ends."""
 
 from __future__ import annotations
 
 import gc
 import os
 import pickle
-import signal
 import sys
 import threading
 import time
-from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from penstock.errors import WorkerError
+from penstock.work._child import ignore_interrupts, listen
 from penstock.work._failures import Failure, failure_of
 
 if TYPE_CHECKING:
@@ -22,11 +21,9 @@ if TYPE_CHECKING:
     from penstock.work._unit import Unit
 
 _BETWEEN_COLLECTIONS = 100_000
-"""Objects, where Python itself looks for garbage after 700."""
-_LOOK_AROUND = 1.0
-"""Seconds after which a worker looks whether its parent is still there."""
+"""Objects between two searches for garbage, where Python's own default is 700."""
 _BETWEEN_REPORTS = 0.05
-"""Seconds. Somebody looks at them; a unit may count every record."""
+"""Seconds: a unit may count every record, and a person reads the reports."""
 
 
 class Ready(NamedTuple):
@@ -39,43 +36,32 @@ class Advance(NamedTuple):
     amount: int
 
 
-class Done(NamedTuple):
+class UnitDone(NamedTuple):
     """A unit is done, or failed."""
 
     failure: Failure | None
 
 
-Message = Ready | Advance | Done
+Message = Ready | Advance | UnitDone
 
 
 def serve(connection: Connection, parent: int) -> NoReturn:
-    """Do the units that come over a connection from the parent; never returns."""
-    # Ctrl-C reaches every process of a terminal; the parent decides what it means. It started us
-    # with the signal blocked, so that none came before this line.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    """Run the units that the parent sends; never returns."""
+    ignore_interrupts()
     # A process that a unit starts must not hold the connection open when this one is gone.
     os.set_inheritable(connection.fileno(), False)  # noqa: FBT003 (as it is spelt)
-    # Both go to the same place, but only this one shows a line when it is printed.
+    # Both go to the same place, but only standard error shows a line at once.
     sys.stdout = sys.stderr
     units: SimpleQueue[bytes] = SimpleQueue()
-    # Two threads, so that this ends at once, in the middle of a unit, when the parent is gone.
-    threading.Thread(target=_listen, args=(connection, parent, units), daemon=True).start()
+
+    def hear() -> None:
+        units.put(connection.recv_bytes())
+
+    threading.Thread(target=listen, args=(connection, parent, hear), daemon=True).start()
     gc.set_threshold(_BETWEEN_COLLECTIONS)
     _say(connection, Ready())
     while True:
-        _say(connection, Done(_failure(connection, units.get())))
-
-
-def _listen(connection: Connection, parent: int, units: SimpleQueue[bytes]) -> None:
-    with suppress(EOFError, OSError):
-        while True:
-            # Where it was forked since, the connection does not end with it.
-            while not connection.poll(_LOOK_AROUND):
-                if os.getppid() != parent:
-                    os._exit(0)
-            units.put(connection.recv_bytes())
-    os._exit(0)
+        _say(connection, UnitDone(_failure(connection, units.get())))
 
 
 def _failure(connection: Connection, message: bytes) -> Failure | None:
@@ -94,7 +80,7 @@ def _failure(connection: Connection, message: bytes) -> Failure | None:
 
 
 class _Reports:
-    """Says how far a unit is, but not all the time; what is left unsaid counts with its end."""
+    """Reports the progress of a unit, at intervals; the rest counts when the unit ends."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -113,4 +99,4 @@ def _say(connection: Connection, message: Message) -> None:
     try:
         connection.send(message)
     except OSError:
-        os._exit(0)  # Nobody listens any more.
+        os._exit(0)  # The parent is gone.

@@ -1,1 +1,1 @@
-"""Who makes batches: the caller, threads, worker processes."""
+"""Engines: batches are made in the caller's thread, in threads, or in worker processes."""

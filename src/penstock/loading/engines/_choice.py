@@ -1,4 +1,4 @@
-"""Who makes the batches of a loader, and why."""
+"""Where the batches of a loader are made, and why."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import OptionError
-from penstock.loading._order_choice import first_gzip, lies_remote
-from penstock.loading.engines._engines import InCaller, InThreads, Reach
+from penstock.loading.engines._engines import InCaller, InThreads, LotLimit
 from penstock.order import whole_number
 
 if TYPE_CHECKING:
     from multiprocessing.context import BaseContext
 
-    from penstock.datasets import Source
+    from penstock.loading._feed import Reads
     from penstock.loading._fetch import Fetch
     from penstock.loading.engines._engines import Engine
-    from penstock.loading.engines._processes import StartMethod
+    from penstock.work import StartMethod
 
 _REMOTE_THREADS = 4
-"""Each waits for a network most of the time, and reads many blocks at once when it does not."""
+"""Each waits for the network most of the time; one read fetches many blocks at once."""
 _COLUMN_RECORDS, _COLUMN_BYTES = 16_384, 16 << 20
-"""What is gathered from columns at once."""
+"""How much is gathered from columns at once."""
 _TOKEN_STEPS, _TOKEN_BYTES = 1024, 4 << 20
-"""What is gathered from token files at once: twice as much is no faster, half as much is slower."""
+"""How much is gathered from token files at once: twice as much is no faster, half is slower."""
 _AHEAD = 2
-"""Batches that each thread or process has in hand: one in work, one that waits to be taken."""
+"""Batches that each thread or process holds: one in work, one that waits to be taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """A choice that was made."""
+    """A choice of engine, with its reason."""
 
     kind: Literal["caller", "threads", "processes"]
     count: int
@@ -38,13 +37,13 @@ class Workers:
     method: StartMethod | None = None
     """How processes are started."""
     ahead: int = _AHEAD
-    reach: Reach | None = None
-    """How much the caller reads at once, beyond a batch."""
+    limit: LotLimit | None = None
+    """How much the caller's thread reads at once, beyond a batch."""
 
     def engine(self, fetch: Fetch, *, is_mixed: bool = False) -> Engine:
-        """Start what makes batches; `is_mixed`: of records from everywhere."""
+        """Start the engine; `is_mixed`: the records of a batch come from everywhere."""
         if self.kind == "caller":
-            return InCaller(fetch, self.reach, is_mixed=is_mixed)
+            return InCaller(fetch, self.limit, is_mixed=is_mixed)
         if self.kind == "threads":
             return InThreads(fetch, self.count, self.ahead)
         from penstock.loading.engines._processes import InProcesses  # noqa: PLC0415 (multiprocessing)
@@ -63,24 +62,27 @@ class Workers:
         return f"{who}: {self.why}"
 
 
-def choose_workers(  # noqa: PLR0913 (what the choice depends on)
+def choose_workers(
     num_workers: int | Literal["auto"],
     context: str | BaseContext | None,
-    source: Source,
+    reads: Reads,
     *,
-    from_columns: bool = False,
     from_tokens: bool = False,
     batch_size: int = 1,
 ) -> Workers:
-    """Return who makes batches: as told, or by rule."""
-    is_remote = lies_remote(source) and not from_columns
-    reach = _reach(from_columns=from_columns, from_tokens=from_tokens, batch_size=batch_size)
+    """Return where batches are made: as the user says, or by rule."""
+    is_remote = reads.is_remote and not reads.from_columns
+    limit = None
+    if reads.from_columns:
+        limit = LotLimit(max(1, _COLUMN_RECORDS // batch_size), _COLUMN_BYTES)
+    elif from_tokens:
+        limit = LotLimit(_TOKEN_STEPS, _TOKEN_BYTES)
     if num_workers == "auto":
-        if reach is not None and not is_remote:
-            what = "columns" if from_columns else "tokens"
+        if limit is not None and not is_remote:
+            what = "columns" if reads.from_columns else "tokens"
             why = f"to gather {what} takes less time than to hand a batch over"
-            return Workers("caller", 0, why, reach=reach)
-        if is_remote and first_gzip(source) is None:
+            return Workers("caller", 0, why, limit=limit)
+        if is_remote and not reads.is_sequential:
             return Workers("threads", _REMOTE_THREADS, "remote reads wait for the network")
         return Workers("threads", 1, "the next batches are made while one is used")
     if isinstance(num_workers, str):
@@ -88,18 +90,11 @@ def choose_workers(  # noqa: PLR0913 (what the choice depends on)
     count = whole_number("num_workers", num_workers, 0)
     if not count:
         if is_remote:
-            # Somebody must be able to say that nothing comes.
-            why = "num_workers=0, and stall_timeout needs somebody who waits"
+            # A reader thread is needed so that a stall can be reported.
+            why = "num_workers=0, and stall_timeout needs a thread that waits"
             return Workers("threads", 1, why, ahead=1)
-        return Workers("caller", 0, "num_workers=0", reach=reach)
+        return Workers("caller", 0, "num_workers=0", limit=limit)
     from penstock.loading.engines._processes import start_method  # noqa: PLC0415 (multiprocessing)
 
-    method, why = start_method(context, source)
+    method, why = start_method(context, is_remote=reads.is_remote)
     return Workers("processes", count, f"num_workers={count}; {method}: {why}", method)
-
-
-def _reach(*, from_columns: bool, from_tokens: bool, batch_size: int) -> Reach | None:
-    """Return how much is read at once where that is nothing but taking it out of memory."""
-    if from_columns:
-        return Reach(max(1, _COLUMN_RECORDS // batch_size), _COLUMN_BYTES)
-    return Reach(_TOKEN_STEPS, _TOKEN_BYTES) if from_tokens else None

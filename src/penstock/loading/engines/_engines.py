@@ -1,6 +1,7 @@
-"""Who makes batches: the caller itself, or threads ahead of it.
+# ruff: noqa: ANN401 (a request is what a feed says it is)
+"""Engines: batches are made in the caller's thread, or in threads ahead of it.
 
-An engine takes tasks and gives back what was made of them, in the same order. Worker processes
+An engine takes requests and gives back what was made of them, in the same order. Worker processes
 are in `_processes.py`.
 """
 
@@ -11,9 +12,9 @@ import threading
 import time
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from penstock.loading._fetch import Fetched, Gathered
+from penstock.loading._fetch import Fetched, ReadRows
 from penstock.loading._recipes import made_bytes
 from penstock.storage import Meter, metered, refuse_inherited
 
@@ -24,34 +25,34 @@ if TYPE_CHECKING:
     from penstock.loading._steps import Task
 
 _JOIN_SECONDS = 1.0
-"""How long threads are waited for; one that hangs in a read harms nobody."""
+"""How long `close` waits for threads; one that hangs in a read does no harm."""
 _GROWTH = 4
-"""How many times as many batches are read together as the time before."""
+"""How many times as many batches are read together as before."""
 
 _OVERSIZE = 1.5
-"""Times `bytes` that are borne: guesses are off by little more often than by much."""
+"""How many times `bytes` an estimate may be: most estimates are off by little."""
 
 
-class Stalled(Exception):  # noqa: N818 (told to the user as a StallError, where the rank is known)
-    """Nothing came in time; the argument says what is being waited for, as far as anybody knows."""
+class Stalled(Exception):  # noqa: N818 (becomes a StallError, where the rank is known)
+    """No batch came in time; the argument names the oldest read in flight, if there is one."""
 
 
 class Engine(Protocol):
     """Makes batches ahead of time; used by one thread."""
 
     depth: int
-    """Tasks it should have at a time."""
+    """How many requests it should have at a time."""
     together: int
-    """Steps that the next task should have, at most."""
+    """How many steps the next request should have, at most."""
 
-    def submit(self, task: Task) -> None:
-        """Take a task."""
+    def submit(self, request: Any) -> None:
+        """Accept a request of a feed."""
         ...
 
-    def take(self, timeout: float) -> tuple[Task, Fetched]:
-        """Return the oldest task and what was made of it, or raise what went wrong with it.
+    def take(self, timeout: float) -> tuple[Any, Fetched]:
+        """Return the oldest request and what was made of it, or raise its error.
 
-        What was submitted as one task may come back as several, of a step each.
+        A request of several steps may come back as several, of fewer steps each.
         """
         ...
 
@@ -64,106 +65,110 @@ class Engine(Protocol):
         ...
 
 
-class Reach(NamedTuple):
-    """How much is read at once."""
+class LotLimit(NamedTuple):
+    """How much is read at once, at most."""
 
     steps: int
-    """At most."""
     bytes: int
-    """Of all of them, about: whoever keeps one batch may keep them all."""
+    """About, of all steps: a user that keeps one batch may keep them all alive."""
 
 
 class InCaller:
     """Makes a batch when it is asked for; the records of several batches are read at once.
 
-    Where reading is nothing but taking numbers out of memory, each start of it costs as much: the
-    processor has forgotten everything else meanwhile. How many are read at once, at most, `reach`
-    says; it is found out: more and more, as long as they are small and there is nothing wrong with
-    them.
+    Reading from mapped memory costs mostly its start, with cold caches of the processor. So the
+    number of batches that are read at once grows up to `limit`, as long as they are small and
+    their records are good.
     """
 
-    def __init__(self, fetch: Fetch, reach: Reach | None = None, *, is_mixed: bool = False) -> None:
+    def __init__(
+        self, fetch: Fetch, limit: LotLimit | None = None, *, is_mixed: bool = False
+    ) -> None:
         self.depth = self.together = 1
-        self._reach = reach
-        # Of records that come mixed, some are as large as the others.
+        self._limit = limit
+        # Records that come mixed have about the same size in every batch.
         self._weighs = not is_mixed and not fetch.recipe.has_even_rows
         self._fetch = fetch
-        self._tasks: deque[Task] = deque()
-        self._found: deque[tuple[Task, Gathered | Fetched | None]] = deque()
-        """Tasks with what was done for them, together with others, until now."""
+        self._requests: deque[Any] = deque()
+        self._found: deque[tuple[Any, ReadRows | Fetched | None]] = deque()
+        """Requests with what was done for them until now, together with others."""
         self._meter = Meter()
 
-    def submit(self, task: Task) -> None:
-        self._tasks.append(task)
+    def submit(self, request: Any) -> None:
+        self._requests.append(request)
 
-    def take(self, timeout: float) -> tuple[Task, Fetched]:
-        del timeout  # Nobody can interrupt this thread but itself.
+    def take(self, timeout: float) -> tuple[Any, Fetched]:
+        del timeout  # This thread cannot interrupt itself.
         with metered(self._meter):
             if not self._found:
-                self._gather(self._tasks.popleft())
-            task, found = self._found.popleft()
+                self._gather(self._requests.popleft())
+            request, found = self._found.popleft()
             match found:
                 case Fetched():
-                    return task, found
-                case Gathered():
-                    return task, self._fetch.finish(task, found)
-            return task, self._fetch(task)
+                    return request, found
+                case ReadRows():
+                    return request, self._fetch.finish(found)
+            return request, self._fetch(request)
 
-    def _gather(self, task: Task) -> None:
-        """Read the records of a task, together where that pays and can be done."""
-        reach = self._reach
-        if reach is not None and task.steps > 1 and self._weighs and task.unread is None:
-            task = self._bearable(task, reach)
-        size = None if reach is None else self._gather_together(task)
-        if reach is None or size is None:
-            # Each step by itself, with whatever is wrong with it.
+    def _gather(self, request: Any) -> None:
+        """Read the records of a request, together where that pays and can be done."""
+        limit = self._limit
+        if limit is None:
+            self._found.append((request, None))
+            return
+        task: Task = request
+        if task.steps > 1 and self._weighs and task.unread is None:
+            task = self._bearable(task, limit)
+        size = self._gather_together(task)
+        if size is None:
+            # Each step by itself, so that the error of one is raised in its turn.
             self._found.extend((one, None) for one in task.apart())
             self.together = 1
             return
-        bearable = reach.bytes * task.steps // max(1, size)
-        self.together = max(1, min(_GROWTH * task.steps, bearable, reach.steps))
+        bearable = limit.bytes * task.steps // max(1, size)
+        self.together = max(1, min(_GROWTH * task.steps, bearable, limit.steps))
 
-    def _bearable(self, task: Task, reach: Reach) -> Task:
+    def _bearable(self, task: Task, limit: LotLimit) -> Task:
         """Return as many of the steps as may be held at once; the others wait.
 
-        What was read before says nothing of those that lie behind it, which may be a thousand times
-        as large.
+        The records that were read before say nothing about the next ones, which may be a thousand
+        times as large.
         """
         size = self._fetch.size_about(task)
-        if size <= _OVERSIZE * reach.bytes:
+        if size <= _OVERSIZE * limit.bytes:
             return task
-        steps = max(1, reach.bytes * task.steps // size)
-        self._tasks.appendleft(task.part(steps, task.steps))
+        steps = max(1, limit.bytes * task.steps // size)
+        self._requests.appendleft(task.part(steps, task.steps))
         return task.part(0, steps)
 
     def _gather_together(self, task: Task) -> int | None:
         """Read, and perhaps make, all steps at once; return the bytes, or None where it fails."""
         fetch = self._fetch
-        gathered = fetch.gather_together(task)
-        if gathered is None:
+        rows = fetch.gather_together(task)
+        if rows is None:
             return None
-        size = fetch.recipe.size(gathered.read)
+        size = fetch.recipe.size(rows.read)
         if not fetch.recipe.is_cut_last:
-            self._found.extend(zip(task.apart(), fetch.cut(task, gathered), strict=True))
+            self._found.extend((one.opened.task, one) for one in fetch.cut(rows))
             return size
-        fetched = fetch.make_together(task, gathered)
+        fetched = fetch.make_together(rows)
         if fetched is None:
             return None
         self._found.append((task, fetched))
-        return size + (0 if fetched.made is gathered.read else made_bytes(fetched.made))
+        return size + (0 if fetched.made is rows.read else made_bytes(fetched.made))
 
     def costs(self) -> Mapping[str, float]:
         return self._meter.counts()
 
     def close(self) -> None:
-        self._tasks.clear()
+        self._requests.clear()
         self._found.clear()
 
 
 class HasHelpers:
     """An engine whose threads or workers belong to the process that started them.
 
-    A forked child inherits the engine without them: it makes nothing and ends nothing.
+    A forked child inherits the engine without them: there it makes and ends nothing.
     """
 
     def __init__(self) -> None:
@@ -184,7 +189,7 @@ class HasHelpers:
 class InThreads(HasHelpers):
     """Makes batches in threads, `ahead` of them for each.
 
-    What only one thread may do, a user's own callable, is done by the caller, in order.
+    A user's own callable runs in the caller's thread, in order.
     """
 
     def __init__(self, fetch: Fetch, threads: int, ahead: int) -> None:
@@ -193,11 +198,11 @@ class InThreads(HasHelpers):
         self.depth = max(1, threads * ahead)
         self.together = 1
         self._meter = Meter()
-        self._inbox: SimpleQueue[tuple[Task, _Answer] | None] = SimpleQueue()
-        self._answers: deque[tuple[Task, _Answer]] = deque()
+        self._inbox: SimpleQueue[tuple[Any, _Answer] | None] = SimpleQueue()
+        self._answers: deque[tuple[Any, _Answer]] = deque()
         self._is_closed = self._is_stalled = False
         self._threads = [
-            # Daemons: one that waits for a dead network must not keep the program from ending.
+            # Daemons: a thread that waits for a dead network must not keep the program alive.
             threading.Thread(target=self._work, name=f"penstock-load-{number}", daemon=True)
             for number in range(threads)
         ]
@@ -209,22 +214,22 @@ class InThreads(HasHelpers):
             while (item := self._inbox.get()) is not None:
                 if self._is_closed:
                     continue
-                task, answer = item
+                request, answer = item
                 try:
                     whole = self._fetch.recipe.is_pure
-                    answer.put(self._fetch(task) if whole else self._fetch.gather(task))
+                    answer.put(self._fetch(request) if whole else self._fetch.gather(request))
                 except BaseException as failure:  # noqa: BLE001 (raised in the caller's thread)
                     answer.put(failure)
 
-    def submit(self, task: Task) -> None:
+    def submit(self, request: Any) -> None:
         self._refuse_fork()
         answer: _Answer = SimpleQueue()
-        self._answers.append((task, answer))
-        self._inbox.put((task, answer))
+        self._answers.append((request, answer))
+        self._inbox.put((request, answer))
 
-    def take(self, timeout: float) -> tuple[Task, Fetched]:
+    def take(self, timeout: float) -> tuple[Any, Fetched]:
         self._refuse_fork()
-        task, answer = self._answers[0]
+        request, answer = self._answers[0]
         try:
             found = answer.get(timeout=timeout)
         except Empty:
@@ -236,9 +241,9 @@ class InThreads(HasHelpers):
                 raise found
             finally:
                 del found  # Its traceback holds this frame, which would hold it.
-        if self._fetch.recipe.is_pure:
-            return task, found  # type: ignore[return-value]
-        return task, self._fetch.finish(task, found)  # type: ignore[arg-type]
+        if isinstance(found, ReadRows):
+            found = self._fetch.finished(request, found)
+        return request, found
 
     def costs(self) -> Mapping[str, float]:
         return self._meter.counts()
@@ -249,7 +254,7 @@ class InThreads(HasHelpers):
         self._is_closed = True
         for _ in self._threads:
             self._inbox.put(None)
-        # Who waited in vain for long enough does not wait for the same once more.
+        # After a stall the same read is not waited for once more.
         deadline = time.monotonic() + (0 if self._is_stalled else _JOIN_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
@@ -257,7 +262,7 @@ class InThreads(HasHelpers):
 
 
 if TYPE_CHECKING:
-    _Answer = SimpleQueue[Fetched | Gathered | BaseException]
+    _Answer = SimpleQueue[Fetched | ReadRows | BaseException]
 
 
 def waited_for(meter: Meter) -> str:

@@ -1,7 +1,7 @@
-"""Objects between a worker process and the user's: a small head, and one body of all arrays.
+"""Messages between a worker process and the user's: a small head, and one body of all arrays.
 
-Arrays and tensors travel as bytes beside the pickle and arrive in memory of their own, writable,
-without a copy in between; nothing gets a name in shared memory that could be left there.
+Arrays and tensors travel as bytes beside the pickle and arrive in writable memory of their own.
+Nothing gets a name in shared memory that a crash could leave behind.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 _COUNT = struct.Struct("<Q")
 _ALIGNED = 64
-"""Where an array may begin, so that vector instructions like it."""
+"""Arrays begin at multiples of this, as vector instructions need it."""
 
 
-class _Pickler(pickle.Pickler):
+class _TensorPickler(pickle.Pickler):
     """Pickles with tensors as arrays; torch's own way would name files in shared memory."""
 
     def reducer_override(self, value: Any) -> Any:  # noqa: ANN401 (pickle's own signature)
@@ -58,7 +58,7 @@ def send(connection: Connection, value: object) -> None:
     """Send anything that pickles."""
     buffers: list[memoryview] = []
     head = io.BytesIO()
-    _Pickler(head, 5, buffer_callback=lambda buffer: buffers.append(buffer.raw())).dump(value)
+    _TensorPickler(head, 5, buffer_callback=lambda buffer: buffers.append(buffer.raw())).dump(value)
     sizes = [buffer.nbytes for buffer in buffers]
     connection.send_bytes(
         _COUNT.pack(len(sizes)) + struct.pack(f"<{len(sizes)}Q", *sizes) + head.getvalue()

@@ -1,6 +1,6 @@
-"""What runs in a worker process: tasks in, batches out, until the other side is gone.
+"""The program of a worker process: requests in, batches out, until the connection ends.
 
-Nothing here knows ranks, orders or states: a task says which records it wants.
+A worker knows no ranks, orders or states: a request says which records it wants.
 """
 
 from __future__ import annotations
@@ -11,41 +11,38 @@ import pickle
 import signal
 import sys
 import threading
-from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from penstock.errors import WorkerError
+from penstock.loading._fetch import Fetch
 from penstock.loading.engines._engines import waited_for
 from penstock.loading.engines._transfer import receive, send
 from penstock.storage import Meter, metered
-from penstock.work import Failure, failure_of
+from penstock.work import Failure, failure_of, ignore_interrupts, listen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
-    from penstock.loading._fetch import Fetch, Fetched
-    from penstock.loading._steps import Task
+    from penstock.loading._fetch import Fetched
 
 _BETWEEN_COLLECTIONS = 100_000
-"""Objects, where Python itself looks for garbage after 700."""
-_LOOK_AROUND = 5.0
-"""Seconds after which a worker looks whether its parent is still there."""
+"""Objects between two searches for garbage, where Python's own default is 700."""
 
 
 class Ask(NamedTuple):
-    """A question: what are you waiting for?"""
+    """A question: which read does the worker wait for?"""
 
 
-class Told(NamedTuple):
-    """Its answer."""
+class WaitsFor(NamedTuple):
+    """The answer to `Ask`; "" for no read."""
 
-    waited_for: str
+    what: str
 
 
-class Done(NamedTuple):
-    """What became of one task, and what reading cost until now."""
+class TaskDone(NamedTuple):
+    """What became of one request, and what reading cost until now."""
 
     result: Fetched | Failure
     costs: dict[str, float]
@@ -54,15 +51,12 @@ class Done(NamedTuple):
 def run(connection: Connection, fetch: Fetch | bytes, foreign: Sequence[Connection]) -> None:
     """Serve one connection; never returns.
 
-    `foreign` are the ends that a fork copied from the parent: held open here, they would keep other
-    workers from seeing that the parent is gone.
+    `foreign` are the ends that a fork copied from the parent: open here, they would keep other
+    workers from noticing that the parent is gone.
     """
     for other in foreign:
         other.close()
-    # Ctrl-C reaches every process of a terminal; the parent decides what it means. It started us
-    # with the signal blocked, so that none came before this line.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    ignore_interrupts()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _Server(connection).serve(fetch)
 
@@ -70,49 +64,46 @@ def run(connection: Connection, fetch: Fetch | bytes, foreign: Sequence[Connecti
 class _Server:
     """One thread that listens and one that works.
 
-    Two, so that a parent with much to say never waits for a worker with much to say, and that a
-    worker ends at once, whatever it does, when the parent is gone.
+    With two, parent and worker never wait for each other while both send, and a worker ends at
+    once, in the middle of its work, when the parent is gone.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._tasks: SimpleQueue[Task] = SimpleQueue()
+        self._requests: SimpleQueue[Any] = SimpleQueue()
         self._meter = Meter()
         self._sending = threading.Lock()
 
     def serve(self, fetch: Fetch | bytes) -> NoReturn:
-        threading.Thread(target=self._listen, daemon=True).start()
+        args = (self._connection, os.getppid(), self._hear)
+        threading.Thread(target=listen, args=args, daemon=True).start()
         work = _loaded(fetch)
-        # What is there now stays: to look through it for garbage again and again, 200,000 objects
-        # with torch, would cost 7 % of the time, and in a fork copy pages that are shared.
+        # Objects of now stay: 200,000 of them with torch, whose collections would cost 7 % of the
+        # time, and in a fork copy shared pages.
         gc.freeze()
-        # Lists inside of records are garbage as soon as their batch is made, and never in cycles.
+        # Lists inside records are garbage as soon as their batch is made, and never in cycles.
         gc.set_threshold(_BETWEEN_COLLECTIONS)
         with metered(self._meter):
             while True:
-                task = self._tasks.get()
-                result = work if isinstance(work, Failure) else _result(work, task)
+                request = self._requests.get()
+                result = work if isinstance(work, Failure) else _result(work, request)
                 costs = self._meter.counts()
                 try:
-                    self._answer(Done(result, costs))
+                    self._answer(TaskDone(result, costs))
                 except Exception as error:  # noqa: BLE001 (nothing was sent: it does not pickle)
-                    self._answer(Done(failure_of(_unsendable(error, task)), costs))
+                    refused = _unsendable(error)
+                    if isinstance(work, Fetch):
+                        refused.add_note(work.reader.name(request))
+                    self._answer(TaskDone(failure_of(refused), costs))
 
-    def _listen(self) -> None:
-        parent = os.getppid()
-        with suppress(EOFError, OSError):
-            while True:
-                while not self._connection.poll(_LOOK_AROUND):
-                    if os.getppid() != parent:
-                        os._exit(0)
-                message = receive(self._connection)
-                if isinstance(message, Ask):
-                    self._answer(Told(waited_for(self._meter)))
-                else:
-                    self._tasks.put(message)
-        os._exit(0)
+    def _hear(self) -> None:
+        message = receive(self._connection)
+        if isinstance(message, Ask):
+            self._answer(WaitsFor(waited_for(self._meter)))
+        else:
+            self._requests.put(message)
 
-    def _answer(self, value: Done | Told) -> None:
+    def _answer(self, value: TaskDone | WaitsFor) -> None:
         with self._sending:
             try:
                 send(self._connection, value)
@@ -123,36 +114,35 @@ class _Server:
 def _loaded(fetch: Fetch | bytes) -> Fetch | Failure:
     try:
         loaded: Fetch = pickle.loads(fetch) if isinstance(fetch, bytes) else fetch  # noqa: S301 (the parent's)
-    except BaseException as error:  # noqa: BLE001 (told to the parent)
+    except BaseException as error:  # noqa: BLE001 (raised in the user's process)
         return failure_of(_unloadable(error))
     _use_one_thread()
     return loaded
 
 
 def _unloadable(error: BaseException) -> WorkerError:
-    told = WorkerError(
+    refused = WorkerError(
         f"a worker process cannot load what encode or the source needs: {error}. Define it in a "
         "module that can be imported, or give num_workers='auto' (threads), or "
         "multiprocessing_context='fork'."
     )
-    told.__cause__ = error
-    return told
+    refused.__cause__ = error
+    return refused
 
 
-def _unsendable(error: Exception, task: Task) -> WorkerError:
-    told = WorkerError(
+def _unsendable(error: Exception) -> WorkerError:
+    refused = WorkerError(
         f"a worker process cannot send what encode made: {error}. Return tensors, arrays and plain "
         "objects, or give num_workers=0 or 'auto' (threads)."
     )
-    told.add_note(f"In the batch of step {task.step:,} of epoch {task.where.epoch}.")
-    told.__cause__ = error
-    return told
+    refused.__cause__ = error
+    return refused
 
 
 def _use_one_thread() -> None:
-    """Keep torch, for a user's own callable, from sharing an operation out among threads.
+    """Let torch, in a user's own callable, use one thread.
 
-    A pool of threads that the parent had is not here after a fork, and OpenMP waits for it for
+    The parent's pool of threads does not exist after a fork, and OpenMP would wait for it for
     ever. Several workers use several cores anyway.
     """
     torch = sys.modules.get("torch")
@@ -160,8 +150,8 @@ def _use_one_thread() -> None:
         torch.set_num_threads(1)
 
 
-def _result(fetch: Fetch, task: Task) -> Fetched | Failure:
+def _result(fetch: Fetch, request: Any) -> Fetched | Failure:  # noqa: ANN401 (its feed's)
     try:
-        return fetch(task)
+        return fetch(request)
     except BaseException as error:  # noqa: BLE001 (raised in the user's process)
         return failure_of(error)

@@ -1,0 +1,175 @@
+# ruff: noqa: ANN401 (requests, points and positions are a feed's own)
+"""Where records come from, apart from how batches are made: the contract of a feed.
+
+A feed has two sides. In the user's process a `Feed` hands out tasks and says where a run stands.
+Where batches are made, its `Reader` turns a task into records. Recipes, engines, delivery and state
+are the same for every feed. `_addressed.py` is the feed of sources that answer by record number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from penstock.datasets import Source
+    from penstock.loading._explain import StepRecords
+    from penstock.loading._fetch import OnError
+    from penstock.loading._recipes import Recipe
+    from penstock.loading._skip_list import Skipped
+    from penstock.loading._steps import Sharing, Task
+    from penstock.order import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    """The options of a loader that decide which records come when; see `DataLoader`."""
+
+    shuffle: bool | Literal["full", "block"] = False
+    seed: int = 0
+    plan: Plan | None = None
+    skip: Skipped = None
+    materialize: Literal["auto"] | bool = "auto"
+    on_error: OnError = "raise"
+    max_bad: int = 100
+    on_changed: Literal["raise", "continue"] = "raise"
+    patience: float = 600
+    """Seconds to wait for storage that does not answer."""
+
+
+class Point(Protocol):
+    """Where a run stands: a small immutable value without ranks and workers."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def position(self) -> Any:
+        """How much of the epoch was handed out; 0 at its beginning."""
+        ...
+
+    def at(self, epoch: int | None = None, position: Any = 0) -> Self:
+        """Return another point of the same run; without `epoch`, in the same epoch."""
+        ...
+
+
+class Placed(NamedTuple):
+    """A request and a point of its epoch."""
+
+    epoch: Point
+    request: Any
+    """Pickles; has `step`, and `steps`: 1, or more where it is a `Task`, which has its records."""
+
+
+class Opened(NamedTuple):
+    """The records of a request."""
+
+    source: Source
+    """Reads the records by the numbers in `task.where.ids`."""
+    task: Task
+    """Without rows where the feed asked for more than there is."""
+
+
+class Reader(Protocol):
+    """Turns requests into records where batches are made.
+
+    Small, picklable, used by any number of threads at once.
+    """
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether reading needs an object store, whose client does not survive a fork."""
+        ...
+
+    def opened(self, request: Any) -> Opened:
+        """Return the records of a request; `task` is the request itself where that is a task."""
+        ...
+
+    def name(self, request: Any) -> str:
+        """Return which records a request has, as a sentence for errors."""
+        ...
+
+    def place(self, request: Any) -> str:
+        """Return which file and bytes its first record has; "" where that is not known."""
+        ...
+
+    def warm_up(self, recipe: Recipe) -> None:
+        """Load what reading needs, so that forked workers inherit it."""
+        ...
+
+
+class Reads(NamedTuple):
+    """How records are read, as far as the choice of workers depends on it."""
+
+    is_remote: bool = False
+    is_sequential: bool = False
+    """Whether a file can only be read from its beginning."""
+    from_columns: bool = False
+    """Whether batches are gathered from materialised columns."""
+
+
+class Feed(Protocol):
+    """Hands out the requests of a run in the user's process; used by one thread."""
+
+    begin: Any
+    """The `Point` at which a new run stands."""
+
+    def name(self, point: Any) -> tuple[str, str]:
+        """Return what it holds and in which order, in a few words each, for `repr`."""
+        ...
+
+    def describe(self, point: Any) -> dict[str, str]:
+        """Return `source`, `order` and `state` for `explain()`, and what else was decided."""
+        ...
+
+    def prepare(self, point: Any) -> None:
+        """Make what a pass needs, before the run moves."""
+        ...
+
+    def reads(self, point: Any) -> Reads:
+        """Return how records are read."""
+        ...
+
+    def reader(self, point: Any) -> tuple[Reader, bool]:
+        """Return what reads records, and whether those of a batch come from everywhere."""
+        ...
+
+    def requests(
+        self, point: Any, sharing: Sharing, together: Callable[[], int]
+    ) -> Iterator[Placed]:
+        """Yield the requests of the rest of an epoch, each of at most `together()` steps."""
+        ...
+
+    def note(self, request: Any, task: Task) -> None:
+        """Learn what became of a request that did not know its records, in order of delivery."""
+        ...
+
+    def steps(self, point: Any, sharing: Sharing) -> int:
+        """Return how many steps an epoch has, those before the point included."""
+        ...
+
+    def records(self, point: Any, step: int, sharing: Sharing) -> StepRecords:
+        """Return the records of one step of the point's epoch."""
+        ...
+
+    def state(self, point: Any) -> dict[str, object]:
+        """Return the state document of a point, in plain JSON types.
+
+        Its `order` part names the kind of order and its version.
+        """
+        ...
+
+    def resumed(self, state: Mapping[str, Any]) -> Any:
+        """Return the point of a state document; refuse a kind or version of order it has not."""
+        ...
+
+
+@runtime_checkable
+class HasFeed(Protocol):
+    """A source of records that has a feed of its own, for records that cannot be numbered."""
+
+    def feed(self, options: FeedOptions) -> Feed:
+        """Return the feed of a new run."""
+        ...

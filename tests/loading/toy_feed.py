@@ -1,0 +1,177 @@
+"""A feed that shows how little one needs: units of records that can only be read forward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from penstock.batch import BatchPosition
+from penstock.datasets._memory import ListSource
+from penstock.errors import OptionError
+from penstock.loading._feed import Opened, Placed, Reads
+from penstock.loading._steps import Task
+from penstock.order import Order, share_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from penstock.loading._feed import FeedOptions
+    from penstock.loading._steps import Sharing
+
+UNIT_IDS = 2**32
+"""Records of unit u are numbered from u × this on."""
+
+
+class Flow:
+    """Units of records; how many a unit has is known when it ends."""
+
+    def __init__(self, units: list[list[dict[str, Any]]]) -> None:
+        self._units = units
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def read(self, unit: int, start: int) -> Iterator[dict[str, Any]]:
+        return islice(iter(self._units[unit]), start, None)
+
+    def feed(self, options: FeedOptions) -> FlowFeed:
+        return FlowFeed(self, options)
+
+
+class FlowRequest(NamedTuple):
+    """The batch of one step: records of a unit, from `start` on, as far as there are any."""
+
+    step: int
+    epoch: int
+    seed: int
+    place: int
+    """Where the unit stands in the order of the epoch."""
+    unit: int
+    start: int
+    sharing: Sharing
+    steps: int = 1
+
+
+@dataclass(frozen=True)
+class FlowPoint:
+    epoch: int = 0
+    position: Any = 0
+    """0, or the place of a unit and how many of its records were handed out."""
+
+    def at(self, epoch: int | None = None, position: Any = 0) -> FlowPoint:
+        return replace(self, epoch=self.epoch if epoch is None else epoch, position=position)
+
+
+class Chunk(ListSource):
+    """A few records by their numbers in the whole flow."""
+
+    def __init__(self, records: list[dict[str, Any]], first: int) -> None:
+        super().__init__(records)
+        self._first = first
+
+    def __len__(self) -> int:
+        return self._first + super().__len__()
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return self._inferred(np.arange(self._first, len(self))).schema
+
+    def _records(self, ids: np.ndarray) -> list[Any]:
+        return super()._records(ids - self._first)
+
+
+class FlowReader(NamedTuple):
+    flow: Flow
+    is_remote: bool = False
+
+    def opened(self, request: FlowRequest) -> Opened:
+        step, epoch, seed, place, unit, start, sharing, _ = request
+        records = list(islice(self.flow.read(unit, start), sharing.global_batch_size))
+        rows, valid = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+        if records:
+            numbers = (sharing.batch_size, sharing.rank, sharing.world_size, len(records))
+            rows, valid = share_rows(0, *numbers, drop_last=False)
+        first = unit * UNIT_IDS + start
+        where = BatchPosition(seed, epoch, start + rows, first + rows)
+        task = Task(
+            step, where, None if valid.all() else valid, None, (place, start + len(records))
+        )
+        return Opened(Chunk(records, first), task)
+
+    def name(self, request: FlowRequest) -> str:
+        return f"In the batch of unit {request.unit} from record {request.start} on."
+
+    def place(self, request: FlowRequest) -> str:
+        return f"unit {request.unit}"
+
+    def warm_up(self, recipe: object) -> None:
+        pass
+
+
+class FlowFeed:
+    """Units in the order of a permutation, each cut into global batches."""
+
+    kind, version = "toy-units", 1
+
+    def __init__(self, flow: Flow, options: FeedOptions) -> None:
+        self._flow, self._options = flow, options
+        self._ended: set[tuple[int, int]] = set()
+        self.begin = FlowPoint()
+
+    def name(self, point: FlowPoint) -> tuple[str, str]:
+        return f"{len(self._flow)} units", "any order"
+
+    def describe(self, point: FlowPoint) -> dict[str, str]:
+        return {"source": "units", "order": self.kind, "state": str(point.position)}
+
+    def prepare(self, point: FlowPoint) -> None:
+        pass
+
+    def reads(self, point: FlowPoint) -> Reads:
+        return Reads()
+
+    def reader(self, point: FlowPoint) -> tuple[FlowReader, bool]:
+        return FlowReader(self._flow), False
+
+    def requests(
+        self, point: FlowPoint, sharing: Sharing, together: Callable[[], int]
+    ) -> Iterator[Placed]:
+        seed, epoch = self._options.seed, point.epoch
+        order = Order(len(self._flow), seed=seed, epoch=epoch).positions(0, len(self._flow))
+        place, start = point.position or (0, 0)
+        step = 0
+        while place < len(order):
+            if (epoch, place) in self._ended:
+                place, start = place + 1, 0
+                continue
+            unit = int(order[place])
+            yield Placed(point, FlowRequest(step, epoch, seed, place, unit, start, sharing))
+            start += sharing.global_batch_size
+            step += 1
+
+    def note(self, request: FlowRequest, task: Task) -> None:
+        if task.position[1] < request.start + request.sharing.global_batch_size:
+            self._ended.add((request.epoch, request.place))
+
+    def steps(self, point: FlowPoint, sharing: Sharing) -> int:
+        raise TypeError("a flow has no length")
+
+    def records(self, point: FlowPoint, step: int, sharing: Sharing) -> Any:
+        raise TypeError("the records of a flow are not known before they are read")
+
+    def state(self, point: FlowPoint) -> dict[str, object]:
+        order = {"kind": self.kind, "version": self.version}
+        return {"order": order, "epoch": point.epoch, "position": point.position}
+
+    def resumed(self, state: Mapping[str, Any]) -> FlowPoint:
+        order = state["order"]
+        if (order["kind"], order["version"]) != (self.kind, self.version):
+            raise OptionError(f"state: this order is {order['kind']}, version {order['version']}.")
+        place = state["position"]
+        return FlowPoint(state["epoch"], tuple(place) if place else 0)
