@@ -18,7 +18,7 @@ from penstock.index._open_index import load_place, make_index
 from penstock.index._scan import LineScan, LineScanner
 from penstock.jsonl import JsonlFile, read_pieces
 from penstock.storage import StorageOptions, join, locate
-from penstock.work import Progress
+from penstock.work import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,7 +85,7 @@ class FileTextLinesIndexer:
         self._store.init_store()
         try:
             sizes = sum(os.path.getsize(path) for path in self._paths)
-            with Progress(sizes, None, self._description) as bar:
+            with Bar(sizes, None, self._description) as bar:
                 if self._generator is None:
                     self._add_lines(bar)
                 else:
@@ -100,7 +100,7 @@ class FileTextLinesIndexer:
             self._store.tokens = describe()
         self._store.close()
 
-    def _add_lines(self, bar: Progress) -> None:
+    def _add_lines(self, bar: Bar) -> None:
         for path in self._paths:
             store, name = locate(path)
             found = Found(store, store.entry(name))
@@ -108,7 +108,7 @@ class FileTextLinesIndexer:
                 for offset, size in places.tolist():
                     self._store.add_sample(path, offset, size)
 
-    def _add_samples(self, generator: SampleGeneratorInterface, bar: Progress) -> None:
+    def _add_samples(self, generator: SampleGeneratorInterface, bar: Bar) -> None:
         offsets: dict[str, int] = {}
         for number, path in enumerate(self._paths):
             generator.prepare(path)

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from penstock.cli._builders import builders_in, is_builder, problem_of
+from penstock.cli._facts import index_facts, leftovers_of
 from penstock.cli._formats import kind_of, list_of_one_kind
 from penstock.cli._other_sources import eos_of, other_source
 from penstock.cli._paths import entry_of, find, leftovers_in
@@ -28,8 +29,6 @@ from penstock.cli._verb import (
 )
 from penstock.cli.check._parts import Finding, Sample, line_parts
 from penstock.cli.check._run import PART_BYTES, Report, check_parts
-from penstock.cli.info._index_facts import index_facts
-from penstock.cli.info._known_facts import leftovers_of
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import JSONL, hashed_files, list_files, load_place
 from penstock.storage import is_remote, locate

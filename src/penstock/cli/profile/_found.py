@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli._by_number import source_of
+from penstock.cli._facts import index_facts
 from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._indexed import index_of
 from penstock.cli._other_sources import other_source
 from penstock.cli._terminal import Progress
-from penstock.cli.info._index_facts import index_facts
 from penstock.datasets import keep_profile, known_profile, profile_of
 from penstock.datasets import open as open_source
 from penstock.index import BuildOptions, make_index, place_of, read_profile

@@ -28,7 +28,7 @@ _BLOCK = 1 << 20
 _MOST_FETCHED = 64 << 20
 """Bytes of a remote file that are read to tell the number of a line."""
 _FEW, _MANY = 100, 10_000
-_REMEDY = ". With on_error='null' such values become null, and are counted."
+_REMEDY = "With on_error='null' such values become null, and are counted."
 
 
 class Decoded(NamedTuple):
@@ -78,12 +78,13 @@ def too_many(
     try:
         _read(source, bad[:1], schema)
     except OF_A_RECORD as why:
-        first = f" The first: {str(told(source, why, bad[:1], schema)).removesuffix(_REMEDY)}."
+        first = f" The first: {told(source, why, bad[:1], schema).fact}"
     return BadRecordsError(
         f"{len(bad):,} records or more cannot be read as the types asked for, and at most "
-        f"{most:,} are set aside.{first} Give the fields types that hold their values. Where the "
-        "records are bad indeed: on_error='null' of materialize has null in their place, skip= of "
-        "a loader leaves them out, and its max_bad= with on_error='mask' allows for more."
+        f"{most:,} are set aside.{first}",
+        remedy="Give the fields types that hold their values. Where the records are bad indeed: "
+        "on_error='null' of materialize has null in their place, skip= of a loader leaves them "
+        "out, and its max_bad= with on_error='mask' allows for more.",
     )
 
 
@@ -142,7 +143,9 @@ def told(
 ) -> MalformedLineError | SchemaMismatchError:
     """Return the error about a bad record with the line that it stands on, and what can be done."""
     details: dict[str, Any] = {
-        name: value for name, value in vars(why).items() if not name.startswith("_")
+        name: value
+        for name, value in vars(why).items()
+        if not name.startswith("_") and name not in ("fact", "remedy")
     }
     record = details.get("record")
     if record is None:
@@ -158,7 +161,7 @@ def told(
         elif details["path"] not in text:
             text += f". It lies in {details['path']} at {details['offset']:,}"
     kind = MalformedLineError if isinstance(why, MalformedLineError) else SchemaMismatchError
-    return kind(text + _REMEDY, **details)
+    return kind(f"{text}.", remedy=_REMEDY, **details)
 
 
 def _line_number(source: Source, record: int) -> int | None:

@@ -115,8 +115,8 @@ def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
         if isinstance(why, PenstockError):
             raise
         raise StorageError(
-            f"tokens cannot be written in {job.folder}: {why}. Give another folder: "
-            "output_base_path=",
+            f"tokens cannot be written in {job.folder}: {why}.",
+            remedy="Give another folder: output_base_path=",
             path=job.folder,
             errno=why.errno,
         ) from why

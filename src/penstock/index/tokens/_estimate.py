@@ -93,9 +93,9 @@ def refuse_full_disk(needed: int, folder: Path) -> None:
 def no_room(needed: int, folder: Path, why: str, number: int | None) -> StorageError:
     """Return the error that tells how much room tokens need."""
     return StorageError(
-        f"writing these tokens takes about {needed:,} bytes in {folder.parent}: {why}. Free space "
-        "there, or give another folder: output_base_path= (for tokens of a bucket: the variable "
-        "PENSTOCK_CACHE).",
+        f"writing these tokens takes about {needed:,} bytes in {folder.parent}: {why}.",
+        remedy="Free space there, or give another folder: output_base_path= (for tokens of a "
+        "bucket: the variable PENSTOCK_CACHE).",
         path=str(folder.parent),
         errno=number,
     )
