@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli._reading import Text
-from penstock.cli._sampling import SampledLines
 from penstock.cli._selection import Batch, sampled, sliced
+from penstock.cli.check._parts import SampledLines
 from tests.rounds import rounds
 
 bounds = st.none() | st.integers(-30, 30)

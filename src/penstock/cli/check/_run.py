@@ -1,4 +1,4 @@
-"""Parts checked here, or by processes; what they find is told in the order of the parts."""
+"""Parts checked here or by processes; findings come in the order of the parts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.cli.check._parts import Finding, Kind, Seen
+from penstock.cli._units import counted
+from penstock.cli.check._parts import Finding, Kind, PartCounts
 from penstock.storage import LocalStore
 from penstock.work import grouped, run_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.cli.check._parts import CheckPart
 
@@ -26,17 +27,17 @@ _LITTLE = 64 << 20
 _BETWEEN_LOOKS = 0.2
 
 
-class PartSeen(msgspec.Struct):
-    """What came of a part: everything is counted, only the first findings are there."""
+class PartFindings(msgspec.Struct):
+    """The findings of a part: all are counted, the first ones kept."""
 
-    seen: Seen
+    seen: PartCounts
     kinds: dict[Kind, int]
     findings: list[Finding]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckUnit:
-    """Parts that are checked one after the other; see `penstock.work.Unit`."""
+    """Parts that one process checks; see `penstock.work.Unit`."""
 
     folder: str
     number: int
@@ -45,7 +46,7 @@ class CheckUnit:
     """Findings of a part that are kept."""
 
     def __str__(self) -> str:
-        return f"{len(self.parts):,} parts of files, first {self.parts[0].path}"
+        return f"{counted(len(self.parts), 'part')} of files, first {self.parts[0].path}"
 
     @property
     def size(self) -> int:
@@ -57,11 +58,11 @@ class CheckUnit:
         return Path(self.folder) / f"{self.number:06}.unit"
 
     def is_done(self) -> bool:
-        """Whether what was seen is there."""
+        """Whether its findings are published."""
         return self._path.exists()
 
     def run(self, advance: Callable[[int], object]) -> None:
-        """Check all parts, and publish what was seen."""
+        """Check all parts, and publish their findings."""
         found = [self._looked(part, advance) for part in self.parts]
         draft = LocalStore().draft(self.folder, self._path.name)
         try:
@@ -70,36 +71,36 @@ class CheckUnit:
         finally:
             draft.discard()
 
-    def found(self) -> list[PartSeen]:
-        """Return what was seen in each part."""
-        return msgspec.msgpack.decode(self._path.read_bytes(), type=list[PartSeen])
+    def found(self) -> list[PartFindings]:
+        """Return the findings of each part."""
+        return msgspec.msgpack.decode(self._path.read_bytes(), type=list[PartFindings])
 
-    def _looked(self, part: CheckPart, advance: Callable[[int], object]) -> PartSeen:
-        seen, kinds, kept = Seen(), Counter[Kind](), list[Finding]()
+    def _looked(self, part: CheckPart, advance: Callable[[int], object]) -> PartFindings:
+        seen, kinds, kept = PartCounts(), Counter[Kind](), list[Finding]()
         for finding in part.look(seen, advance):
             kinds[finding.kind] += 1
             if len(kept) < self.most:
                 kept.append(finding)
-        return PartSeen(seen, dict(kinds), kept)
+        return PartFindings(seen, dict(kinds), kept)
 
 
 @dataclass(slots=True)
-class Report:
-    """Everything found; the first findings are kept and told, all are counted."""
+class Findings:
+    """All findings: the first ones are kept and shown, all are counted."""
 
     most: int
-    tell: Callable[[Finding], object]
-    """Is told of each finding that is kept, as soon as its turn comes."""
+    show: Callable[[Finding], object]
+    """Called with each finding that is kept, as soon as its turn comes."""
     shown: list[Finding] = field(default_factory=list)
     kinds: Counter[Kind] = field(default_factory=Counter)
     errors: dict[str, str] = field(default_factory=dict)
     records: int = 0
     text_bytes: int = 0
     _lines: int = 0
-    """Before the part whose turn it is, in its file."""
+    """Before the current part, in its file."""
 
     def add(self, finding: Finding) -> None:
-        """Take a finding of no part."""
+        """Take a finding that belongs to no part."""
         self.kinds[finding.kind] += 1
         self._show(finding)
 
@@ -109,19 +110,19 @@ class Report:
             self._lines = 0
 
     def add_of_part(self, finding: Finding) -> None:
-        """Take a finding of the part whose turn it is."""
+        """Take a finding of the current part."""
         self.add(self._in_file(finding))
 
-    def end(self, seen: Seen) -> None:
-        """Take what was seen in it."""
+    def end(self, seen: PartCounts) -> None:
+        """Take the counts of the current part."""
         self.records += seen.records
         self.text_bytes += seen.text_bytes
         self._lines += seen.newlines
         for path, text in seen.errors:
             self.errors.setdefault(path, text)
 
-    def take(self, part: CheckPart, found: PartSeen) -> None:
-        """Take all of a part at once."""
+    def take(self, part: CheckPart, found: PartFindings) -> None:
+        """Take all findings of a part at once."""
         self.begin(part)
         self.kinds.update(found.kinds)
         for finding in found.findings:
@@ -136,38 +137,41 @@ class Report:
     def _show(self, finding: Finding) -> None:
         if len(self.shown) < self.most:
             self.shown.append(finding)
-            self.tell(finding)
+            self.show(finding)
 
 
 def check_parts(
     parts: Sequence[CheckPart],
-    report: Report,
+    findings: Findings,
     advance: Callable[[int], object],
     workers: int | None,
     unit_bytes: int = PART_BYTES,
 ) -> None:
-    """Look at all parts; what is wrong is reported in their order, whoever finds it when."""
+    """Check all parts; findings come in the order of the parts, whichever process makes them."""
     if workers is None and (len(parts) < 2 or sum(p.size for p in parts) < _LITTLE):  # noqa: PLR2004
         workers = 0
     if workers == 0:
         for part in parts:
-            report.begin(part)
-            seen = Seen()
+            findings.begin(part)
+            seen = PartCounts()
             for finding in part.look(seen, advance):
-                report.add_of_part(finding)
-            report.end(seen)
+                findings.add_of_part(finding)
+            findings.end(seen)
         return
     with TemporaryDirectory(prefix="penstock-check-") as folder:
-        units = list(_units(parts, folder, report.most, unit_bytes))
+        units = [
+            CheckUnit(folder, number, group, findings.most)
+            for number, group in enumerate(grouped(parts, unit_bytes))
+        ]
         waiting = iter(units)
         turn: CheckUnit | None = next(waiting, None)
         due = 0.0
 
-        def take_what_is_done() -> None:
+        def take_finished() -> None:
             nonlocal turn
             while turn is not None and turn.is_done():
                 for part, found in zip(turn.parts, turn.found(), strict=True):
-                    report.take(part, found)
+                    findings.take(part, found)
                 turn = next(waiting, None)
 
         def look(count: int) -> None:
@@ -175,15 +179,7 @@ def check_parts(
             advance(count)
             if time.monotonic() >= due:
                 due = time.monotonic() + _BETWEEN_LOOKS
-                take_what_is_done()
+                take_finished()
 
         run_units(units, workers=workers, advance=look)
-        take_what_is_done()
-
-
-def _units(
-    parts: Sequence[CheckPart], folder: str, most: int, unit_bytes: int
-) -> Iterator[CheckUnit]:
-    """Yield units of about equal size: small files together."""
-    for number, group in enumerate(grouped(parts, unit_bytes)):
-        yield CheckUnit(folder, number, group, most)
+        take_finished()

@@ -1,4 +1,4 @@
-"""What is wrong with CSV and Parquet."""
+"""Parts of CSV and Parquet files that are checked one by one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.cli._paths import as_typed
 from penstock.cli._reading import begins
-from penstock.cli.check._parts import Finding, Sample, Seen
+from penstock.cli.check._parts import Finding, PartCounts, SampledLines
 from penstock.errors import (
     CorruptFileError,
     MalformedLineError,
@@ -33,7 +33,7 @@ from penstock.storage import MeteredFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.index import Aside, Footer, Listing
+    from penstock.index import Aside, Footer
     from penstock.storage import OpenFile
 
 _BEGINNING = 64
@@ -54,13 +54,13 @@ class CsvPart:
         """Stored bytes."""
         return self.found.entry.size
 
-    def look(self, seen: Seen, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartCounts, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield rows that cannot be read, or have other fields than the header names."""
         try:
             yield from self._rows(self.found, seen, advance)
             seen.text_bytes += self.size
         except MalformedLineError as failure:
-            # What lies before it is still looked at; nobody knows where a row begins behind it.
+            # Rows before it are still checked; behind it no row's beginning is known.
             offset = getattr(failure, "offset", None) or 0
             if before := self._last_end(offset):
                 entry = replace(self.found.entry, size=before)
@@ -77,7 +77,7 @@ class CsvPart:
             seen.errors.append((self.path, str(failure)))
 
     def _rows(
-        self, found: Found, seen: Seen, advance: Callable[[int], object]
+        self, found: Found, seen: PartCounts, advance: Callable[[int], object]
     ) -> Iterator[Finding]:
         part = Part(found, 0, found.entry.size)
         look = Look(Checks(validate=True))
@@ -103,12 +103,6 @@ def _text_of(file: OpenFile, aside: Aside) -> bytes:
     return file.read_at(aside.offset, min(aside.size, _BEGINNING)).rstrip(b"\r\n")
 
 
-def csv_parts(path: str, listing: Listing, dialect: dict[str, Any]) -> Iterator[CsvPart]:
-    """Yield all files."""
-    for found in listing.files:
-        yield CsvPart(as_typed(path, found.path), found, dialect)
-
-
 @dataclass(frozen=True, slots=True)
 class GroupsPart:
     """Row groups of a Parquet file."""
@@ -119,7 +113,7 @@ class GroupsPart:
     size: int
     start: int = 0
 
-    def look(self, seen: Seen, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartCounts, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield row groups that cannot be read."""
         store, entry = self.found
         try:
@@ -133,25 +127,24 @@ class GroupsPart:
         except OSError as failure:
             seen.errors.append((self.path, str(failure)))
 
-    def _group(self, file: OpenFile, footer: Footer, group: int, seen: Seen) -> Iterator[Finding]:
+    def _group(
+        self, file: OpenFile, footer: Footer, group: int, seen: PartCounts
+    ) -> Iterator[Finding]:
         try:
             batch = read_group(file, footer.metadata, group, footer.schema, at_once=True)
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError) as failure:
-            yield self._unreadable(group, str(failure))
+            reason = f"number {group} of its row groups: {failure}"
+            yield Finding("unreadable row group", self.path, None, reason)
             return
         seen.records += batch.num_rows
         seen.text_bytes += batch.nbytes
 
-    def _unreadable(self, group: int, reason: str) -> Finding:
-        told = f"number {group} of its row groups: {reason}"
-        return Finding("unreadable row group", self.path, None, told)
-
 
 def parquet_parts(
-    path: str, files: Sequence[Found], sample: Sample | None, part_bytes: int
+    path: str, files: Sequence[Found], share: float | None, seed: int, part_bytes: int
 ) -> Iterator[GroupsPart | Finding | tuple[str, str]]:
-    """Yield row groups to read, and what footers show already: findings, and files with errors."""
+    """Yield row groups to read, findings in footers, and files with their errors."""
     unified = UnifiedSchema()
     for number, found in enumerate(files):
         name = as_typed(path, found.path)
@@ -170,9 +163,8 @@ def parquet_parts(
             continue
         sizes = footer.group_bytes.tolist()
         groups: list[int] = list(range(len(sizes)))
-        if sample is not None:
-            own = Sample(sample.share, f"{sample.seed}/{number}")
-            groups = list(own.lines().among(1, len(sizes)))
+        if share is not None:
+            groups = list(SampledLines(share, f"{seed}/{number}").among(1, len(sizes)))
         yield from _grouped(name, found, groups, sizes, part_bytes)
 
 
