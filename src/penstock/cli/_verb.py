@@ -8,7 +8,7 @@ import sys
 import traceback
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -24,6 +24,12 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 FINE, FINDINGS, USAGE, FAILED = range(4)
 """The exit codes."""
+SHUFFLES: dict[str, bool | Literal["full", "block"]] = {
+    "true": True,
+    "full": "full",
+    "block": "block",
+    "none": False,
+}
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -136,8 +142,31 @@ def index_option(function: F) -> F:
         "--index",
         "folder",
         metavar="FOLDER",
-        help="Where the index lies, if not where it lies by itself.",
+        help="Folder of the index, if it is not in its usual place (beside the data, or in the "
+        "cache directory).",
     )(function)
+
+
+def shuffle_option(function: F) -> F:
+    """Add `--shuffle`."""
+    return click.option(
+        "--shuffle",
+        type=click.Choice(list(SHUFFLES)),
+        default="true",
+        show_default=True,
+        help="Order of records, as for DataLoader; true chooses full or block by how the data is "
+        "read.",
+    )(function)
+
+
+def workers_option(verb: str) -> Callable[[F], F]:
+    """Add `--workers N`, for processes that do what the verb says."""
+    return click.option(
+        "--workers",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help=f"Processes that {verb}; by default one per processor, 0 for none beside this one.",
+    )
 
 
 def json_option(function: F) -> F:

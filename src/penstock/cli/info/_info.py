@@ -28,7 +28,7 @@ from penstock.cli._verb import (
 )
 from penstock.cli.info._sources import (
     WIDTH,
-    FileFacts,
+    InfoFile,
     add_files,
     add_records,
     source_report,
@@ -51,7 +51,7 @@ _NEWLINE = ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
-class LineFileFacts(FileFacts):
+class InfoLineFile(InfoFile):
     """What is known of a JSON Lines file."""
 
     label: str
@@ -60,7 +60,7 @@ class LineFileFacts(FileFacts):
 
     def document(self) -> dict[str, object]:
         """Return the facts for a program."""
-        return FileFacts.document(self) | {
+        return InfoFile.document(self) | {
             "text_bytes": self.text_bytes,
             "compression": self.compression.partition(",")[0],
             "seekable": self.compression.endswith("seekable") or self.compression == "none",
@@ -69,7 +69,7 @@ class LineFileFacts(FileFacts):
     def cells(self) -> list[str]:
         """Return the facts as a row of a table."""
         text = "–" if self.text_bytes is None else bytes_text(self.text_bytes)
-        return [self.label, *FileFacts.cells(self)[1:], text, self.compression]
+        return [self.label, *InfoFile.cells(self)[1:], text, self.compression]
 
 
 @click.command(
@@ -134,7 +134,7 @@ def _of_lines(
             listed.append((file, found.entry(file)))
         except OSError as failure:
             errors[file.path] = options.redact(str(failure))
-    files: list[LineFileFacts] = []
+    files: list[InfoLineFile] = []
     with Progress(sum(e.size for file, e in listed if file.path not in known)) as progress:
         for file, entry in listed:
             reads = progress if count else None
@@ -194,7 +194,7 @@ def _file_facts(
     entry: Entry,
     known: FileMeta | None,
     progress: Progress | None,
-) -> LineFileFacts:
+) -> InfoLineFile:
     """Return what is known of a file; with a progress it is read, if the index does not know it."""
     compression, text_bytes = _compression(file, entry)
     records = None
@@ -207,7 +207,7 @@ def _file_facts(
             records += count_records(text.text)
             text_bytes += len(text.text)
     label = found.label(file)
-    return LineFileFacts(
+    return InfoLineFile(
         file.path, records, entry.size, entry.modified, label, text_bytes, compression
     )
 
@@ -245,7 +245,7 @@ def _compression(file: JsonlFile, entry: Entry) -> tuple[str, int | None]:
     return compression, None
 
 
-def _compressions(files: Sequence[LineFileFacts]) -> str:
+def _compressions(files: Sequence[InfoLineFile]) -> str:
     kinds = Counter(file.compression for file in files)
     if len(kinds) == 1:
         return next(iter(kinds))

@@ -40,7 +40,7 @@ _STEP = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class FileFacts:
+class InfoFile:
     """What is known of one file."""
 
     path: str
@@ -72,7 +72,7 @@ def sum_known(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def add_files(report: Report, files: Sequence[FileFacts], header: Sequence[str]) -> None:
+def add_files(report: Report, files: Sequence[InfoFile], header: Sequence[str]) -> None:
     """Report files one by one, as a table where they are few."""
     report.data(per_file=[file.document() for file in files])
     if 1 < len(files) <= _FEW_FILES:
@@ -104,7 +104,7 @@ def table_report(
                 if is_cheap:
                     known = facts_of_source(path, facts.found, opened.source)
     files = [
-        FileFacts(
+        InfoFile(
             as_typed(path, found.path),
             None if rows is None else rows.get(found.path, 0),
             found.entry.size,
@@ -154,7 +154,7 @@ def source_report(path: str, source: Source, options: StorageOptions) -> Report:
     for file, count in _records_by_file(source).items():
         store, name = locate(file, options)
         entry = store.entry(name)
-        files.append(FileFacts(as_typed(path, file), count, entry.size, entry.modified))
+        files.append(InfoFile(as_typed(path, file), count, entry.size, entry.modified))
     meta = tokens_meta(path, options)
     stored = sum(file.bytes for file in files)
     report = Report(path, width=WIDTH, path=path, records=len(source), bytes=stored)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.cli.bench._fields import field_types
+from penstock.cli._typed_fields import field_types
 from penstock.datasets import known_profile, profile_types, typed_schema
 from penstock.errors import OptionError
 

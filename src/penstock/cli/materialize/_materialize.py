@@ -11,6 +11,7 @@ import click
 from penstock.cli._opening import folders_without_index, open_existing, open_indexed
 from penstock.cli._other_sources import refuse_tokens
 from penstock.cli._terminal import Progress, echo, echo_json
+from penstock.cli._typed_fields import parse_fields
 from penstock.cli._units import bytes_text, counted
 from penstock.cli._verb import (
     FINDINGS,
@@ -21,7 +22,6 @@ from penstock.cli._verb import (
     json_option,
     storage_option,
 )
-from penstock.cli.bench._fields import parse_fields
 from penstock.cli.materialize._fields import schema_of
 from penstock.cli.materialize._text import (
     column_document,

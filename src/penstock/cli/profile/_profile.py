@@ -11,6 +11,7 @@ import click
 from penstock.batch import FieldEncoder
 from penstock.cli._other_sources import refuse_tokens
 from penstock.cli._terminal import echo
+from penstock.cli._typed_fields import parse_fields
 from penstock.cli._units import age_text, counted
 from penstock.cli._verb import (
     FINE,
@@ -20,7 +21,6 @@ from penstock.cli._verb import (
     json_option,
     storage_option,
 )
-from penstock.cli.bench._fields import parse_fields
 from penstock.cli.profile._found import Asked, find_profile
 from penstock.cli.profile._table import drift_lines, profile_table
 from penstock.datasets import paths_in, profile_types
