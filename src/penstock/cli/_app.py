@@ -15,13 +15,13 @@ _VERBS = {
     "check": ("check._check", "Find bad lines, damaged files and leftovers."),
     "profile": ("profile._profile", "Show what fields hold: types, nulls, ranges, drift."),
     "materialize": (
-        "materialize._materialize",
+        "_materialize",
         "Decode fields once, so that batches are only gathered.",
     ),
     "tokenize": ("tokenize._tokenize", "Tokenise text into samples for language models."),
     "plan": ("plan._plan", "Show the steps, reads and records of a training run."),
     "bench": ("bench._bench", "Measure a loader: its rate, its stages, what helps."),
-    "convert": ("convert._convert", "Copy lines into other compressions or shards."),
+    "convert": ("_convert", "Copy lines into other compressions or shards."),
     "clean": ("_clean", "Remove what killed writers and builders left behind."),
     "demo": ("demo._demo", "See it work in a few seconds."),
 }

@@ -28,6 +28,7 @@ from penstock.cli._verb import (
     json_option,
     silence_stdout,
     storage_option,
+    workers_option,
 )
 from penstock.cli.check._parts import Finding, line_parts
 from penstock.cli.check._run import PART_BYTES, Findings, check_parts
@@ -99,12 +100,7 @@ class _CheckTask:
     show_default=True,
     help="Seed of the sample; another one checks other lines.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Processes that read; by default one per processor, and none for small data.",
-)
+@workers_option("read")
 @storage_option
 @json_option
 def check(  # noqa: PLR0913 (one argument an option)

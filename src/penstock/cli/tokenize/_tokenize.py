@@ -14,7 +14,15 @@ import numpy as np
 from penstock.cli._report import Report
 from penstock.cli._terminal import echo
 from penstock.cli._units import counted
-from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option, storage_option
+from penstock.cli._verb import (
+    FINDINGS,
+    FINE,
+    Verb,
+    examples,
+    json_option,
+    storage_option,
+    workers_option,
+)
 from penstock.cli.tokenize._parts import PartsLeft, TokenProgress, rates
 from penstock.errors import (
     IndexExistsError,
@@ -22,6 +30,7 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
     PenstockError,
+    StorageError,
 )
 from penstock.index import (
     JSONL,
@@ -117,12 +126,7 @@ _NARROW = 1 << 16
     help="What happens at a line without a text: raise stops and names it, skip leaves it out "
     "and counts it.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Processes that tokenise; by default one per processor. The samples do not depend on it.",
-)
+@workers_option("tokenise")
 @click.option("--overwrite", is_flag=True, help="Replace the tokens that are in DST already.")
 @storage_option
 @json_option
@@ -232,8 +236,10 @@ def _remedy(failure: PenstockError, dst: str) -> str:
         if is_remote(dst):
             return "Remove those tokens and their index, or give another DST."
         return "--overwrite replaces tokens that are there; another DST leaves them."
-    cache = " (for one in a bucket: another PENSTOCK_CACHE)" if is_remote(dst) else ""
-    return f"Free that place, or give another DST{cache}."
+    if isinstance(failure, StorageError):
+        cache = " (for one in a bucket: another PENSTOCK_CACHE)" if is_remote(dst) else ""
+        return f"Free that place, or give another DST{cache}."
+    return failure.remedy
 
 
 def _packed(
