@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from penstock.cli._paths import entry_of, find
-from penstock.cli._reading import BadLine, Skipped, describe, read_fast, read_lines, texts_of
+from penstock.cli._reading import MalformedLine, Skipped, describe, read_fast, read_lines, texts_of
 from penstock.cli._report import Report
 from penstock.cli._signals import uninterrupted
 from penstock.cli._terminal import Progress
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.cli._paths import Found
-    from penstock.cli._reading import Text
+    from penstock.cli._reading import TextPiece
     from penstock.jsonl import JsonlWriterSync
     from penstock.storage import StorageOptions
 
@@ -294,13 +294,13 @@ class _Copy:
                 self.text_bytes += len(lines)
                 yield lines
 
-    def _good_lines(self, text: Text) -> tuple[bytes, int]:
+    def _good_lines(self, text: TextPiece) -> tuple[bytes, int]:
         values = read_fast(text)
         if values is not None:
             return text.text if text.text.endswith(b"\n") else text.text + b"\n", len(values)
         good = []
         for line in read_lines(text):
-            if not isinstance(line, BadLine):
+            if not isinstance(line, MalformedLine):
                 good.append(line.text + b"\n")
             elif self.skips:
                 self.skipped.add(line)

@@ -1,4 +1,4 @@
-"""Fields of a record by their path."""
+"""Fields of a record by their path, and values that JSON cannot hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 
 
 def pick(value: object, path: str) -> object:
-    """Return what stands at a path of a record; None where there is nothing.
+    """Return the value at a path of a record; None where there is none.
 
     >>> record = {"user": {"age": 42}, "items": [{"price": 1}, {"price": 2}], "a.b": 3}
     >>> pick(record, "user.age"), pick(record, "items[].price"), pick(record, "a.b")
@@ -42,7 +42,7 @@ def without_nonfinite(value: object) -> object:
 
 
 def as_text(value: object) -> object:
-    r"""Return what tables hold and JSON has no word for as text; bytes that are none as base64.
+    r"""Return a value that JSON cannot hold as text: times as ISO, bytes as UTF-8 or base64.
 
     Arrays become lists.
 

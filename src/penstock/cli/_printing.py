@@ -1,4 +1,4 @@
-"""Records on their way to a person or a program."""
+"""Records as text or JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger("penstock.cli")
 
 
 class Printed:
-    """Prints records as they come, or gathers them for one JSON array."""
+    """Prints records as they come, or collects them for one JSON array."""
 
     def __init__(self, fields: list[str] | None, *, as_json: bool) -> None:
         self._fields = fields
@@ -54,7 +54,7 @@ class Printed:
         else:
             text = json.dumps(value, indent=2, ensure_ascii=False, default=as_text)
         if self._document is None:
-            # A lone surrogate cannot be printed; its escape is what stood in the file.
+            # A lone surrogate cannot be printed; its escape is the text of the file.
             printable = text.encode("utf-8", "backslashreplace").decode()
             echo(f"# {record.number} – {record.place}\n{printable}")
             return
@@ -66,7 +66,7 @@ class Printed:
         self._document.append(value)
 
     def finish(self) -> None:
-        """Print the array, and what has to be said of it."""
+        """Print the array, and warn of replaced and missing values."""
         if self._document is not None:
             echo_json(self._document)
         if self._nonfinite:

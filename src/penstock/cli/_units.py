@@ -1,4 +1,4 @@
-"""Quantities as people write them: 256MB, 2d, 1%."""
+"""Sizes, ages, shares and counts as people write them: 256MB, 2d, 1%, 1 file."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ import msgspec
 
 from penstock.cli._paths import entry_of
 from penstock.cli._reading import (
-    BadLine,
-    Line,
-    Text,
+    GoodLine,
+    MalformedLine,
+    TextPiece,
     begins,
     lines_of,
     read_fast,
@@ -171,14 +171,16 @@ class LinePart:
         except OSError as failure:
             seen.errors.append((self.path, str(failure)))
 
-    def _cut(self, stop: int, seen: PartCounts, advance: Callable[[int], object]) -> Iterator[Text]:
+    def _cut(
+        self, stop: int, seen: PartCounts, advance: Callable[[int], object]
+    ) -> Iterator[TextPiece]:
         store, name, known = self.file.source()
         with closing(store.open(name, known)) as file:
             is_begun = not self.start or file.read_at(self.start - 1, 1) == b"\n"
             pieces = LinePieces(self.start, stop, is_begun=is_begun)
             for piece in pieces.of(self._blocks(file, stop, advance)):
                 if isinstance(piece, Piece):
-                    yield Text(self.path, piece.newlines + 1, piece.text)
+                    yield TextPiece(self.path, piece.newlines + 1, piece.text)
             seen.newlines = pieces.newlines
 
     def _blocks(
@@ -232,7 +234,7 @@ def _is_cut(file: JsonlFile) -> bool:
     return is_local and compression_of(file.path) is None
 
 
-def _sampled(text: Text, chosen: SampledLines) -> Iterator[Line | BadLine]:
+def _sampled(text: TextPiece, chosen: SampledLines) -> Iterator[GoodLine | MalformedLine]:
     lines = lines_of(text)
     for index in chosen.among(text.first_line, len(lines)):
         line = read_line(text, index, lines[index])
@@ -241,10 +243,10 @@ def _sampled(text: Text, chosen: SampledLines) -> Iterator[Line | BadLine]:
 
 
 def _findings_in(
-    lines: Iterable[Line | BadLine], text: Text, seen: PartCounts
+    lines: Iterable[GoodLine | MalformedLine], text: TextPiece, seen: PartCounts
 ) -> Iterator[Finding]:
     for line in lines:
-        if isinstance(line, BadLine):
+        if isinstance(line, MalformedLine):
             reason, start = reason_text(line.reason), begins(line.text)
             yield Finding("malformed line", text.path, line.number, reason, start)
             continue

@@ -1,4 +1,4 @@
-"""`penstock show`: records to look at."""
+"""`penstock show`: print records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.cli._by_number import (
 from penstock.cli._other_sources import eos_of, is_tokens, other_source
 from penstock.cli._paths import find
 from penstock.cli._printing import Printed
-from penstock.cli._selection import Batches, sampled, sliced
+from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted
 from penstock.cli._verb import (
@@ -36,8 +36,8 @@ from penstock.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._selection import Batch, Numbered
-    from penstock.cli.show._matching import Matching
+    from penstock.cli._selection import Numbered, NumberedText
+    from penstock.cli.show._matching import StreamCondition
     from penstock.datasets import Source
     from penstock.storage import StorageOptions
 
@@ -46,7 +46,7 @@ _FIRST = slice(0, 5)
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which records."""
+    """Which records are shown."""
 
     path: str
     which: slice | None
@@ -56,7 +56,7 @@ class _Wanted:
 
     @property
     def head(self) -> int | None:
-        """How many of the first records are enough, if that can be said beforehand."""
+        """How many of the first records are enough, if that is known beforehand."""
         if self.sample or self.where is not None:
             return None
         start, stop = (self.which or _FIRST).start or 0, (self.which or _FIRST).stop
@@ -64,7 +64,7 @@ class _Wanted:
 
 
 class _Show(Verb):
-    """Takes `-1` as a record number although it looks like an option."""
+    """A verb that takes `-1` as a record number, although it looks like an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         valued = {name for p in self.params if not getattr(p, "is_flag", True) for name in p.opts}
@@ -109,19 +109,27 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     "--sample",
     type=click.IntRange(min=1),
     metavar="K",
-    help="K records of all of them, each equally likely; without an index that reads everything.",
+    help="Show K random records; without an index that reads everything.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of the sample; another one shows other records.",
+)
 @click.option(
     "--where",
     metavar="CONDITION",
-    help="Only records for which it holds: \"age > 30 and not name starts with 'test'\".",
+    help="Show only records that match: \"age > 30 and not name starts with 'test'\".",
 )
-@click.option("--fields", metavar="A,B.C", help="Only these fields; items[].price goes into lists.")
+@click.option(
+    "--fields", metavar="A,B.C", help="Show only these fields; items[].price goes into lists."
+)
 @click.option(
     "--decode",
     metavar="TOKENIZER",
-    help="Of tokens: the text that they stand for, by this file (tokenizer.json, or a .model).",
+    help="For tokens: show their text, by this tokenizer (tokenizer.json, or a .model).",
 )
 @index_option
 @storage_option
@@ -141,10 +149,10 @@ def show(  # noqa: PLR0913 (one argument an option)
 ) -> int:
     """Show records of PATH: the first 5, number N (from 0; -1 is the last), or the range A:B.
 
-    JSON Lines, CSV, Parquet, or tokens (a folder of penstock tokenize, Megatron-LM's .bin and
-    .idx, an MDS folder), of which --decode shows the text. With an index (penstock index) any
-    record is fetched at once, and numbers are those of the index. Without one JSON Lines are
-    streamed; malformed lines are passed over with a warning and have no number.
+    PATH holds JSON Lines, CSV, Parquet, or tokens (a folder of penstock tokenize, Megatron-LM's
+    .bin and .idx, an MDS folder); --decode shows the text of tokens. With an index (penstock index)
+    any record is fetched at once, by its number in the index. Without one JSON Lines are streamed;
+    malformed lines are skipped with a warning and have no number.
     """
     if which is not None and sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
@@ -175,7 +183,7 @@ def show(  # noqa: PLR0913 (one argument an option)
 
 
 def _show_by_number(wanted: _Wanted, opened: ByNumber, printed: Printed) -> str:
-    """Print the records; return what there is."""
+    """Print the records; return how many PATH holds."""
     sample = (wanted.sample, wanted.seed) if wanted.sample else None
     numbers = chosen_numbers(opened.source, wanted.which, sample, wanted.where)
     printed.add_all(records_of(opened, numbers))
@@ -190,8 +198,8 @@ def _show_tokens(
     *,
     as_json: bool,
 ) -> int:
-    """Print samples of tokens; `shown` is the tokenizer and the field that they lie in."""
-    from penstock.cli.show._tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for them)
+    """Print samples of tokens; `shown` is the tokenizer and the field of the tokens."""
+    from penstock.cli.show._tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for tokens)
 
     sample = (wanted.sample, wanted.seed) if wanted.sample else None
     numbers = chosen_numbers(source, wanted.which, sample, None)
@@ -207,15 +215,15 @@ def _show_tokens(
 
 
 def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> str:
-    """Print the records, reading no more than that takes; return what is known to be there."""
+    """Print the records, reading no more than necessary; return how many PATH holds."""
     matching = None
     if wanted.where is not None:
-        from penstock.cli.show._matching import Matching  # noqa: PLC0415 (pyarrow)
+        from penstock.cli.show._matching import StreamCondition  # noqa: PLC0415 (pyarrow)
 
-        matching = Matching(wanted.where)
+        matching = StreamCondition(wanted.where)
     found = find(wanted.path, options)
     with Progress(sum(found.entry(file).size for file in found.files)) as progress:
-        batches = Batches(found.files, progress)
+        batches = RecordStream(found.files, progress)
         with closing(iter(batches)) as stream:
             records = _streamed(wanted, stream, matching)
             printed.add_all(
@@ -229,9 +237,9 @@ def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> 
 
 
 def _streamed(
-    wanted: _Wanted, stream: Iterator[Batch], matching: Matching | None
+    wanted: _Wanted, stream: Iterator[NumberedText], matching: StreamCondition | None
 ) -> Iterator[Numbered]:
-    """Yield the records that are wanted; a range is one of record numbers, also of matches."""
+    """Yield the wanted records; a range counts all records, not only matches."""
     if matching is None or wanted.which is not None:
         if wanted.sample:
             return sampled(stream, wanted.sample, wanted.seed)
