@@ -15,7 +15,7 @@ from penstock.cli._report import Report
 from penstock.cli._signals import uninterrupted
 from penstock.cli._terminal import Progress
 from penstock.cli._units import bytes_text, counted, parse_size
-from penstock.cli._verb import FINE, Verb, examples, json_option, storage_option
+from penstock.cli._verb import FINE, verb
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
 from penstock.jsonl import (
     OTHER_FORMATS,
@@ -50,13 +50,11 @@ class _WriteOptions:
     append: bool
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock convert logs.jsonl logs.jsonl.zst",
-        "penstock convert 'raw/*.jsonl.gz' logs --shard-extension .jsonl.zst",
-        "penstock convert logs s3://bucket/logs --max-bytes-per-shard 64MB",
-    ),
+@verb(
+    "penstock convert logs.jsonl logs.jsonl.zst",
+    "penstock convert 'raw/*.jsonl.gz' logs --shard-extension .jsonl.zst",
+    "penstock convert logs s3://bucket/logs --max-bytes-per-shard 64MB",
+    path=False,
 )
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
@@ -105,8 +103,6 @@ class _WriteOptions:
 )
 @click.option("--overwrite", is_flag=True, help="Replace DST, a file that exists.")
 @click.option("--append", is_flag=True, help="Add shards to DST, a directory that has some.")
-@storage_option
-@json_option
 def convert(
     *,
     source: str,

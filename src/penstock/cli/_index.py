@@ -16,16 +16,7 @@ from penstock.cli._paths import as_typed
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-    workers_option,
-)
+from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
 from penstock.index import BuildOptions, changes, exists, make_index, place_of
 
@@ -69,17 +60,14 @@ class _Built:
         return self.before is not None and self.before.created == self.meta.created
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock index logs",
-        "penstock index logs --update",
-        "penstock index logs --validate --profile --max-line-bytes 10MB",
-        "penstock index 'tables/*.csv' --overwrite --full-hash",
-        "penstock index s3://bucket/logs -o region=eu-west-1",
-    ),
+@verb(
+    "penstock index logs",
+    "penstock index logs --update",
+    "penstock index logs --validate --profile --max-line-bytes 10MB",
+    "penstock index 'tables/*.csv' --overwrite --full-hash",
+    "penstock index s3://bucket/logs -o region=eu-west-1",
+    index=True,
 )
-@click.argument("path")
 @click.option(
     "--update", is_flag=True, help="Add files that are new, and lines appended to known files."
 )
@@ -108,9 +96,6 @@ class _Built:
     "not hold.",
 )
 @workers_option("read for --validate and --profile")
-@index_option
-@storage_option
-@json_option
 def index(  # noqa: PLR0913 (one argument an option)
     *,
     path: str,

@@ -6,7 +6,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -17,16 +17,7 @@ from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._typed_fields import field_types, parse_fields
 from penstock.cli._units import age_text, bytes_text, counted
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-    workers_option,
-)
+from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
 from penstock.datasets import (
     Source,
     drop_columns_in,
@@ -59,12 +50,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnsTask:
-    """What is asked for."""
+    """What is done, and how; as the options are called."""
 
     path: str
     target: str | None
     on_error: Literal["raise", "null"]
     workers: int | None
+    folder: str | None
+    storage_options: StorageOptions
     as_json: bool
 
     @property
@@ -80,17 +73,14 @@ class _ColumnsTask:
         return as_typed(self.path, folder) if is_below else folder
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock materialize logs 'price:float32,tags:list<int64>,user.age'",
-        "penstock materialize logs --list",
-        "penstock materialize logs price --drop",
-        "penstock materialize s3://bucket/logs price,user.age",
-        "penstock materialize s3://bucket/logs price --path s3://bucket/logs/index/columns",
-    ),
+@verb(
+    "penstock materialize logs 'price:float32,tags:list<int64>,user.age'",
+    "penstock materialize logs --list",
+    "penstock materialize logs price --drop",
+    "penstock materialize s3://bucket/logs price,user.age",
+    "penstock materialize s3://bucket/logs price --path s3://bucket/logs/index/columns",
+    index=True,
 )
-@click.argument("path")
 @click.argument("fields", required=False)
 @click.option("--list", "lists", is_flag=True, help="Only show the columns that are there.")
 @click.option("--drop", is_flag=True, help="Remove the columns of FIELDS, or all columns.")
@@ -110,21 +100,12 @@ class _ColumnsTask:
     "replaces it with null and counts it.",
 )
 @workers_option("decode")
-@index_option
-@storage_option
-@json_option
-def materialize(  # noqa: PLR0913 (one argument an option)
+def materialize(
     *,
-    path: str,
     fields: str | None,
     lists: bool,
     drop: bool,
-    target: str | None,
-    on_error: Literal["raise", "null"],
-    workers: int | None,
-    folder: str | None,
-    storage_options: StorageOptions,
-    as_json: bool,
+    **given: Any,  # noqa: ANN401 (those of `_ColumnsTask`)
 ) -> int:
     """Decode FIELDS of every record of PATH once, into columns that batches are gathered from.
 
@@ -138,26 +119,27 @@ def materialize(  # noqa: PLR0913 (one argument an option)
     """
     if lists and drop:
         raise click.UsageError("give either --list or --drop, not both.")
-    refuse_tokens(path, storage_options, folder, "batches of them are gathered as they are")
+    task = _ColumnsTask(**given)
+    place = task.path, task.storage_options, task.folder
+    refuse_tokens(*place, "batches of them are gathered as they are")
     if fields is None and not (lists or drop):
         raise click.UsageError("name the FIELDS to decode, such as price:float32,user.age.")
-    given = None if fields is None else parse_fields(fields, "FIELDS")
-    task = _ColumnsTask(path, target, on_error, workers, as_json)
+    types = None if fields is None else parse_fields(fields, "FIELDS")
     try:
         if lists or drop:
-            where: Source | Sequence[Path] | None = open_existing(path, storage_options, folder)
+            where: Source | Sequence[Path] | None = open_existing(*place)
             if where is None:
-                where = folders_without_index(path, storage_options, folder, target)
-            report = (_drop if drop else _list)(task, where, given)
+                where = folders_without_index(*place, task.target)
+            report = (_drop if drop else _list)(task, where, types)
         else:
-            source = open_indexed(path, storage_options, folder)
-            report = _build(task, source, _schema(given or {}, source))
+            source = open_indexed(*place)
+            report = _build(task, source, _schema(types or {}, source))
     except (BadRecordsError, MalformedLineError, SchemaMismatchError, StaleIndexError) as failure:
         if failure.remedy and not isinstance(failure, StaleIndexError):
             failure.advise("With --on-error null such values become null, and are counted.")
-        echo(f"penstock: {storage_options.redact(str(failure))}", err=True)
+        echo(f"penstock: {task.storage_options.redact(str(failure))}", err=True)
         return FINDINGS
-    report.print(as_json=as_json)
+    report.print(as_json=task.as_json)
     return FINE
 
 

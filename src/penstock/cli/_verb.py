@@ -117,6 +117,35 @@ def _warnings_shown(options: StorageOptions) -> Iterator[None]:
         log.removeHandler(lines)
 
 
+def verb(
+    *lines: str, path: bool = True, index: bool = False, cls: type[Verb] = Verb
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a function a verb: PATH comes before its own parameters, the shared options after them.
+
+    `lines` are examples for the help; `index` adds `--index FOLDER`.
+    """
+
+    def decorate(function: Callable[..., int]) -> click.Command:
+        own = vars(function).pop("__click_params__", [])
+        for option in (json_option, storage_option, *([_index_option] if index else [])):
+            function = option(function)
+        shared = vars(function).pop("__click_params__")
+        params = [click.Argument(["path"])] * path + [*reversed([*shared, *own])]
+        return click.command(cls=cls, params=params, epilog=examples(*lines))(function)
+
+    return decorate
+
+
+def _index_option(function: F) -> F:
+    return click.option(
+        "--index",
+        "folder",
+        metavar="FOLDER",
+        help="Folder of the index, if it is not in its usual place (beside the data, or in the "
+        "cache directory).",
+    )(function)
+
+
 def examples(*lines: str) -> str:
     """Return the end of a verb's help: command lines to copy."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
@@ -133,17 +162,6 @@ def storage_option(function: F) -> F:
         callback=_parse_options,
         help="Storage option, as often as needed: endpoint, region, access_key_id …; keep secrets "
         "in the environment instead (AWS_SECRET_ACCESS_KEY …).",
-    )(function)
-
-
-def index_option(function: F) -> F:
-    """Add `--index FOLDER`."""
-    return click.option(
-        "--index",
-        "folder",
-        metavar="FOLDER",
-        help="Folder of the index, if it is not in its usual place (beside the data, or in the "
-        "cache directory).",
     )(function)
 
 

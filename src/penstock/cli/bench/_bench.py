@@ -16,17 +16,7 @@ from penstock.cli._report import Report
 from penstock.cli._terminal import echo
 from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
 from penstock.cli._units import bytes_text, counted, few
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    SHUFFLES,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    shuffle_option,
-    storage_option,
-)
+from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
 from penstock.cli.bench._advice import BenchFacts, advice, best_of
 from penstock.cli.bench._runs import STAGES, LoaderRun, Setting, columns_for, measure
 from penstock.errors import OptionError
@@ -57,16 +47,13 @@ def _parse_workers(
     return list(dict.fromkeys("auto" if part == "auto" else int(part) for part in parts))
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock bench logs",
-        "penstock bench logs --fields 'price:float32,tags:list<int64>,user.age' --batch-size 512",
-        "penstock bench logs --workers 0,auto,2,4 --seconds 30 --json",
-        "penstock bench s3://bucket/logs --shuffle block -o region=eu-central-1",
-    ),
+@verb(
+    "penstock bench logs",
+    "penstock bench logs --fields 'price:float32,tags:list<int64>,user.age' --batch-size 512",
+    "penstock bench logs --workers 0,auto,2,4 --seconds 30 --json",
+    "penstock bench s3://bucket/logs --shuffle block -o region=eu-central-1",
+    index=True,
 )
-@click.argument("path")
 @click.option(
     "--fields",
     metavar="A,B.C:TYPE",
@@ -96,9 +83,6 @@ def _parse_workers(
     show_default=True,
     help="Time for all runs together; longer runs measure better.",
 )
-@index_option
-@storage_option
-@json_option
 def bench(  # noqa: PLR0913 (one argument an option)
     *,
     path: str,

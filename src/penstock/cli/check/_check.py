@@ -19,17 +19,7 @@ from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._token_paths import missing_index, unnamed_files
 from penstock.cli._units import bytes_text, counted, parse_share
-from penstock.cli._verb import (
-    FAILED,
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    json_option,
-    silence_stdout,
-    storage_option,
-    workers_option,
-)
+from penstock.cli._verb import FAILED, FINDINGS, FINE, silence_stdout, verb, workers_option
 from penstock.cli.check._parts import Finding, line_parts
 from penstock.cli.check._run import PART_BYTES, Findings, check_parts
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
@@ -57,26 +47,21 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class _CheckTask:
-    """What is checked, and how."""
+    """What is checked, and how; as the options are called."""
 
     path: str
-    share: float | None
-    """Of the lines that are checked; None: all."""
+    sample: float | None
     seed: int
     workers: int | None
-    options: StorageOptions
+    storage_options: StorageOptions
     as_json: bool
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock check logs",
-        "penstock check 'logs/*.jsonl.zst' --max 100",
-        "penstock check s3://bucket/logs --sample 1% --json",
-    ),
+@verb(
+    "penstock check logs",
+    "penstock check 'logs/*.jsonl.zst' --max 100",
+    "penstock check s3://bucket/logs --sample 1% --json",
 )
-@click.argument("path")
 @click.option(
     "--max",
     "most",
@@ -101,18 +86,7 @@ class _CheckTask:
     help="Seed of the sample; another one checks other lines.",
 )
 @workers_option("read")
-@storage_option
-@json_option
-def check(  # noqa: PLR0913 (one argument an option)
-    *,
-    path: str,
-    most: int,
-    sample: float | None,
-    seed: int,
-    workers: int | None,
-    storage_options: StorageOptions,
-    as_json: bool,
-) -> int:
+def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckTask`)
     """Read all of PATH and report what is wrong with it.
 
     Malformed lines, lines that hold something else than an object, damaged and truncated files, an
@@ -123,10 +97,10 @@ def check(  # noqa: PLR0913 (one argument an option)
     of Parquet, row groups that cannot be read, and files whose schemas do not go together. Exit
     code 1 means that something was found.
     """
-    task = _CheckTask(path, sample, seed, workers, storage_options, as_json)
-    findings = Findings(most, (lambda _: None) if as_json else lambda one: echo(str(one)))
+    task = _CheckTask(**given)
+    findings = Findings(most, (lambda _: None) if task.as_json else lambda one: echo(str(one)))
     try:
-        if (other := other_source(path, storage_options)) is not None:
+        if (other := other_source(task.path, task.storage_options)) is not None:
             return _check_source(task, other)
         _check(task, findings)
     except BrokenPipeError:
@@ -137,8 +111,8 @@ def check(  # noqa: PLR0913 (one argument an option)
 
 
 def _check(task: _CheckTask, findings: Findings) -> None:
-    kind = kind_of(task.path, task.options)
-    if problem := missing_index(task.path, task.options):
+    kind = kind_of(task.path, task.storage_options)
+    if problem := missing_index(task.path, task.storage_options):
         findings.add(Finding("missing index", task.path, None, problem))
     indexed = _index(task, findings)
     meta = None if indexed is None else indexed.meta
@@ -148,12 +122,12 @@ def _check(task: _CheckTask, findings: Findings) -> None:
     with Progress(total) as progress:
         check_parts(parts, findings, progress.add, task.workers)
         _compare(hashed, findings, progress)
-    if task.share is None and indexed is not None:
+    if task.sample is None and indexed is not None:
         _count(task, indexed, findings)
     for finding in _left(task, [*leftovers, *leftovers_of(task.path, indexed)]):
         findings.add(finding)
     for text in findings.errors.values():
-        echo(f"penstock: {task.options.redact(text)}", err=True)
+        echo(f"penstock: {task.storage_options.redact(text)}", err=True)
     set_aside = meta.bad_lines if meta is not None and meta.validated else None
     report = Report(
         _summary(task, kind, files, findings),
@@ -161,7 +135,7 @@ def _check(task: _CheckTask, findings: Findings) -> None:
         files=files,
         records=findings.records,
         text_bytes=findings.text_bytes,
-        sample=task.share,
+        sample=task.sample,
         findings=findings.kinds.total(),
         kinds=dict(findings.kinds),
         shown=[msgspec.to_builtins(finding) for finding in findings.shown],
@@ -210,7 +184,7 @@ def _left(task: _CheckTask, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
             if is_builder(entry.name):
                 reason += ", and the command that was killed goes on with it"
-            reason = problem_of(entry.name, task.options) or reason
+            reason = problem_of(entry.name, task.storage_options) or reason
             yield Finding("leftover", entry.name, None, reason)
 
 
@@ -221,15 +195,15 @@ def _parts(
     if kind == "jsonl":
         if "missing index" in findings.kinds and not _has_lines(task):
             return 0, [], []
-        found = find(task.path, task.options)
-        parts = list(line_parts(found, task.share, task.seed, PART_BYTES))
+        found = find(task.path, task.storage_options)
+        parts = list(line_parts(found, task.sample, task.seed, PART_BYTES))
         return len(found.files), parts, found.leftovers()
     from penstock.cli.check._tables import CsvPart, parquet_parts  # noqa: PLC0415 (pyarrow)
 
-    _, listing = list_of_one_kind(task.path, task.options)
+    _, listing = list_of_one_kind(task.path, task.storage_options)
     tables: list[Any] = []
     if kind == "csv":
-        if task.share is not None:
+        if task.sample is not None:
             raise OptionError(
                 "--sample: where rows of CSV begin is known only after reading all before them. "
                 "Check all of it."
@@ -237,7 +211,7 @@ def _parts(
         dialect = _dialect(meta, [found.path for found in listing.files])
         tables = [CsvPart(as_typed(task.path, f.path), f, dialect) for f in listing.files]
     else:
-        for one in parquet_parts(task.path, listing.files, task.share, task.seed, PART_BYTES):
+        for one in parquet_parts(task.path, listing.files, task.sample, task.seed, PART_BYTES):
             if isinstance(one, Finding):
                 findings.add(one)
             elif isinstance(one, tuple):
@@ -250,7 +224,7 @@ def _parts(
 
 
 def _has_lines(task: _CheckTask) -> bool:
-    return bool(list_files(task.path, JSONL, task.options).files)
+    return bool(list_files(task.path, JSONL, task.storage_options).files)
 
 
 def _dialect(meta: Meta | None, names: Sequence[str]) -> dict[str, Any]:
@@ -262,14 +236,14 @@ def _dialect(meta: Meta | None, names: Sequence[str]) -> dict[str, Any]:
 
 def _index(task: _CheckTask, findings: Findings) -> Indexed | None:
     """Return the index of PATH; one that cannot be opened is a finding, and None."""
-    _, indexed, problem = index_facts(task.path, task.options, None)
+    _, indexed, problem = index_facts(task.path, task.storage_options, None)
     try:
         if indexed is not None:
             load_place(indexed.place)
     except StaleIndexError:
         pass  # `penstock info` shows that, and so does every reader of the index.
     except (CorruptIndexError, ObjectNotFoundError) as why:
-        indexed, problem = None, task.options.redact(str(why))
+        indexed, problem = None, task.storage_options.redact(str(why))
     if problem is not None and "missing index" not in findings.kinds:  # Reported already.
         findings.add(Finding("unusable index", task.path, None, problem))
     return indexed
@@ -278,9 +252,9 @@ def _index(task: _CheckTask, findings: Findings) -> Indexed | None:
 def _summary(task: _CheckTask, kind: FileKind, files: int, findings: Findings) -> str:
     total = findings.kinds.total()
     sample = ""
-    if task.share is not None:
+    if task.sample is not None:
         those = "row groups" if kind == "parquet" else "lines"
-        sample = f" in a sample of {100 * task.share:g} % of the {those}"
+        sample = f" in a sample of {100 * task.sample:g} % of the {those}"
     what = "values" if kind == "parquet" else "text"
     seen = (
         f"{task.path}: {counted(files, 'file')}, {counted(findings.records, 'record')}"
@@ -295,12 +269,12 @@ def _summary(task: _CheckTask, kind: FileKind, files: int, findings: Findings) -
 
 def _check_source(task: _CheckTask, source: Source) -> int:
     """Check tokens or an MDS folder: all can be read, and documents end where the index says."""
-    path, eos = task.path, eos_of(task.path, task.options)
+    path, eos = task.path, eos_of(task.path, task.storage_options)
     shown = [
         *map(str, _left(task, leftovers_of(path, None))),
         *(
             str(Finding("unknown file", file, None, "the index does not name this token file"))
-            for file in unnamed_files(path, source.files, task.options)
+            for file in unnamed_files(path, source.files, task.storage_options)
         ),
     ]
     tokens = 0

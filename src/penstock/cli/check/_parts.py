@@ -69,8 +69,8 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{place}: {self.kind}: {self.reason}{start}"
 
 
-class PartCounts(msgspec.Struct):
-    """What was read of a part."""
+class PartFindings(msgspec.Struct):
+    """What was found in a part: all findings are counted, the first ones kept."""
 
     records: int = 0
     text_bytes: int = 0
@@ -78,6 +78,8 @@ class PartCounts(msgspec.Struct):
     """In the part; the numbers of the next part's lines go on from there."""
     errors: list[tuple[str, str]] = []
     """Files that could not be read, and why."""
+    kinds: dict[Kind, int] = {}
+    findings: list[Finding] = []
 
 
 class CheckPart(Protocol):
@@ -98,7 +100,7 @@ class CheckPart(Protocol):
         """Where in its file it begins."""
         ...
 
-    def look(self, seen: PartCounts, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield findings in order; count in `seen` what was read."""
         ...
 
@@ -145,7 +147,7 @@ class LinePart:
         """The file."""
         return self.file.path
 
-    def look(self, seen: PartCounts, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield bad lines; lines count from where the part begins."""
         texts = (
             texts_of(self.file, _Advancing(advance))
@@ -172,7 +174,7 @@ class LinePart:
             seen.errors.append((self.path, str(failure)))
 
     def _cut(
-        self, stop: int, seen: PartCounts, advance: Callable[[int], object]
+        self, stop: int, seen: PartFindings, advance: Callable[[int], object]
     ) -> Iterator[TextPiece]:
         store, name, known = self.file.source()
         with closing(store.open(name, known)) as file:
@@ -243,7 +245,7 @@ def _sampled(text: TextPiece, chosen: SampledLines) -> Iterator[GoodLine | Malfo
 
 
 def _findings_in(
-    lines: Iterable[GoodLine | MalformedLine], text: TextPiece, seen: PartCounts
+    lines: Iterable[GoodLine | MalformedLine], text: TextPiece, seen: PartFindings
 ) -> Iterator[Finding]:
     for line in lines:
         if isinstance(line, MalformedLine):

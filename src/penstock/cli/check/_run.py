@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.cli._units import counted
-from penstock.cli.check._parts import Finding, Kind, PartCounts
+from penstock.cli.check._parts import Finding, Kind, PartFindings
 from penstock.storage import LocalStore
 from penstock.work import grouped, run_units
 
@@ -25,14 +25,6 @@ PART_BYTES = 32 << 20
 _LITTLE = 64 << 20
 """Bytes that are read before other processes would have started."""
 _BETWEEN_LOOKS = 0.2
-
-
-class PartFindings(msgspec.Struct):
-    """The findings of a part: all are counted, the first ones kept."""
-
-    seen: PartCounts
-    kinds: dict[Kind, int]
-    findings: list[Finding]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +68,12 @@ class CheckUnit:
         return msgspec.msgpack.decode(self._path.read_bytes(), type=list[PartFindings])
 
     def _looked(self, part: CheckPart, advance: Callable[[int], object]) -> PartFindings:
-        seen, kinds, kept = PartCounts(), Counter[Kind](), list[Finding]()
-        for finding in part.look(seen, advance):
-            kinds[finding.kind] += 1
-            if len(kept) < self.most:
-                kept.append(finding)
-        return PartFindings(seen, dict(kinds), kept)
+        found = PartFindings()
+        for finding in part.look(found, advance):
+            found.kinds[finding.kind] = found.kinds.get(finding.kind, 0) + 1
+            if len(found.findings) < self.most:
+                found.findings.append(finding)
+        return found
 
 
 @dataclass(slots=True)
@@ -113,12 +105,12 @@ class Findings:
         """Take a finding of the current part."""
         self.add(self._in_file(finding))
 
-    def end(self, seen: PartCounts) -> None:
+    def end(self, found: PartFindings) -> None:
         """Take the counts of the current part."""
-        self.records += seen.records
-        self.text_bytes += seen.text_bytes
-        self._lines += seen.newlines
-        for path, text in seen.errors:
+        self.records += found.records
+        self.text_bytes += found.text_bytes
+        self._lines += found.newlines
+        for path, text in found.errors:
             self.errors.setdefault(path, text)
 
     def take(self, part: CheckPart, found: PartFindings) -> None:
@@ -127,7 +119,7 @@ class Findings:
         self.kinds.update(found.kinds)
         for finding in found.findings:
             self._show(self._in_file(finding))
-        self.end(found.seen)
+        self.end(found)
 
     def _in_file(self, finding: Finding) -> Finding:
         if finding.line is None or not self._lines:
@@ -153,7 +145,7 @@ def check_parts(
     if workers == 0:
         for part in parts:
             findings.begin(part)
-            seen = PartCounts()
+            seen = PartFindings()
             for finding in part.look(seen, advance):
                 findings.add_of_part(finding)
             findings.end(seen)

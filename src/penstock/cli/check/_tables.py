@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.cli._paths import as_typed
 from penstock.cli._reading import begins
-from penstock.cli.check._parts import Finding, PartCounts, SampledLines
+from penstock.cli.check._parts import Finding, PartFindings, SampledLines
 from penstock.errors import (
     CorruptFileError,
     MalformedLineError,
@@ -54,7 +54,7 @@ class CsvPart:
         """Stored bytes."""
         return self.found.entry.size
 
-    def look(self, seen: PartCounts, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield rows that cannot be read, or have other fields than the header names."""
         try:
             yield from self._rows(self.found, seen, advance)
@@ -77,7 +77,7 @@ class CsvPart:
             seen.errors.append((self.path, str(failure)))
 
     def _rows(
-        self, found: Found, seen: PartCounts, advance: Callable[[int], object]
+        self, found: Found, seen: PartFindings, advance: Callable[[int], object]
     ) -> Iterator[Finding]:
         part = Part(found, 0, found.entry.size)
         look = Look(Checks(validate=True))
@@ -113,7 +113,7 @@ class GroupsPart:
     size: int
     start: int = 0
 
-    def look(self, seen: PartCounts, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield row groups that cannot be read."""
         store, entry = self.found
         try:
@@ -128,7 +128,7 @@ class GroupsPart:
             seen.errors.append((self.path, str(failure)))
 
     def _group(
-        self, file: OpenFile, footer: Footer, group: int, seen: PartCounts
+        self, file: OpenFile, footer: Footer, group: int, seen: PartFindings
     ) -> Iterator[Finding]:
         try:
             batch = read_group(file, footer.metadata, group, footer.schema, at_once=True)

@@ -17,15 +17,7 @@ from penstock.cli._reading import texts_of
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import bytes_text, counted
-from penstock.cli._verb import (
-    FAILED,
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-)
+from penstock.cli._verb import FAILED, FINE, verb
 from penstock.cli.info._sources import (
     WIDTH,
     InfoFile,
@@ -72,24 +64,18 @@ class InfoLineFile(InfoFile):
         return [self.label, *InfoFile.cells(self)[1:], text, self.compression]
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock info logs",
-        "penstock info 'logs/*.jsonl.zst' --no-records",
-        "penstock info table.parquet",
-        "penstock info s3://bucket/logs -o region=eu-west-1 --json",
-    ),
+@verb(
+    "penstock info logs",
+    "penstock info 'logs/*.jsonl.zst' --no-records",
+    "penstock info table.parquet",
+    "penstock info s3://bucket/logs -o region=eu-west-1 --json",
+    index=True,
 )
-@click.argument("path")
 @click.option(
     "--no-records",
     is_flag=True,
     help="Do not count records where that needs all files to be read; for large or remote data.",
 )
-@index_option
-@storage_option
-@json_option
 def info(
     *,
     path: str,

@@ -18,17 +18,7 @@ from penstock.cli._formats import list_of_one_kind
 from penstock.cli._other_sources import format_of, is_tokens
 from penstock.cli._terminal import echo
 from penstock.cli._units import parse_size
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    SHUFFLES,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    shuffle_option,
-    storage_option,
-)
+from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
 from penstock.cli.plan._numbers import RunLayout, steps_of
 from penstock.cli.plan._text import RunPlan, list_steps
 from penstock.datasets import list_columns_of
@@ -98,18 +88,15 @@ def _parse_steps(ctx: click.Context, param: click.Parameter, given: str | None) 
     return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock plan logs --batch-size 512 --world-size 8 --workers 4",
-        "penstock plan logs --global-batch-size 4096 --world-size 8 --step 1200 --rank 3",
-        "penstock plan logs --batch-size 512 --shuffle full --step 0:2 --show",
-        "penstock plan s3://bucket/logs --batch-size 512 --world-size 64 --hosts 8 --json",
-        "penstock plan logs --batch-size 512 --state state.json --step 1200:1202",
-        "penstock plan tokens --length 2048 --batch-size 8 --state state.json",
-    ),
+@verb(
+    "penstock plan logs --batch-size 512 --world-size 8 --workers 4",
+    "penstock plan logs --global-batch-size 4096 --world-size 8 --step 1200 --rank 3",
+    "penstock plan logs --batch-size 512 --shuffle full --step 0:2 --show",
+    "penstock plan s3://bucket/logs --batch-size 512 --world-size 64 --hosts 8 --json",
+    "penstock plan logs --batch-size 512 --state state.json --step 1200:1202",
+    "penstock plan tokens --length 2048 --batch-size 8 --state state.json",
+    index=True,
 )
-@click.argument("path")
 @click.option(
     "--batch-size", type=_COUNT, metavar="B", help="Rows of each rank in a step, as in your run."
 )
@@ -159,9 +146,6 @@ def _parse_steps(ctx: click.Context, param: click.Parameter, given: str | None) 
     metavar="N",
     help="For tokens: distance from window to window, if it is not the length.",
 )
-@index_option
-@storage_option
-@json_option
 @click.pass_context
 def plan(  # noqa: PLR0913 (one argument an option)
     ctx: click.Context,

@@ -14,15 +14,7 @@ from penstock.cli._other_sources import refuse_tokens
 from penstock.cli._terminal import echo, table
 from penstock.cli._typed_fields import parse_fields
 from penstock.cli._units import age_text, counted
-from penstock.cli._verb import (
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-    workers_option,
-)
+from penstock.cli._verb import FINE, verb, workers_option
 from penstock.cli.profile._found import ProfileSearch
 from penstock.datasets import paths_in, profile_types
 from penstock.errors import OptionError
@@ -45,17 +37,14 @@ _BARS = 16
 _NONE = "–"
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock profile logs",
-        "penstock profile logs --fields price,user",
-        "penstock profile logs --as fields",
-        "penstock profile 'tables/*.parquet' --workers 4 --json",
-        "penstock profile s3://bucket/logs -o region=eu-west-1",
-    ),
+@verb(
+    "penstock profile logs",
+    "penstock profile logs --fields price,user",
+    "penstock profile logs --as fields",
+    "penstock profile 'tables/*.parquet' --workers 4 --json",
+    "penstock profile s3://bucket/logs -o region=eu-west-1",
+    index=True,
 )
-@click.argument("path")
 @click.option(
     "--as",
     "form",
@@ -69,9 +58,6 @@ _NONE = "–"
     "--fields", "names", metavar="A,B.C", help="Show only these fields, and those inside of them."
 )
 @workers_option("read, if there is no profile yet")
-@index_option
-@storage_option
-@json_option
 def profile(  # noqa: PLR0913 (one argument an option)
     *,
     path: str,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,15 +22,7 @@ from penstock.cli._printing import Printed
 from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-)
+from penstock.cli._verb import FINDINGS, FINE, Verb, verb
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -92,18 +84,16 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
 
 
-@click.command(
+@verb(
+    "penstock show logs",
+    "penstock show logs 1000",
+    "penstock show logs -3: --fields id,user.name",
+    "penstock show table.csv --where \"age > 30 and city starts with 'B'\"",
+    "penstock show s3://bucket/logs --sample 10 --seed 1 --json",
+    "penstock show tokens 0 --decode tokenizer.json",
+    index=True,
     cls=_Show,
-    epilog=examples(
-        "penstock show logs",
-        "penstock show logs 1000",
-        "penstock show logs -3: --fields id,user.name",
-        "penstock show table.csv --where \"age > 30 and city starts with 'B'\"",
-        "penstock show s3://bucket/logs --sample 10 --seed 1 --json",
-        "penstock show tokens 0 --decode tokenizer.json",
-    ),
 )
-@click.argument("path")
 @click.argument("which", metavar="[N | A:B]", required=False, callback=_parse_which)
 @click.option(
     "--sample",
@@ -131,21 +121,14 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     metavar="TOKENIZER",
     help="For tokens: show their text, by this tokenizer (tokenizer.json, or a .model).",
 )
-@index_option
-@storage_option
-@json_option
-def show(  # noqa: PLR0913 (one argument an option)
+def show(
     *,
-    path: str,
-    which: slice | None,
-    sample: int | None,
-    seed: int,
-    where: str | None,
     fields: str | None,
     decode: str | None,
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
+    **given: Any,  # noqa: ANN401 (those of `_Wanted`)
 ) -> int:
     """Show records of PATH: the first 5, number N (from 0; -1 is the last), or the range A:B.
 
@@ -154,9 +137,10 @@ def show(  # noqa: PLR0913 (one argument an option)
     any record is fetched at once, by its number in the index. Without one JSON Lines are streamed;
     malformed lines are skipped with a warning and have no number.
     """
-    if which is not None and sample is not None:
+    wanted = _Wanted(**given)
+    path, where = wanted.path, wanted.where
+    if wanted.which is not None and wanted.sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
-    wanted = _Wanted(path, which, sample, seed, where)
     source = other_source(path, storage_options) if folder is None else None
     if source is not None and (decode is not None or is_tokens(source)):
         if where is not None:
@@ -175,7 +159,7 @@ def show(  # noqa: PLR0913 (one argument an option)
         else:
             held = _show_stream(wanted, storage_options, printed)
     printed.finish()
-    if printed.count or (which is None and where is None):
+    if printed.count or (wanted.which is None and where is None):
         return FINE
     missing = "no such record" if where is None else "no record matches"
     echo(f"penstock: {missing}: {held}.", err=True)

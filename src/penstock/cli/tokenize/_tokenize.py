@@ -14,15 +14,7 @@ import numpy as np
 from penstock.cli._report import Report
 from penstock.cli._terminal import echo
 from penstock.cli._units import counted
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    json_option,
-    storage_option,
-    workers_option,
-)
+from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
 from penstock.cli.tokenize._parts import PartsLeft, TokenProgress, rates
 from penstock.errors import (
     IndexExistsError,
@@ -50,17 +42,15 @@ _NARROW = 1 << 16
 """So many token ids fit two bytes."""
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock tokenize corpus tokens --tokenizer tokenizer.json --sample-size 2048",
-        "penstock tokenize 'web/*.jsonl.zst' tokens --tokenizer bpe.model --sample-size 4096 "
-        "--packing best_fit",
-        "penstock tokenize corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
-        "--text-key meta.body --eos 50256 --workers 8",
-        "penstock tokenize s3://bucket/corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
-        "-o region=eu-west-1",
-    ),
+@verb(
+    "penstock tokenize corpus tokens --tokenizer tokenizer.json --sample-size 2048",
+    "penstock tokenize 'web/*.jsonl.zst' tokens --tokenizer bpe.model --sample-size 4096 "
+    "--packing best_fit",
+    "penstock tokenize corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
+    "--text-key meta.body --eos 50256 --workers 8",
+    "penstock tokenize s3://bucket/corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
+    "-o region=eu-west-1",
+    path=False,
 )
 @click.argument("src")
 @click.argument("dst")
@@ -128,8 +118,6 @@ _NARROW = 1 << 16
 )
 @workers_option("tokenise")
 @click.option("--overwrite", is_flag=True, help="Replace the tokens that are in DST already.")
-@storage_option
-@json_option
 def tokenize(  # noqa: PLR0913 (one argument an option)
     *,
     src: str,
