@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import json
+import math
 import sys
 import time
 from contextlib import nullcontext
@@ -10,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli._fields import as_text
 from penstock.cli._units import bytes_text
 from penstock.storage import rank
 from penstock.work import Bar
@@ -29,6 +31,41 @@ def echo(text: str, *, err: bool = False) -> None:
 def echo_json(document: object) -> None:
     """Print one JSON document in plain ASCII, which every locale can print."""
     click.echo(json.dumps(document, indent=2, allow_nan=False, default=as_text))
+
+
+def without_nonfinite(value: object) -> object:
+    """Return a value with NaN and infinities as None, because JSON has no number for them.
+
+    >>> without_nonfinite({"a": [1.5, float("nan")]})
+    {'a': [1.5, None]}
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: without_nonfinite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_nonfinite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_text(value: object) -> object:
+    r"""Return a value that JSON cannot hold as text: times as ISO, bytes as UTF-8 or base64.
+
+    Arrays become lists.
+
+    >>> as_text(dt.date(2026, 1, 31)), as_text(b"abc"), as_text(b"\xff")
+    ('2026-01-31', 'abc', '/w==')
+    """
+    if hasattr(value, "tolist"):  # Of NumPy, which not every verb loads.
+        return value.tolist()
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    return str(value)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:

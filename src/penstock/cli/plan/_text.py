@@ -6,14 +6,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from penstock.cli._by_number import Record, records_of
-from penstock.cli._fields import without_nonfinite
 from penstock.cli._paths import as_typed
-from penstock.cli._printing import Printed
 from penstock.cli._report import Report
-from penstock.cli._terminal import echo, echo_json
+from penstock.cli._terminal import echo, echo_json, without_nonfinite
 from penstock.cli._units import bytes_text, counted, few
 from penstock.cli._verb import FINDINGS, FINE
 from penstock.cli.plan._numbers import RunLayout, costs, reads_records, rows_of, steps_of
+from penstock.cli.show._printing import Printed
 from penstock.loading import StepRecords, natural_shuffle, step_records
 
 if TYPE_CHECKING:

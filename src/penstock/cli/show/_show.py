@@ -18,11 +18,11 @@ from penstock.cli._by_number import (
 )
 from penstock.cli._other_sources import eos_of, is_tokens, other_source
 from penstock.cli._paths import find
-from penstock.cli._printing import Printed
 from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted
 from penstock.cli._verb import FINDINGS, FINE, Verb, verb
+from penstock.cli.show._printing import Printed
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:

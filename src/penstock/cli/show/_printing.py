@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.cli._fields import as_text, pick, without_nonfinite
-from penstock.cli._terminal import echo, echo_json
+from penstock.cli._terminal import as_text, echo, echo_json, without_nonfinite
 from penstock.cli.show._tokens import ids_text
 from penstock.errors import MalformedLineError
 
@@ -73,3 +72,22 @@ class Printed:
             _log.warning("NaN and infinities are shown as null, because JSON has neither")
         if self.count and self._missing:
             _log.warning("none of the records shown has %s", ", ".join(sorted(self._missing)))
+
+
+def pick(value: object, path: str) -> object:
+    """Return the value at a path of a record; None where there is none.
+
+    >>> record = {"user": {"age": 42}, "items": [{"price": 1}, {"price": 2}], "a.b": 3}
+    >>> pick(record, "user.age"), pick(record, "items[].price"), pick(record, "a.b")
+    (42, [1, 2], 3)
+    """
+    if isinstance(value, dict) and path in value:
+        return value[path]  # Also a key that has a dot in its name.
+    head, dot, rest = path.partition(".")
+    key, is_list, _ = head.partition("[]")
+    inner = value.get(key) if isinstance(value, dict) else None
+    if is_list:
+        if not isinstance(inner, list):
+            return None
+        return [pick(item, rest) for item in inner] if dot else inner
+    return pick(inner, rest) if dot else None
