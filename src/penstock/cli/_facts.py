@@ -1,4 +1,4 @@
-"""What lies beside the records of a PATH: an index, columns, a profile, leftovers."""
+"""The index, columns, profile and leftovers of a PATH, for reports."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class IndexFacts(NamedTuple):
 
 
 def index_facts(path: str, options: StorageOptions, chosen: str | None) -> IndexFacts:
-    """Look for the index of a PATH; one that was named must be there."""
+    """Return the facts of the index of a PATH; raise if a chosen one is missing."""
     try:
         found = index_of(path, options, chosen)
     except CorruptIndexError as failure:
@@ -102,7 +102,7 @@ def index_facts(path: str, options: StorageOptions, chosen: str | None) -> Index
 
 
 class KnownFacts(NamedTuple):
-    """Columns and profile of a PATH, and what killed builders of them left."""
+    """Columns, profile and leftovers of a PATH."""
 
     columns: Sequence[ListedColumn] = ()
     profile: KnownProfile | None = None
@@ -143,7 +143,7 @@ class KnownFacts(NamedTuple):
 
 
 def add_leftovers(report: Report, leftovers: Sequence[Leftover]) -> None:
-    """Report what writers and builders left."""
+    """Report leftovers of writers and builders."""
     report.data(leftovers=[leftover_document(one) for one in leftovers])
     for entry, writer in leftovers:
         report.row("leftover", f"{entry.name}, {bytes_text(entry.size)}, writer {writer}")
@@ -152,7 +152,7 @@ def add_leftovers(report: Report, leftovers: Sequence[Leftover]) -> None:
 
 
 def leftover_document(leftover: Leftover) -> dict[str, object]:
-    """Return what a writer or a builder left, for a program."""
+    """Return a leftover for a program."""
     entry, writer = leftover
     return {
         "path": entry.name,
@@ -163,7 +163,7 @@ def leftover_document(leftover: Leftover) -> dict[str, object]:
 
 
 def facts_of_index(path: str, indexed: Indexed | None, options: StorageOptions) -> KnownFacts:
-    """Look beside the index of a PATH, if it is local, fresh and made by Penstock."""
+    """Return the facts of columns and profile, if the index is local, fresh and Penstock's own."""
     if indexed is None or indexed.meta is None or indexed.place.is_remote or indexed.is_stale:
         return KnownFacts(leftovers=leftovers_of(path, indexed))
     from penstock.cli._by_number import source_of  # noqa: PLC0415 (only where there is an index)
@@ -175,7 +175,7 @@ def facts_of_index(path: str, indexed: Indexed | None, options: StorageOptions) 
 
 
 def facts_of_source(path: str, indexed: Indexed | None, source: Source) -> KnownFacts:
-    """Look for columns and a profile of a source."""
+    """Return the facts of columns and profile of a source."""
     from penstock.datasets import known_profile, list_columns_of  # noqa: PLC0415 (pyarrow)
 
     columns = list_columns_of(source)
@@ -189,7 +189,7 @@ def facts_of_source(path: str, indexed: Indexed | None, source: Source) -> Known
 
 
 def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()) -> list[Leftover]:
-    """Return what killed builders left beside the index, beside its columns and in other folders.
+    """Return leftovers of builders beside the index, beside its columns and in other folders.
 
     Nothing is opened, so None is fine for an index that is damaged.
     """

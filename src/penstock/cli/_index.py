@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _IndexTask:
-    """What is indexed, and how."""
+    """The files to index, and the options."""
 
     path: str
     kind: Kind

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnsTask:
-    """What is done, and how; as the options are called."""
+    """The options of the verb, by their names."""
 
     path: str
     target: str | None

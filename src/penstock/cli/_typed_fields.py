@@ -50,7 +50,7 @@ def _parts(text: str) -> list[str]:
 
 
 def field_types(given: dict[str, str | None], schema: pa.Schema) -> dict[str, str]:
-    """Return a type for each field: the one given, or what the schema says.
+    """Return a type for each field: the one given, or that of the schema.
 
     A field that the schema calls an integer gets a mask, because a record that the schema was not
     made from may hold null.

@@ -178,7 +178,7 @@ def shuffle_option(function: F) -> F:
 
 
 def workers_option(verb: str) -> Callable[[F], F]:
-    """Add `--workers N`, for processes that do what the verb says."""
+    """Add `--workers N`; `verb` is the work of these processes."""
     return click.option(
         "--workers",
         type=click.IntRange(min=0),

@@ -1,4 +1,4 @@
-"""What the measured numbers suggest, each with its reason."""
+"""Advice that follows from measured runs, each with its reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MUCH = 0.5
 
 
 class Advice(NamedTuple):
-    """What to do, and why."""
+    """One piece of advice, and its reason."""
 
     do: str
     why: str
@@ -30,7 +30,7 @@ class Advice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BenchFacts:
-    """What is known of the data beside the runs."""
+    """Facts of the data that the advice depends on."""
 
     path: str
     is_remote: bool
@@ -47,7 +47,7 @@ class BenchFacts:
 def advice(
     runs: Sequence[LoaderRun], facts: BenchFacts, made: ColumnsTrial | None = None
 ) -> list[Advice]:
-    """Return what follows from the runs, the most useful first."""
+    """Return the advice that follows from the runs, the most useful first."""
     plain = [run for run in runs if not run.setting.change]
     best = best_of(plain)
     changes = list(_changes(runs, plain))

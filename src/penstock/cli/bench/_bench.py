@@ -187,7 +187,7 @@ def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)
 
 
 def _changes(source: Source, base: Setting, facts: BenchFacts) -> Iterator[Setting]:
-    """Yield what else may help, to be tried with the best number of workers."""
+    """Yield other settings that may help, to be tried with the best number of workers."""
     if base.shuffle == "full" and natural_shuffle(source)[0] == "block":
         yield replace(base, shuffle="block", change="block order")
     cheap = cheap_types(base.types)

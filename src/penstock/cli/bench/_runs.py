@@ -1,4 +1,4 @@
-"""A loader run for some seconds over files or columns, and what was measured."""
+"""Measured runs of a loader, over files or over columns."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Setting:
     seed: int = 0
     """Different for each run, so that no run profits from blocks that an earlier one cached."""
     change: Literal["", "block order", "few fields", "columns"] = ""
-    """What is tried beside the numbers of workers."""
+    """The change that a run tries, beside numbers of workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderRun:
-    """What one run showed."""
+    """The measurements of one run."""
 
     setting: Setting
     records: int

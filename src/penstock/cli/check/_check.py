@@ -47,7 +47,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class _CheckTask:
-    """What is checked, and how; as the options are called."""
+    """The options of the verb, by their names."""
 
     path: str
     sample: float | None

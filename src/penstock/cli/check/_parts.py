@@ -70,7 +70,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class PartFindings(msgspec.Struct):
-    """What was found in a part: all findings are counted, the first ones kept."""
+    """Counts and findings of a part; all findings are counted, the first ones kept."""
 
     records: int = 0
     text_bytes: int = 0

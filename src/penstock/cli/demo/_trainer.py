@@ -29,7 +29,7 @@ _MOMENTUM = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one run does."""
+    """The settings of one training run."""
 
     data: str
     index: str
@@ -126,7 +126,7 @@ def train(job: Job) -> None:
 
 
 def _inputs(batch: penstock.Batch) -> torch.Tensor:
-    """Return what the model sees, float32[B, 3], each about 0 to 1.
+    """Return the inputs of the model, float32[B, 3], each about 0 to 1.
 
     To stack copies into memory that torch has aligned; how a matrix lies in memory can change the
     last digit of its product, and a batch of a worker lies elsewhere.
@@ -139,7 +139,7 @@ def _inputs(batch: penstock.Batch) -> torch.Tensor:
 
 
 def _target(batch: penstock.Batch) -> torch.Tensor:
-    """Return what the model should say, float32[B]."""
+    """Return the targets of the model, float32[B]."""
     target: torch.Tensor = batch["items"].to_padded(fill=0).sum(dim=1) / 4096
     return target
 

@@ -1,4 +1,4 @@
-"""`penstock info`: files, records, bytes, and what lies beside them."""
+"""`penstock info`: files, records, bytes, index, columns, leftovers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NEWLINE = ord("\n")
 
 @dataclass(frozen=True, slots=True)
 class InfoLineFile(InfoFile):
-    """What is known of a JSON Lines file."""
+    """The facts of a JSON Lines file."""
 
     label: str
     text_bytes: int | None
@@ -161,7 +161,7 @@ def _found_by(indexed: Indexed | None, path: str, options: StorageOptions) -> Fo
 
 
 def _known(indexed: Indexed | None, path: str) -> dict[str, FileMeta]:
-    """Return what an index says of the files that are still the same, by their paths."""
+    """Return what the index knows of unchanged files, by their paths."""
     if indexed is None or indexed.meta is None:
         return {}
     listing, since = indexed.listing, indexed.since
@@ -181,7 +181,7 @@ def _file_facts(
     known: FileMeta | None,
     progress: Progress | None,
 ) -> InfoLineFile:
-    """Return what is known of a file; with a progress it is read, if the index does not know it."""
+    """Return the facts of a file; with a progress, read it unless the index knows it."""
     compression, text_bytes = _compression(file, entry)
     records = None
     if known is not None:

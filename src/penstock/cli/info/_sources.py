@@ -1,4 +1,4 @@
-"""What `penstock info` shows of CSV, Parquet, tokens and MDS folders."""
+"""Reports of `penstock info` on CSV, Parquet, tokens and MDS folders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _STEP = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class InfoFile:
-    """What is known of one file."""
+    """The facts of one file."""
 
     path: str
     records: int | None

@@ -29,7 +29,7 @@ _STEPS, _RECORDS = 3, 3
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """What is planned."""
+    """A run, and the data that it reads."""
 
     path: str
     """As the user named it."""

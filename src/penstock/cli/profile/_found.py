@@ -44,7 +44,7 @@ class FoundProfile:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSearch:
-    """Looks for the profile of a PATH, and makes it where there is none of the present records."""
+    """Finds the profile of a PATH, or makes it if there is none of the present records."""
 
     path: str
     options: StorageOptions

@@ -201,7 +201,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
 
 @contextmanager
 def _command_line_errors(left: PartsLeft) -> Iterator[None]:
-    """Give errors the remedies of the command line, and an interruption a note of what is kept."""
+    """Give errors command-line remedies, and note on an interruption which parts are kept."""
     try:
         yield
     except KeyboardInterrupt as failure:
@@ -346,7 +346,7 @@ def _report(made_with: dict[str, Any], result: TokenReport, kept_parts: int, rat
 
 
 def _nothing_made(src: str, result: TokenReport, size: int | None) -> str:
-    """Return why there is no sample, and what to do about it."""
+    """Return why there is no sample, and the remedy."""
     if not result.dropped or size is None:
         return f"no sample came out: {src} holds no documents."
     return (
