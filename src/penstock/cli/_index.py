@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._indexed import meta_of
-from penstock.cli._other_sources import other_source, refuse_tokens
+from penstock.cli._opening import refuse_tokens
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
@@ -25,13 +24,12 @@ from penstock.cli._verb import (
     storage_option,
 )
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
-from penstock.index import BuildOptions, changes, exists, make_index, place_of
+from penstock.index import BuildOptions, changes, detect, exists, make_index, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._formats import Kind
-    from penstock.index import Listing, Meta, Mode, Place, Scanner
+    from penstock.index import Detected, Listing, Meta, Mode, Place
     from penstock.storage import StorageOptions
 
 
@@ -40,16 +38,14 @@ class _Task:
     """What shall be indexed, and how."""
 
     path: str
-    kind: Kind
-    listing: Listing
+    found: Detected
     mode: Mode
     build: BuildOptions
-    folder: str | None
-    options: StorageOptions
 
-    def scanner(self, made_with: dict[str, object] | None = None) -> Scanner:
-        """Return what finds the records."""
-        return scanner_of(self.kind, made_with, [found.path for found in self.listing.files])
+    @property
+    def listing(self) -> Listing:
+        """The files to index."""
+        return self.found.listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +133,20 @@ def index(  # noqa: PLR0913 (one argument an option)
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
     build = BuildOptions(None, full_hash, validate, profile, max_line_bytes, workers)
     build.check()
-    if folder is None:
-        _refuse_numbered(path, storage_options)
-    kind, listing = list_of_one_kind(path, storage_options)
-    if kind == "parquet":
+    found = detect(path, storage_options, folder)
+    refuse_tokens(path, found, "they have an index of their own")
+    title = found.format.title
+    if found.format.folder is not None:
+        raise OptionError(f"{path} is an {title} folder, which has an index of its own.")
+    if found.format.scanner is None:
         if build.checks:
             raise OptionError(
-                f"{path} is Parquet, which needs no index: there is none to keep bad lines or a "
+                f"{path} is {title}, which needs no index: there is none to keep bad lines or a "
                 f"profile in. penstock profile {shlex.quote(path)} shows what it holds."
             )
-        _tell_of_parquet(path, listing, as_json=as_json)
+        _tell_of_unindexed(path, found, as_json=as_json)
         return FINE
-    task = _Task(path, kind, listing, mode, build, folder, storage_options)
+    task = _Task(path, found, mode, build)
     try:
         built = _build(task)
     except IndexExistsError as failure:
@@ -163,26 +161,20 @@ def index(  # noqa: PLR0913 (one argument an option)
     return FINDINGS if built.new_bad_lines else FINE
 
 
-def _refuse_numbered(path: str, options: StorageOptions) -> None:
-    """Say that samples have numbers already; in no case is their index replaced."""
-    refuse_tokens(path, options, None, "they have an index of their own")
-    if other_source(path, options) is not None:
-        raise OptionError(f"{path} is an MDS folder, which has an index of its own: index.json.")
-
-
 def _build(task: _Task) -> _Built:
-    place = place_of(task.listing, task.scanner(), task.options, task.folder, beside_remote=True)
+    found = task.found
+    place = place_of(found.listing, found.scanner(), found.options, found.index, beside_remote=True)
     before = _meta_before(task, place)
     # An update speaks the dialect that the index was made with.
     made_with = before.options if before is not None and task.mode == "update" else None
     start = time.monotonic()
     with Progress(_bytes_to_read(task, before)) as progress:
         place = make_index(
-            task.listing,
-            task.scanner(made_with),
+            found.listing,
+            found.scanner(made_with),
             task.mode,
-            options=task.options,
-            index=task.folder,
+            options=found.options,
+            index=found.index,
             build=replace(task.build, progress=progress),
         )
     seconds = time.monotonic() - start
@@ -209,7 +201,7 @@ def _meta_before(task: _Task, place: Place) -> Meta | None:
         if task.mode == "update":
             raise
         return None
-    return meta if meta is not None and meta.kind == task.kind else None
+    return meta if meta is not None and meta.kind == task.found.format.name else None
 
 
 def _bytes_to_read(task: _Task, before: Meta | None) -> int:
@@ -227,18 +219,19 @@ def _shown(path: str, place: Place) -> str:
     return as_typed(path, place.folder) if place.beside else place.folder
 
 
-def _tell_of_parquet(path: str, listing: Listing, *, as_json: bool) -> None:
-    files = counted(len(listing.files), "file")
+def _tell_of_unindexed(path: str, found: Detected, *, as_json: bool) -> None:
+    row, count = found.format, len(found.listing.files)
     if as_json:
-        echo_json({"path": path, "format": "parquet", "files": len(listing.files), "index": None})
+        echo_json({"path": path, "format": row.name, "files": count, "index": None})
     else:
-        echo(f"{path}: {files} of Parquet, which need no index: each has its own at its end")
+        files = counted(count, "file")
+        echo(f"{path}: {files} of {row.title}, which need no index: records are found without one")
 
 
 def _document(task: _Task, built: _Built) -> dict[str, object]:
     return {
         "path": task.path,
-        "format": task.kind,
+        "format": task.found.format.name,
         "index": built.place.folder,
         "files": len(built.meta.files),
         "empty_files": len(built.meta.empty),

@@ -11,7 +11,6 @@ import click
 
 from penstock._cpus import usable_cpus
 from penstock.cli._by_number import open_numbered
-from penstock.cli._other_sources import is_tokens
 from penstock.cli._terminal import echo, echo_json
 from penstock.cli._verb import (
     FINDINGS,
@@ -27,6 +26,7 @@ from penstock.cli.bench._columns import columns_for
 from penstock.cli.bench._fields import all_types, cheap_types, field_types, parse_fields
 from penstock.cli.bench._runs import Run, Setting, measure
 from penstock.cli.bench._text import Report, document, text
+from penstock.datasets import is_tokens
 from penstock.errors import OptionError
 from penstock.jsonl import compression_of
 from penstock.loading import natural_shuffle

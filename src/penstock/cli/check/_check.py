@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,11 +11,8 @@ import click
 import msgspec
 
 from penstock.cli._builders import builders_in, is_builder, problem_of
-from penstock.cli._formats import kind_of, list_of_one_kind
-from penstock.cli._other_sources import eos_of, other_source
 from penstock.cli._paths import entry_of, find, leftovers_in
 from penstock.cli._terminal import Progress, echo, echo_json
-from penstock.cli._token_paths import missing_index, unnamed_files
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
     FAILED,
@@ -30,18 +28,27 @@ from penstock.cli.check._parts import Finding, Sample, line_parts
 from penstock.cli.check._run import PART_BYTES, Report, check_parts
 from penstock.cli.info._index_facts import index_facts
 from penstock.cli.info._known_facts import leftovers_of
-from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
-from penstock.index import JSONL, hashed_files, list_files, load_place
-from penstock.storage import is_remote, locate
+from penstock.datasets import is_tokens, open_found
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
+from penstock.index import (
+    LINES,
+    TOKEN_FOLDER,
+    hashed_files,
+    load,
+    load_place,
+    look_at,
+    problems_of,
+)
+from penstock.storage import is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._formats import Kind as FileKind
     from penstock.cli._indexed import Indexed
     from penstock.cli._paths import Leftover
     from penstock.cli.check._parts import CheckPart, Kind
-    from penstock.index import Hashed, Meta
+    from penstock.datasets import Source
+    from penstock.index import Detected, Hashed, Meta
     from penstock.jsonl import JsonlFile
     from penstock.storage import StorageOptions
 
@@ -51,6 +58,7 @@ class _Asked:
     """What is checked, and how."""
 
     path: str
+    found: Detected
     most: int
     sample: Sample | None
     workers: int | None
@@ -112,16 +120,19 @@ def check(  # noqa: PLR0913 (one argument an option)
     of Parquet, row groups that cannot be read, and files whose schemas do not go together. Exit
     code 1 means that something was found.
     """
-    if (other := other_source(path, storage_options)) is not None:
+    found = look_at(path, storage_options)
+    problems = problems_of(found.listing, storage_options)
+    if not (found.format.is_lines or found.format.check or problems):
         from penstock.cli.check._tokens import check_source  # noqa: PLC0415 (only for those)
 
+        source = open_found(found.checked())
         left = [
             *_left(path, leftovers_of(path, None), storage_options),
-            *_unnamed(path, other.files, storage_options),
+            *_unnamed(path, source, storage_options),
         ]
-        return check_source(path, other, eos_of(path, storage_options), left, as_json=as_json)
+        return check_source(path, source, left, as_json=as_json)
     chosen = None if sample is None else Sample(sample, str(seed))
-    asked = _Asked(path, most, chosen, workers, storage_options, as_json)
+    asked = _Asked(path, found, most, chosen, workers, storage_options, as_json)
     report = Report(most, _quiet if as_json else _tell)
     try:
         _check(asked, report)
@@ -141,12 +152,14 @@ def _quiet(_: Finding) -> None:
 
 
 def _check(asked: _Asked, report: Report) -> None:
-    kind = kind_of(asked.path, asked.options)
-    if problem := missing_index(asked.path, asked.options):
-        report.add(Finding("missing index", asked.path, None, problem))
+    found = asked.found
+    problems = [found.problem] if found.problem else problems_of(found.listing, asked.options)
+    if found.listing.folder is not None:
+        for problem in problems:
+            report.add(Finding("missing index", asked.path, None, str(problem)))
     indexed = _index(asked, report)
     meta = None if indexed is None else indexed.meta
-    files, parts, leftovers = _parts(asked, kind, meta, report)
+    files, parts, leftovers = _parts(asked, meta, report)
     hashed = [] if indexed is None or meta is None else hashed_files(indexed.listing, meta)
     total = sum(part.size for part in parts) + sum(one.was.size for one in hashed)
     with Progress(total) as progress:
@@ -163,7 +176,7 @@ def _check(asked: _Asked, report: Report) -> None:
     if asked.as_json:
         echo_json(_document(asked, files, report, set_aside))
         return
-    echo(_summary(asked, kind, files, report))
+    echo(_summary(asked, parts, files, report))
     if set_aside:
         lines = f"{counted(set_aside, 'line')} {'is' if set_aside == 1 else 'are'}"
         echo(f"{lines} set aside in bad_lines.ndjson of the index, and no records")
@@ -184,7 +197,7 @@ def _compare(hashed: Sequence[Hashed], report: Report, progress: Progress) -> No
 def _count(asked: _Asked, indexed: Indexed, report: Report) -> None:
     """Report an index of other lines than there are, as after one was blanked in place."""
     meta, unread = indexed.meta, {"damaged file", "missing file"} & report.kinds.keys()
-    if meta is None or meta.kind != "jsonl" or indexed.is_stale or indexed.since.new:
+    if meta is None or not indexed.format.is_lines or indexed.is_stale or indexed.since.new:
         return
     lines = meta.records + meta.bad_lines
     seen = report.records + report.kinds["malformed line"]
@@ -196,10 +209,18 @@ def _count(asked: _Asked, indexed: Indexed, report: Report) -> None:
         report.add(Finding("unusable index", indexed.place.folder, None, reason))
 
 
-def _unnamed(path: str, files: Sequence[str], options: StorageOptions) -> Iterator[Finding]:
-    """Yield token files that nobody reads."""
-    for file in unnamed_files(path, files, options):
-        yield Finding("unknown file", file, None, "the index does not name this token file")
+def _unnamed(path: str, source: Source, options: StorageOptions) -> Iterator[Finding]:
+    """Yield the token files in a folder that its index does not name."""
+    if not is_tokens(source) or source.index_meta is None:
+        return
+    named = set(source.files)
+    # A file without bytes is of a text in which no sample ends.
+    store, name = locate(join(path, TOKEN_FOLDER), options)
+    with suppress(ObjectNotFoundError):
+        for entry in store.list(name):
+            file = store.path(entry.name)
+            if entry.size and file.endswith(".bin") and file not in named:
+                yield Finding("unknown file", file, None, "the index does not name this token file")
 
 
 def _left(path: str, leftovers: Sequence[Leftover], options: StorageOptions) -> Iterator[Finding]:
@@ -216,48 +237,33 @@ def _left(path: str, leftovers: Sequence[Leftover], options: StorageOptions) -> 
 
 
 def _parts(
-    asked: _Asked, kind: FileKind, meta: Meta | None, report: Report
+    asked: _Asked, meta: Meta | None, report: Report
 ) -> tuple[int, Sequence[CheckPart], Sequence[Leftover]]:
     """Return how many files there are, what is to be looked at, and what writers left."""
-    if kind == "jsonl":
-        if "missing index" in report.kinds and not _has_lines(asked):
-            return 0, [], []
-        found = find(asked.path, asked.options)
+    at_path = asked.found
+    if "missing index" in report.kinds and not at_path.format.check and not _has_lines(at_path):
+        return 0, [], []
+    if not at_path.format.check:
+        found = find(asked.path, asked.options, at_path)
         parts = list(line_parts(found, _size, asked.sample, PART_BYTES))
         return len(found.files), parts, found.leftovers()
-    from penstock.cli.check._tables import csv_parts, parquet_parts  # noqa: PLC0415 (pyarrow)
-
-    _, listing = list_of_one_kind(asked.path, asked.options)
+    listing = at_path.checked().listing
+    made_with = None if meta is None else meta.options
     tables: list[Any] = []
-    if kind == "csv":
-        if asked.sample is not None:
-            raise OptionError(
-                "--sample: where rows of CSV begin is known only after reading all before them. "
-                "Check all of it."
-            )
-        tables += csv_parts(asked.path, listing, _dialect(meta, [f.path for f in listing.files]))
-    else:
-        for one in parquet_parts(asked.path, listing.files, asked.sample, PART_BYTES):
-            if isinstance(one, Finding):
-                report.add(one)
-            elif isinstance(one, tuple):
-                report.errors.setdefault(*one)
-            else:
-                tables.append(one)
+    for one in load(at_path.format.check)(asked.path, at_path, made_with, asked.sample, PART_BYTES):
+        if isinstance(one, Finding):
+            report.add(one)
+        elif isinstance(one, tuple):
+            report.errors.setdefault(*one)
+        else:
+            tables.append(one)
     beside = [] if is_remote(asked.path) or listing.folder is None else [locate(asked.path)[1]]
     leftovers = [one for directory in beside for one in leftovers_in(directory)]
     return len(listing.files), tables, leftovers
 
 
-def _has_lines(asked: _Asked) -> bool:
-    return bool(list_files(asked.path, JSONL, asked.options).files)
-
-
-def _dialect(meta: Meta | None, names: Sequence[str]) -> dict[str, Any]:
-    """Return how CSV is written: as its index says, or as its names do."""
-    if meta is not None:
-        return meta.options
-    return {"delimiter": "\t"} if all(name.lower().endswith(".tsv") for name in names) else {}
+def _has_lines(found: Detected) -> bool:
+    return any(LINES.names(one.entry.name) for one in found.listing.files)
 
 
 def _size(file: JsonlFile) -> int:
@@ -269,7 +275,7 @@ def _size(file: JsonlFile) -> int:
 
 def _index(asked: _Asked, report: Report) -> Indexed | None:
     """Return the index of PATH; one that nothing opens is reported, and none."""
-    _, indexed, problem = index_facts(asked.path, asked.options, None)
+    _, indexed, problem = index_facts(asked.path, asked.found)
     try:
         if indexed is not None:
             load_place(indexed.place)
@@ -299,13 +305,13 @@ def _document(
     }
 
 
-def _summary(asked: _Asked, kind: FileKind, files: int, report: Report) -> str:
+def _summary(asked: _Asked, parts: Sequence[CheckPart], files: int, report: Report) -> str:
     total = report.kinds.total()
     sample = ""
     if asked.sample is not None:
-        those = "row groups" if kind == "parquet" else "lines"
+        those = getattr(parts[0], "sampled", "lines") if parts else "lines"
         sample = f" in a sample of {100 * asked.sample.share:g} % of the {those}"
-    what = "values" if kind == "parquet" else "text"
+    what = getattr(parts[0], "content", "text") if parts else "text"
     seen = (
         f"{asked.path}: {counted(files, 'file')}, {counted(report.records, 'record')}"
         f"{sample}, {bytes_text(report.text_bytes)} of {what}"

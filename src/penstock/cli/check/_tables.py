@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -31,9 +31,9 @@ from penstock.index import (
 from penstock.storage import MeteredFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.index import Aside, Footer, Listing
+    from penstock.index import Aside, Detected, Footer
     from penstock.storage import OpenFile
 
 _BEGINNING = 64
@@ -103,10 +103,24 @@ def _text_of(file: OpenFile, aside: Aside) -> bytes:
     return file.read_at(aside.offset, min(aside.size, _BEGINNING)).rstrip(b"\r\n")
 
 
-def csv_parts(path: str, listing: Listing, dialect: dict[str, Any]) -> Iterator[CsvPart]:
-    """Yield all files."""
-    for found in listing.files:
-        yield CsvPart(as_typed(path, found.path), found, dialect)
+def csv_parts(
+    path: str,
+    at_path: Detected,
+    made_with: Mapping[str, Any] | None,
+    sample: Sample | None,
+    part_bytes: int,
+) -> Iterator[CsvPart]:
+    """Yield all files; they are written as their index says, or else as their names do."""
+    del part_bytes
+    if sample is not None:
+        raise OptionError(
+            "--sample: where rows of CSV begin is known only after reading all before them. "
+            "Check all of it."
+        )
+    files = at_path.listing.files
+    dialect = made_with or at_path.format.options_for([found.path for found in files])
+    for found in files:
+        yield CsvPart(as_typed(path, found.path), found, dict(dialect))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +132,8 @@ class GroupsPart:
     groups: tuple[int, ...]
     size: int
     start: int = 0
+    sampled: ClassVar = "row groups"
+    content: ClassVar = "values"
 
     def look(self, seen: Seen, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield row groups that cannot be read."""
@@ -149,11 +165,16 @@ class GroupsPart:
 
 
 def parquet_parts(
-    path: str, files: Sequence[Found], sample: Sample | None, part_bytes: int
+    path: str,
+    at_path: Detected,
+    made_with: Mapping[str, Any] | None,
+    sample: Sample | None,
+    part_bytes: int,
 ) -> Iterator[GroupsPart | Finding | tuple[str, str]]:
     """Yield row groups to read, and what footers show already: findings, and files with errors."""
+    del made_with
     unified = UnifiedSchema()
-    for number, found in enumerate(files):
+    for number, found in enumerate(at_path.listing.files):
         name = as_typed(path, found.path)
         try:
             footer = read_footer(found)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.cli._other_sources import is_tokens
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._units import counted
 from penstock.cli._verb import FINDINGS, FINE
+from penstock.datasets import is_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,10 +24,10 @@ _STEP = 1024
 _SHOWN = 20
 
 
-def check_source(
-    path: str, source: Source, eos: int | None, leftovers: Sequence[Finding], *, as_json: bool
-) -> int:
+def check_source(path: str, source: Source, leftovers: Sequence[Finding], *, as_json: bool) -> int:
     """Read everything; report samples whose documents do not end where the index says so."""
+    meta = source.index_meta
+    eos = None if meta is None or meta.tokens is None else meta.tokens.eos
     findings = [*map(str, leftovers)]
     tokens = 0
     size = getattr(source, "sample_size", None)

@@ -6,16 +6,16 @@ import shlex
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.cli._indexed import index_of
+from penstock.cli._indexed import index_of, missing_index
 from penstock.cli._paths import as_typed
 from penstock.cli._units import age_text, counted
-from penstock.errors import CorruptIndexError, ObjectNotFoundError
+from penstock.errors import CorruptIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.cli._indexed import Indexed
-    from penstock.storage import StorageOptions
+    from penstock.index import Detected
 
 _SHOWN = 5
 
@@ -81,16 +81,14 @@ class IndexFacts(NamedTuple):
         }
 
 
-def index_facts(path: str, options: StorageOptions, chosen: str | None) -> IndexFacts:
+def index_facts(path: str, at_path: Detected) -> IndexFacts:
     """Look for the index of a PATH; one that was named must be there."""
     try:
-        found = index_of(path, options, chosen)
+        found = index_of(path, at_path)
     except CorruptIndexError as failure:
-        return IndexFacts(path, None, options.redact(str(failure)))
-    if found is None and chosen is not None:
-        command = f"penstock index {shlex.quote(path)} --index {shlex.quote(chosen)}"
-        message = f"there is no index in {chosen}. Build it: {command}"
-        raise ObjectNotFoundError(message, path=chosen)
+        return IndexFacts(path, None, at_path.options.redact(str(failure)))
+    if found is None and at_path.index is not None:
+        raise missing_index(path, at_path.index)
     return IndexFacts(path, found, None)
 
 

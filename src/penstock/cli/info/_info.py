@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli._formats import kind_of
-from penstock.cli._other_sources import other_source
 from penstock.cli._paths import Found, as_typed, find
 from penstock.cli._reading import texts_of
 from penstock.cli._terminal import Progress, echo, echo_json, table
@@ -30,6 +28,7 @@ from penstock.cli.info._known_facts import (
     leftover_document,
     leftover_text,
 )
+from penstock.index import LINES, look_at
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 from penstock.storage import is_pattern
 
@@ -88,21 +87,20 @@ def info(
     are not blank, or the rows; whether each is good, `penstock check` tells. With an index only
     files that are new or changed since are read to count them.
     """
-    if folder is None and (other := other_source(path, storage_options)) is not None:
+    at_path = look_at(path, storage_options, folder)
+    if at_path.format.folder is not None:
         from penstock.cli.info._tokens import tell_of_source  # noqa: PLC0415 (only for those)
 
-        tell_of_source(path, other, storage_options, as_json=as_json)
+        tell_of_source(path, at_path, as_json=as_json)
         return FINE
-    facts = index_facts(path, storage_options, folder)
-    kind = facts.found.kind if facts.found else kind_of(path, storage_options)
-    if kind != "jsonl":
+    facts = index_facts(path, at_path)
+    row = facts.found.format if facts.found else at_path.format
+    if not row.is_lines:
         from penstock.cli.info._table import tell_of_table  # noqa: PLC0415 (pyarrow)
 
-        tell_of_table(
-            kind, facts, storage_options, count=not no_records, chosen=folder, as_json=as_json
-        )
+        tell_of_table(row, facts, at_path, count=not no_records, as_json=as_json)
         return FINE
-    found = _found_by(facts.found, path, storage_options) or find(path, storage_options)
+    found = _found_by(facts.found, path, storage_options) or find(path, storage_options, at_path)
     known = _known(facts.found, path)
     files: list[_File] = []
     errors: list[tuple[str, str]] = []
@@ -226,7 +224,7 @@ def _document(told: _Told) -> dict[str, object]:
     files = told.files
     return {
         "path": told.found.path,
-        "format": "jsonl",
+        "format": LINES.name,
         "files": len(told.found.files),
         "records": _sum([file.records for file in files]),
         "bytes": sum(file.bytes for file in files),

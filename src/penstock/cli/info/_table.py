@@ -1,4 +1,4 @@
-"""What `penstock info` tells of CSV and Parquet."""
+"""What `penstock info` shows of records with columns."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.cli._by_number import open_by_number
-from penstock.cli._formats import ENDINGS, TITLES
+from penstock.cli._by_number import by_number
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import echo, echo_json, table
 from penstock.cli._units import bytes_text
@@ -18,13 +17,11 @@ from penstock.cli.info._known_facts import (
     leftover_document,
     leftover_text,
 )
-from penstock.index import list_files
 
 if TYPE_CHECKING:
-    from penstock.cli._formats import Kind
     from penstock.cli.info._index_facts import IndexFacts
     from penstock.datasets import Source
-    from penstock.storage import StorageOptions
+    from penstock.index import Detected, Format
 
 _FEW_FILES = 20
 
@@ -38,30 +35,24 @@ class _File(NamedTuple):
     modified: float
 
 
-def tell_of_table(  # noqa: PLR0913 (what is told, by name)
-    kind: Kind,
-    facts: IndexFacts,
-    options: StorageOptions,
-    *,
-    count: bool,
-    chosen: str | None,
-    as_json: bool,
+def tell_of_table(
+    kind: Format, facts: IndexFacts, at_path: Detected, *, count: bool, as_json: bool
 ) -> None:
     """Print files, rows, bytes and columns; without `count` nothing is read for that."""
-    listing = facts.found.listing if facts.found else list_files(facts.path, ENDINGS[kind], options)
+    listing = facts.found.listing if facts.found else at_path.checked().listing
     rows: dict[str, int] | None = None
     columns: list[tuple[str, str]] | None = None
     known: KnownFacts | None = None
-    is_cheap = kind == "parquet" or (facts.found is not None and not facts.found.is_stale)
+    is_cheap = kind.scanner is None or (facts.found is not None and not facts.found.is_stale)
     if count or is_cheap:
-        with open_by_number(facts.path, options, chosen) as opened:
+        with by_number(facts.path, at_path) as opened:
             if opened is not None:
                 rows = _rows(opened.source)
                 columns = [(field.name, str(field.type)) for field in opened.source.schema]
                 if is_cheap:
                     known = facts_of_source(facts.path, facts.found, opened.source)
     if known is None:
-        known = facts_of_index(facts.path, None, options)
+        known = facts_of_index(facts.path, None, at_path.options)
     files = [
         _File(
             as_typed(facts.path, found.path),
@@ -99,11 +90,11 @@ def _total(files: list[_File]) -> int | None:
 
 
 def _document(
-    kind: Kind, facts: IndexFacts, files: list[_File], columns: list[tuple[str, str]] | None
+    kind: Format, facts: IndexFacts, files: list[_File], columns: list[tuple[str, str]] | None
 ) -> dict[str, object]:
     return {
         "path": facts.path,
-        "format": kind,
+        "format": kind.name,
         "files": len(files),
         "records": _total(files),
         "bytes": sum(file.bytes for file in files),
@@ -125,7 +116,7 @@ def _document(
 
 
 def _summary(
-    kind: Kind,
+    kind: Format,
     facts: IndexFacts,
     files: list[_File],
     columns: list[tuple[str, str]] | None,
@@ -133,7 +124,7 @@ def _summary(
 ) -> str:
     total = _total(files)
     told = [
-        ("format", TITLES[kind]),
+        ("format", kind.title),
         ("files", f"{len(files):,}"),
         ("records", "not counted" if total is None else f"{total:,}"),
         ("stored", bytes_text(sum(file.bytes for file in files))),

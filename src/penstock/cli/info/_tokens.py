@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.cli._other_sources import documents_of, format_of, is_tokens, tokens_meta
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import echo, echo_json, table
 from penstock.cli._units import age_text, bytes_text, counted
 from penstock.cli.info._known_facts import facts_of_index, leftover_document, leftover_text
+from penstock.datasets import is_tokens, open_found
 from penstock.storage import locate
 
 if TYPE_CHECKING:
     from penstock.datasets import Source, TokenSource
-    from penstock.index import Meta
+    from penstock.index import Detected
     from penstock.storage import StorageOptions
 
 _FEW_FILES = 20
@@ -32,20 +32,21 @@ class _File(NamedTuple):
     modified: float
 
 
-def tell_of_source(path: str, source: Source, options: StorageOptions, *, as_json: bool) -> None:
+def tell_of_source(path: str, found: Detected, *, as_json: bool) -> None:
     """Print what a source holds that numbers its records by itself."""
+    source, options = open_found(found), found.options
     files = _files(path, source, options)
-    meta = tokens_meta(path, options)
+    meta = source.index_meta
     tokens = _tokens(source) if is_tokens(source) else None
     leftovers = facts_of_index(path, None, options).leftovers
     if as_json:
-        found = _document(path, source, files, meta, tokens)
-        echo_json(found | {"leftovers": [leftover_document(one) for one in leftovers]})
+        told = _document(path, source, files, tokens) | {"format": found.format.name}
+        echo_json(told | {"leftovers": [leftover_document(one) for one in leftovers]})
         return
     told = {
-        "format": str(format_of(source)),
+        "format": found.format.title,
         "files": f"{len(files):,}",
-        **(_token_facts(source, meta, tokens) if is_tokens(source) else _record_facts(source)),
+        **(_token_facts(source, tokens) if is_tokens(source) else _record_facts(source)),
         "stored": bytes_text(sum(file.bytes for file in files)),
     }
     if meta is not None:
@@ -86,10 +87,11 @@ def _record_facts(source: Source) -> dict[str, str]:
     return {"samples": f"{len(source):,}"}
 
 
-def _token_facts(source: TokenSource, meta: Meta | None, tokens: int | None) -> dict[str, str]:
+def _token_facts(source: TokenSource, tokens: int | None) -> dict[str, str]:
+    meta = source.index_meta
     size = source.sample_size
     each = "a document each" if size is None else f"of {counted(size, 'token')}"
-    documents = documents_of(source)
+    documents = source.documents
     if documents not in (None, len(source)):
         each = "a sequence each" if size is None else f"sequences {each}"
     facts = {
@@ -115,12 +117,13 @@ def _token_facts(source: TokenSource, meta: Meta | None, tokens: int | None) -> 
 
 
 def _document(
-    path: str, source: Source, files: list[_File], meta: Meta | None, tokens: int | None
+    path: str, source: Source, files: list[_File], tokens: int | None
 ) -> dict[str, object]:
+    meta = source.index_meta
     told = None if meta is None else meta.tokens
     found: dict[str, object] = {
         "path": path,
-        "format": format_of(source),
+        "format": None,
         "files": len(files),
         "records": len(source),
         "bytes": sum(file.bytes for file in files),
@@ -143,7 +146,7 @@ def _document(
         "tokens": tokens,
         "dtype": source.token_dtype.name,
         "sample_size": source.sample_size,
-        "documents": documents_of(source) if told is None else told.documents,
+        "documents": source.documents if told is None else told.documents,
         "packing": source.packing,
         "eos": None if told is None else told.eos,
         "padding": None if told is None else told.padding,

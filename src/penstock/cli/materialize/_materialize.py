@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from penstock.cli._opening import folders_without_index, open_existing, open_indexed
-from penstock.cli._other_sources import refuse_tokens
+from penstock.cli._opening import (
+    folders_without_index,
+    open_existing,
+    open_indexed,
+    refuse_tokens,
+)
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._units import bytes_text, counted
 from penstock.cli._verb import (
@@ -45,6 +49,7 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
+from penstock.index import look_at
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -142,21 +147,22 @@ def materialize(  # noqa: PLR0913 (one argument an option)
     """
     if lists and drop:
         raise click.UsageError("give either --list or --drop, not both.")
-    refuse_tokens(path, storage_options, folder, "batches of them are gathered as they are")
+    found = look_at(path, storage_options, folder)
+    refuse_tokens(path, found, "batches of them are gathered as they are")
     if fields is None and not (lists or drop):
         raise click.UsageError("name the FIELDS to decode, such as price:float32,user.age.")
     given = None if fields is None else parse_fields(fields, "FIELDS")
     task = _Task(path, target, on_error, workers, as_json)
     try:
         if lists or drop:
-            there = open_existing(path, storage_options, folder)
-            where = folders_without_index(path, storage_options, folder, target)
+            there = open_existing(path, found)
+            where = folders_without_index(found, target)
             if drop:
                 _drop(task, where if there is None else there, given)
             else:
                 _list(task, where if there is None else there, given)
             return FINE
-        source = open_indexed(path, storage_options, folder)
+        source = open_indexed(path, found)
         _build(task, source, schema_of(given or {}, source))
     except (BadRecordsError, MalformedLineError, SchemaMismatchError, StaleIndexError) as failure:
         echo(f"penstock: {storage_options.redact(_as_option(failure))}", err=True)

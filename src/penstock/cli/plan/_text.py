@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import table
 from penstock.cli._units import bytes_text, counted
-from penstock.cli.plan._numbers import Layout, costs, reads_records, rows_of
+from penstock.cli.plan._numbers import Layout, costs, rows_of
 from penstock.loading import StepRecords, natural_shuffle, step_records
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _facts(plan: Plan) -> dict[str, str]:
     if rows.dropped:
         facts["dropped"] = f"{counted(rows.dropped, 'record')} at the end"
     facts |= _columns(plan.columns)
-    if plan.source.files and reads_records(plan.source.files):
+    if plan.source.files and not plan.source.reads_blocks:
         facts["full order"] = "reads every record by itself"
     return facts
 

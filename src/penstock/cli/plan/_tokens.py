@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.cli._other_sources import is_tokens
+from penstock.datasets import is_tokens
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:

@@ -11,20 +11,16 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli._by_number import source_of
-from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._indexed import index_of
-from penstock.cli._other_sources import other_source
 from penstock.cli._terminal import Progress
 from penstock.cli.info._index_facts import index_facts
-from penstock.datasets import keep_profile, known_profile, profile_of
-from penstock.datasets import open as open_source
-from penstock.index import BuildOptions, make_index, place_of, read_profile
+from penstock.datasets import keep_profile, known_profile, open_found, profile_of
+from penstock.index import BuildOptions, look_at, make_index, place_of, read_profile
 
 if TYPE_CHECKING:
-    from penstock.cli._formats import Kind
     from penstock.cli._indexed import Indexed
     from penstock.datasets import Source
-    from penstock.index import Listing
+    from penstock.index import Detected
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
@@ -48,9 +44,13 @@ class Asked:
     """Whose profile, and how it is made."""
 
     path: str
-    options: StorageOptions
-    chosen: str | None = None
+    found: Detected
     workers: int | None = None
+
+    @property
+    def options(self) -> StorageOptions:
+        """Those of PATH."""
+        return self.found.options
 
 
 def find_profile(asked: Asked) -> FoundProfile:
@@ -60,11 +60,10 @@ def find_profile(asked: Asked) -> FoundProfile:
     that has no profile is built again where nothing else about it changes by that. For everything
     else records are gone through, and what was found is kept in the cache directory.
     """
-    other = other_source(asked.path, asked.options) if asked.chosen is None else None
-    if other is not None:
-        return _of_source(asked, other)
-    facts = index_facts(asked.path, asked.options, asked.chosen)
-    kind, listing = list_of_one_kind(asked.path, asked.options)
+    if asked.found.format.folder is not None:
+        return _of_source(asked, open_found(asked.found))
+    facts = index_facts(asked.path, asked.found)
+    found = asked.found.checked()
     if facts.problem is not None or (facts.found is not None and facts.found.is_stale):
         remedy = "--overwrite" if facts.found is None else facts.found.remedy
         _log.warning(
@@ -73,16 +72,16 @@ def find_profile(asked: Asked) -> FoundProfile:
             asked.path,
             remedy,
         )
-        return _unkept(asked, kind, listing)
+        return _unkept(asked)
     if facts.found is not None:
         return _of_index(asked, facts.found)
-    if kind == "parquet":
-        return _of_source(asked, open_source(asked.path, storage_options=asked.options))
-    scanner = scanner_of(kind, names=[found.path for found in listing.files])
-    place = place_of(listing, scanner, asked.options, asked.chosen)
-    with Progress(listing.bytes) as progress:
+    if found.format.scanner is None:
+        return _of_source(asked, open_found(found))
+    scanner = found.scanner()
+    place = place_of(found.listing, scanner, found.options, found.index)
+    with Progress(found.listing.bytes) as progress:
         make_index(
-            listing,
+            found.listing,
             scanner,
             "new",
             options=asked.options,
@@ -112,7 +111,7 @@ def _of_index(asked: Asked, indexed: Indexed) -> FoundProfile:
         )
         make_index(
             indexed.listing,
-            scanner_of(indexed.kind, meta.options),
+            indexed.format.scanner_for(made_with=meta.options),
             "overwrite",
             options=asked.options,
             index=indexed.place.folder,
@@ -122,7 +121,7 @@ def _of_index(asked: Asked, indexed: Indexed) -> FoundProfile:
 
 
 def _of_new_index(asked: Asked) -> FoundProfile:
-    indexed = index_of(asked.path, asked.options, asked.chosen)
+    indexed = index_of(asked.path, look_at(asked.path, asked.options, asked.found.index))
     assert indexed is not None  # noqa: S101 (it was just built)
     source = source_of(indexed, asked.options)
     known = known_profile(source)
@@ -157,9 +156,9 @@ def _of_source(asked: Asked, source: Source) -> FoundProfile:
     return FoundProfile(document, time.time(), source, is_new=True)
 
 
-def _unkept(asked: Asked, kind: Kind, listing: Listing) -> FoundProfile:
+def _unkept(asked: Asked) -> FoundProfile:
     """Profile files as they are now, in an index that goes away with its profile."""
-    scanner = scanner_of(kind, names=[found.path for found in listing.files])
+    scanner, listing = asked.found.scanner(), asked.found.listing
     with TemporaryDirectory(prefix="penstock-profile-") as folder:
         place = f"{folder}/index"
         with Progress(listing.bytes) as progress:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from penstock.batch import FieldEncoder
-from penstock.cli._other_sources import refuse_tokens
+from penstock.cli._opening import refuse_tokens
 from penstock.cli._terminal import echo
 from penstock.cli._units import age_text, counted
 from penstock.cli._verb import (
@@ -25,6 +25,7 @@ from penstock.cli.profile._found import Asked, find_profile
 from penstock.cli.profile._table import drift_lines, profile_table
 from penstock.datasets import paths_in, profile_types
 from penstock.errors import OptionError
+from penstock.index import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -87,9 +88,10 @@ def profile(  # noqa: PLR0913 (one argument an option)
     """
     if as_json and form == "fields":
         raise click.UsageError("give either --json or --as fields, not both.")
-    refuse_tokens(path, storage_options, folder, "they have no fields")
+    at_path = look_at(path, storage_options, folder)
+    refuse_tokens(path, at_path, "they have no fields")
     wanted = None if names is None else list(parse_fields(names))
-    found = find_profile(Asked(path, storage_options, folder, workers))
+    found = find_profile(Asked(path, at_path, workers))
     document = found.document if wanted is None else _only(found.document, wanted)
     if as_json or form == "json":
         # What the file holds, but in plain ASCII: nothing in it can fail to be printed.

@@ -12,11 +12,10 @@ import click
 from penstock.cli._by_number import (
     ByNumber,
     Record,
+    by_number,
     chosen_numbers,
-    open_by_number,
     records_of,
 )
-from penstock.cli._other_sources import eos_of, is_tokens, other_source
 from penstock.cli._paths import find
 from penstock.cli._printing import Printed
 from penstock.cli._selection import Batches, sampled, sliced
@@ -31,7 +30,9 @@ from penstock.cli._verb import (
     json_option,
     storage_option,
 )
+from penstock.datasets import open_found
 from penstock.errors import OptionError
+from penstock.index import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from penstock.cli._selection import Batch, Numbered
     from penstock.cli.show._matching import Matching
     from penstock.datasets import Source
+    from penstock.index import Detected
     from penstock.storage import StorageOptions
 
 _FIRST = slice(0, 5)
@@ -149,11 +151,12 @@ def show(  # noqa: PLR0913 (one argument an option)
     if which is not None and sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
     wanted = _Wanted(path, which, sample, seed, where)
-    source = other_source(path, storage_options) if folder is None else None
-    if source is not None and (decode is not None or is_tokens(source)):
+    found = look_at(path, storage_options, folder)
+    row = found.format
+    if row.is_tokens or (row.folder is not None and decode is not None):
         if where is not None:
             raise OptionError("--where: tokens have no fields that a condition could be about.")
-        return _show_tokens(wanted, source, (decode, fields), storage_options, as_json=as_json)
+        return _show_tokens(wanted, open_found(found), (decode, fields), as_json=as_json)
     if decode is not None:
         raise OptionError(
             f"--decode: {path} holds records, not tokens; they are shown without it. penstock "
@@ -161,11 +164,11 @@ def show(  # noqa: PLR0913 (one argument an option)
         )
     names = [name.strip() for name in fields.split(",")] if fields else None
     printed = Printed(names, as_json=as_json)
-    with open_by_number(path, storage_options, folder, head=wanted.head) as opened:
+    with by_number(path, found, head=wanted.head) as opened:
         if opened is not None:
             held = _show_by_number(wanted, opened, printed)
         else:
-            held = _show_stream(wanted, storage_options, printed)
+            held = _show_stream(wanted, found, printed)
     printed.finish()
     if printed.count or (which is None and where is None):
         return FINE
@@ -186,7 +189,6 @@ def _show_tokens(
     wanted: _Wanted,
     source: Source,
     shown: tuple[str | None, str | None],
-    options: StorageOptions,
     *,
     as_json: bool,
 ) -> int:
@@ -196,7 +198,9 @@ def _show_tokens(
     sample = (wanted.sample, wanted.seed) if wanted.sample else None
     numbers = chosen_numbers(source, wanted.which, sample, None)
     decode, field = shown
-    printed = PrintedTokens(eos_of(wanted.path, options), decode, as_json=as_json)
+    meta = source.index_meta
+    eos = None if meta is None or meta.tokens is None else meta.tokens.eos
+    printed = PrintedTokens(eos, decode, as_json=as_json)
     printed.add_all(samples_of(ByNumber(wanted.path, source), numbers, field))
     printed.finish()
     if printed.count or wanted.which is None:
@@ -206,14 +210,14 @@ def _show_tokens(
     return FINDINGS
 
 
-def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> str:
+def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
     """Print the records, reading no more than that takes; return what is known to be there."""
     matching = None
     if wanted.where is not None:
         from penstock.cli.show._matching import Matching  # noqa: PLC0415 (pyarrow)
 
         matching = Matching(wanted.where)
-    found = find(wanted.path, options)
+    found = find(wanted.path, at_path.options, at_path)
     with Progress(sum(found.entry(file).size for file in found.files)) as progress:
         batches = Batches(found.files, progress)
         with closing(iter(batches)) as stream:

@@ -15,7 +15,7 @@ from penstock.cli.tokenize._parts import PartsLeft, TokenProgress
 from penstock.cli.tokenize._text import Made, document, nothing_made, summary
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import (
-    JSONL,
+    LINES,
     create_tokenize_and_index_jsonl_text_func,
     list_files,
     load_tokenizer,
@@ -247,9 +247,10 @@ def _dtype(asked: str, known: NamedTokenizer) -> np.dtype[np.unsignedinteger[Any
 
 def _listed(src: str, options: StorageOptions) -> Listing:
     """Return the files of SRC."""
-    listing = list_files(src, JSONL, options)
+    listing = list_files(src, LINES.endings, options)
     if not listing.files:
-        message = f"{src} holds no JSON Lines ({', '.join(JSONL)}), and nothing else is tokenised."
+        ends = ", ".join(LINES.endings)
+        message = f"{src} holds no JSON Lines ({ends}), and nothing else is tokenised."
         raise ObjectNotFoundError(message, path=src)
     return listing
 
