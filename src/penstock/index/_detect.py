@@ -6,6 +6,7 @@ import logging
 import os
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectNotFoundError, OptionError
@@ -70,7 +71,8 @@ class Detected:
 
     def scanner(self, made_with: Mapping[str, object] | None = None) -> Scanner:
         """Return what finds the records; `made_with` are the options of an existing index."""
-        return self.format.scanner_for([found.path for found in self.listing.files], made_with)
+        files = self.listing.files if self.format.suffix_options else ()
+        return self.format.scanner_for([found.entry.name for found in files], made_with)
 
     def checked(self) -> Detected:
         """Return this, or raise where it does not open."""
@@ -112,22 +114,23 @@ def look_at(
         if found is None:
             raise
         return found
-    asked = [row for row in folder_formats() if _is_marked(row, listing, folder)]
-    found = _together(path, listing, options, folder, asked) if asked else None
-    return found or _of_records(path, listing, options, folder)
+    if listing.folder is not None:
+        # Records may lie beside what is a folder of tokens, or of shards, by its marks.
+        asked = [
+            row
+            for row in folder_formats()
+            if not listing.top.isdisjoint(row.marks) or (row.has_index and folder is not None)
+        ]
+        found = _together(path, listing, options, folder, asked)
+        if found is not None:
+            return found
+    return _of_records(path, listing, options, folder)
 
 
 def problems_of(listing: Listing, options: StorageOptions) -> list[PenstockError]:
     """Return what is missing of formats of which only parts lie there."""
     told = [load(str(row.folder)).problem(listing, options) for row in folder_formats()]
     return [problem for problem in told if problem]
-
-
-def _is_marked(row: Format, listing: Listing, index: str | None) -> bool:
-    """Whether a folder may be of a format, whatever records lie in it."""
-    if listing.folder is None:
-        return False
-    return bool(listing.top.intersection(row.marks)) or (row.has_index and index is not None)
 
 
 def _together(
@@ -167,8 +170,8 @@ def _of_records(
     what: What | Sequence[What], listing: Listing, options: StorageOptions, index: str | None
 ) -> Detected:
     """Return the format of the files with records."""
-    groups: dict[str, list[Found]] = {row.name: [] for row in record_formats()}
-    endings = [(row.endings, groups[row.name]) for row in record_formats()]
+    groups: dict[Format, list[Found]] = {row: [] for row in record_formats()}
+    endings = [(row.endings, group) for row, group in groups.items()]
     others: list[Found] = []
     for found in listing.files:  # Of which there may be millions.
         name = found.entry.name.lower()
@@ -178,15 +181,15 @@ def _of_records(
                 break
         else:
             others.append(found)
-    present = [row for row in record_formats() if groups[row.name]]
+    present = {row: group for row, group in groups.items() if group}
     if not present:
         return _without_records(what, listing, options, index)
     row, *more = present
-    files, trouble = groups[row.name], None
-    others = [*(found for one in more for found in groups[one.name]), *others]
+    files, trouble = present[row], None
+    others = [*chain.from_iterable(present[one] for one in more), *others]
     is_chosen = listing.folder is not None or listing.is_pattern
     if more:
-        trouble = _several_formats({one: len(groups[one.name]) for one in present}, listing)
+        trouble = _several_formats(present, listing)
     elif others and not is_chosen:
         text = f"{others[0].path} is named beside {files[0].path}, but is another format."
         trouble = OptionError(text)
@@ -197,11 +200,11 @@ def _of_records(
     return Detected(what, row, kept, options, index, trouble)
 
 
-def _several_formats(counts: Mapping[Format, int], listing: Listing) -> PenstockError:
-    held = " and ".join(f"{count:,} of {row.title}" for row, count in counts.items())
+def _several_formats(present: Mapping[Format, list[Found]], listing: Listing) -> PenstockError:
+    held = " and ".join(f"{len(files):,} of {row.title}" for row, files in present.items())
     if listing.folder is None and not listing.is_pattern:
         return OptionError(f"the files named are {held}; a source has one format.")
-    example = f"{listing.base.rstrip('/')}/**/*{next(iter(counts)).suffixes[0]}"
+    example = f"{listing.base.rstrip('/')}/**/*{next(iter(present)).suffixes[0]}"
     shown = listing.folder or listing.named[0]
     return OptionError(f"{shown} holds {held}. Choose by a pattern: {example!r}")
 

@@ -68,10 +68,10 @@ class Listing:
 
     def relative(self, found: Found) -> str:
         """Return a file's path below the base."""
-        below = self.base.rstrip("/") + "/"
-        if not found.path.startswith(below):
-            raise OptionError(f"{found.path} does not lie below {self.base}.")
-        return found.path.removeprefix(below)
+        path, below = found.path, self.base.rstrip("/") + "/"
+        if not path.startswith(below):
+            raise OptionError(f"{path} does not lie below {self.base}.")
+        return path.removeprefix(below)
 
 
 def list_files(
@@ -135,7 +135,11 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
 def _folder(store: Store, name: str, suffixes: tuple[str, ...]) -> Listing:
     begin = len(name) + (not name.endswith("/") and bool(name))
     below, top = [], set()
-    for entry in store.list(name, recursive=True):  # Of which there may be millions.
+    entries = store.list(name, recursive=True)
+    if isinstance(store, LocalStore):
+        entries = store.list(name, recursive=True, skip=_is_apart)
+        top = {one for one in _APART if os.path.isdir(f"{name}/{one}")}
+    for entry in entries:  # Of which there may be millions.
         relative = entry.name[begin:].lstrip("/")
         first, slash, _ = relative.partition("/")
         if not slash or first in _APART:
@@ -156,6 +160,10 @@ def _is_data(relative: str) -> bool:
     if relative[:1] in "._" or "/." in relative or "/_" in relative or "//" in relative:
         return False
     return "/" not in relative or _APART.isdisjoint(relative.split("/")[:-1])
+
+
+def _is_apart(folder: str) -> bool:
+    return folder[:1] in "._" or folder in _APART
 
 
 def _below(name: str, folder: str) -> str:
