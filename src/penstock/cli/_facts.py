@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.cli._builders import builders_in
-from penstock.cli._indexed import index_of
+from penstock.cli._indexed import index_of, missing_index
 from penstock.cli._paths import as_typed
 from penstock.cli._units import age_text, bytes_text, counted, few
-from penstock.errors import CorruptIndexError, ObjectNotFoundError
+from penstock.errors import CorruptIndexError
 from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.cli._paths import Leftover
     from penstock.cli._report import Report
     from penstock.datasets import KnownProfile, ListedColumn, Source
+    from penstock.index import Detected
     from penstock.storage import StorageOptions
 
 
@@ -88,16 +89,14 @@ class IndexFacts(NamedTuple):
         return as_typed(self.path, f"{self.found.listing.base}/{name}")
 
 
-def index_facts(path: str, options: StorageOptions, chosen: str | None) -> IndexFacts:
+def index_facts(path: str, at_path: Detected) -> IndexFacts:
     """Return the facts of the index of a PATH; raise if a chosen one is missing."""
     try:
-        found = index_of(path, options, chosen)
+        found = index_of(path, at_path)
     except CorruptIndexError as failure:
-        return IndexFacts(path, None, options.redact(str(failure)))
-    if found is None and chosen is not None:
-        command = f"penstock index {shlex.quote(path)} --index {shlex.quote(chosen)}"
-        message = f"there is no index in {chosen}. Build it: {command}"
-        raise ObjectNotFoundError(message, path=chosen)
+        return IndexFacts(path, None, at_path.options.redact(str(failure)))
+    if found is None and at_path.index is not None:
+        raise missing_index(path, at_path.index)
     return IndexFacts(path, found, None)
 
 

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._indexed import meta_of
-from penstock.cli._other_sources import other_source, refuse_tokens
+from penstock.cli._opening import refuse_tokens
 from penstock.cli._paths import as_typed
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
 from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
-from penstock.index import BuildOptions, changes, exists, make_index, place_of
+from penstock.index import BuildOptions, changes, detect, exists, make_index, place_of
 
 if TYPE_CHECKING:
-    from penstock.cli._formats import Kind
-    from penstock.index import Listing, Meta, Mode, Place, Scanner
+    from penstock.index import Detected, Listing, Meta, Mode, Place
     from penstock.storage import StorageOptions
 
 
@@ -31,16 +29,14 @@ class _IndexTask:
     """The files to index, and the options."""
 
     path: str
-    kind: Kind
-    listing: Listing
+    found: Detected
     mode: Mode
     build: BuildOptions
-    folder: str | None
-    options: StorageOptions
 
-    def scanner(self, made_with: dict[str, object] | None = None) -> Scanner:
-        """Return the scanner that finds the records."""
-        return scanner_of(self.kind, made_with, [found.path for found in self.listing.files])
+    @property
+    def listing(self) -> Listing:
+        """The files to index."""
+        return self.found.listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,27 +119,29 @@ def index(  # noqa: PLR0913 (one argument an option)
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
     build = BuildOptions(None, full_hash, validate, profile, max_line_bytes, workers)
     build.check()
-    if folder is None:
-        _refuse_numbered(path, storage_options)
-    kind, listing = list_of_one_kind(path, storage_options)
-    if kind == "parquet":
+    found = detect(path, storage_options, folder)
+    refuse_tokens(path, found, "they have an index of their own")
+    title = found.format.title
+    if found.format.folder is not None:
+        raise OptionError(f"{path} is an {title} folder, which has an index of its own.")
+    if found.format.scanner is None:
         if build.checks:
             raise OptionError(
-                f"{path} is Parquet, which needs no index: there is none to keep bad lines or a "
+                f"{path} is {title}, which needs no index: there is none to keep bad lines or a "
                 f"profile in. penstock profile {shlex.quote(path)} shows what it holds."
             )
-        files = len(listing.files)
+        files = len(found.listing.files)
         need = "needs" if files == 1 else "need"
         Report(
-            f"{path}: {counted(files, 'file')} of Parquet, which {need} no index: each has its own "
-            "at its end",
+            f"{path}: {counted(files, 'file')} of {title}, which {need} no index: records are "
+            "found without one",
             path=path,
-            format="parquet",
+            format=found.format.name,
             files=files,
             index=None,
         ).print(as_json=as_json)
         return FINE
-    task = _IndexTask(path, kind, listing, mode, build, folder, storage_options)
+    task = _IndexTask(path, found, mode, build)
     try:
         built = _build(task)
     except IndexExistsError as failure:
@@ -155,26 +153,20 @@ def index(  # noqa: PLR0913 (one argument an option)
     return FINDINGS if built.new_bad_lines else FINE
 
 
-def _refuse_numbered(path: str, options: StorageOptions) -> None:
-    """Refuse tokens and MDS folders, whose samples have numbers already."""
-    refuse_tokens(path, options, None, "they have an index of their own")
-    if other_source(path, options) is not None:
-        raise OptionError(f"{path} is an MDS folder, which has an index of its own: index.json.")
-
-
 def _build(task: _IndexTask) -> _Built:
-    place = place_of(task.listing, task.scanner(), task.options, task.folder, beside_remote=True)
+    found = task.found
+    place = place_of(found.listing, found.scanner(), found.options, found.index, beside_remote=True)
     before = _meta_before(task, place)
     # An update reads the dialect that the index was made with.
     made_with = before.options if before is not None and task.mode == "update" else None
     start = time.monotonic()
     with Progress(_bytes_to_read(task, before)) as progress:
         place = make_index(
-            task.listing,
-            task.scanner(made_with),
+            found.listing,
+            found.scanner(made_with),
             task.mode,
-            options=task.options,
-            index=task.folder,
+            options=found.options,
+            index=found.index,
             build=replace(task.build, progress=progress),
         )
     seconds = time.monotonic() - start
@@ -201,7 +193,7 @@ def _meta_before(task: _IndexTask, place: Place) -> Meta | None:
         if task.mode == "update":
             raise
         return None
-    return meta if meta is not None and meta.kind == task.kind else None
+    return meta if meta is not None and meta.kind == task.found.format.name else None
 
 
 def _bytes_to_read(task: _IndexTask, before: Meta | None) -> int:
@@ -224,7 +216,7 @@ def _report(task: _IndexTask, built: _Built) -> Report:
     stored = sum(file.size for file in [*meta.files, *meta.empty])
     report = Report(
         path=task.path,
-        format=task.kind,
+        format=task.found.format.name,
         index=built.place.folder,
         files=len(meta.files),
         empty_files=len(meta.empty),

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._opening import folders_without_index, open_existing, open_indexed
-from penstock.cli._other_sources import refuse_tokens
+from penstock.cli._opening import (
+    folders_without_index,
+    open_existing,
+    open_indexed,
+    refuse_tokens,
+)
 from penstock.cli._paths import as_typed
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
@@ -37,6 +41,7 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
+from penstock.index import look_at
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -120,19 +125,19 @@ def materialize(
     if lists and drop:
         raise click.UsageError("give either --list or --drop, not both.")
     task = _ColumnsTask(**given)
-    place = task.path, task.storage_options, task.folder
-    refuse_tokens(*place, "batches of them are gathered as they are")
+    found = look_at(task.path, task.storage_options, task.folder)
+    refuse_tokens(task.path, found, "batches of them are gathered as they are")
     if fields is None and not (lists or drop):
         raise click.UsageError("name the FIELDS to decode, such as price:float32,user.age.")
     types = None if fields is None else parse_fields(fields, "FIELDS")
     try:
         if lists or drop:
-            where: Source | Sequence[Path] | None = open_existing(*place)
+            where: Source | Sequence[Path] | None = open_existing(task.path, found)
             if where is None:
-                where = folders_without_index(*place, task.target)
+                where = folders_without_index(found, task.target)
             report = (_drop if drop else _list)(task, where, types)
         else:
-            source = open_indexed(*place)
+            source = open_indexed(task.path, found)
             report = _build(task, source, _schema(types or {}, source))
     except (BadRecordsError, MalformedLineError, SchemaMismatchError, StaleIndexError) as failure:
         if failure.remedy and not isinstance(failure, StaleIndexError):

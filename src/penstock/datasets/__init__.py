@@ -7,6 +7,7 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
+    from penstock.datasets._open import open_found as open_found
     from penstock.datasets._profile_source import KnownProfile as KnownProfile
     from penstock.datasets._profile_source import keep_profile as keep_profile
     from penstock.datasets._profile_source import known_profile as known_profile
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from penstock.datasets.columns._materialized import origins_of as origins_of
     from penstock.datasets.columns._materialized import without_columns as without_columns
     from penstock.datasets.columns._place import column_folders as column_folders
-    from penstock.datasets.columns._units import is_stream as is_stream
     from penstock.datasets.fields._grammar import GRAMMAR as GRAMMAR
     from penstock.datasets.fields._grammar import parsed as parsed
     from penstock.datasets.fields._missing import Missing as Missing
@@ -55,9 +55,7 @@ if TYPE_CHECKING:
     from penstock.datasets.fields._types import type_text as type_text
     from penstock.datasets.fields._vocabulary import root_of as root_of
     from penstock.datasets.fields._vocabulary import vocabulary as vocabulary
-    from penstock.datasets.mds._index import is_shard as is_shard
     from penstock.datasets.mds._rows import MdsRows as MdsRows
-    from penstock.datasets.mds._rows import is_mds as is_mds
     from penstock.datasets.megatron._tokens import MegatronTokens as MegatronTokens
     from penstock.datasets.parquet._parquet import ParquetRows as ParquetRows
     from penstock.datasets.text._csv import CsvRows as CsvRows
@@ -65,6 +63,7 @@ if TYPE_CHECKING:
     from penstock.datasets.text._jsonl import JsonlDataset as JsonlDataset
     from penstock.datasets.tokens._dataset import TokensDataset as TokensDataset
     from penstock.datasets.tokens._source import TokenSource as TokenSource
+    from penstock.datasets.tokens._source import is_tokens as is_tokens
     from penstock.datasets.where._where import TextCondition as TextCondition
 
 __all__, __getattr__, __dir__ = facade(
@@ -108,9 +107,7 @@ __all__, __getattr__, __dir__ = facade(
         "estimate_columns": "columns._materialize",
         "gone_columns": "columns._materialized",
         "has_columns": "columns._materialized",
-        "is_mds": "mds._rows",
-        "is_shard": "mds._index",
-        "is_stream": "columns._units",
+        "is_tokens": "tokens._source",
         "keep_profile": "_profile_source",
         "known_bad": "columns._materialized",
         "known_profile": "_profile_source",
@@ -120,6 +117,7 @@ __all__, __getattr__, __dir__ = facade(
         "missing_columns": "columns._materialize",
         "missing_fields": "fields._missing",
         "number_in": "fields._tensor_types",
+        "open_found": "_open",
         "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.
         "origins_of": "columns._materialized",
         "parsed": "fields._grammar",

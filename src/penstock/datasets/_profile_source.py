@@ -18,8 +18,6 @@ from penstock.datasets._kept import keep_file
 from penstock.datasets.columns._materialized import Materialized, origins_of
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._units import RecordsUnit, SharedSource, cut, stretches
-from penstock.datasets.text._dataset import Dataset
-from penstock.datasets.text._jsonl import JsonlDataset
 from penstock.decode import as_values
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import (
@@ -76,7 +74,7 @@ def _last_touched(origin: Source) -> float:
     A file that grew was appended to.
     """
     touched = 0.0
-    meta = origin._sample_index.meta if isinstance(origin, Dataset) else None
+    meta = origin.index_meta
     if meta is not None and not any(map(is_remote, origin.files[:1])):
         for path, file in zip(origin.files, meta.files, strict=True):
             with suppress(OSError):
@@ -98,9 +96,8 @@ def _bare(source: Source) -> Source:
 
 
 def _in_index(origin: Source) -> KnownProfile | None:
-    if not isinstance(origin, Dataset):
-        return None
-    place, meta = origin._sample_index.origin, origin._sample_index.meta
+    place = None if origin.sample_index is None else origin.sample_index.origin
+    meta = origin.index_meta
     if place is None or meta is None or not meta.profiled:
         return None
     document = read_profile(place.folder)
@@ -164,7 +161,7 @@ class ProfileUnit(RecordsUnit):
 
 def _add(profile: Profile, source: Source, ids: NDArray[np.int64]) -> None:
     try:
-        if isinstance(source, JsonlDataset) or not source.files:
+        if not (source.files and source.schema_is_complete):
             # Each record for itself: columns would have one type for all of them.
             profile.add(source._records(ids), int(ids[0]))
         else:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.errors import ObjectNotFoundError
 from penstock.index._blocks import Frames, scan_file
 from penstock.index._build import BuildOptions
+from penstock.index._formats import LINES
 from penstock.index._index_store import IndexStore
-from penstock.index._listing import JSONL, Found, Listing, list_files
+from penstock.index._listing import Found, Listing, list_files
 from penstock.index._names import BAD_LINES
 from penstock.index._open_index import load_place, make_index
 from penstock.index._scan import LineScan, LineScanner
@@ -187,10 +188,10 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, told by name)
     build = BuildOptions(progress, full_hash, validate, profile, max_line_bytes, num_workers)
     build.check()
     options = StorageOptions(storage_options)
-    listing = list_files(input_base_path, JSONL, options)
+    listing = list_files(input_base_path, LINES.endings, options)
     if not listing.files:
         raise ObjectNotFoundError(
-            f"{os.fspath(input_base_path)} holds no JSON Lines files ({', '.join(JSONL)}).",
+            f"{os.fspath(input_base_path)} holds no JSON Lines files ({', '.join(LINES.endings)}).",
             path=os.fspath(input_base_path),
         )
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"

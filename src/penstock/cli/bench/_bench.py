@@ -11,7 +11,6 @@ import click
 
 from penstock._cpus import usable_cpus
 from penstock.cli._by_number import open_numbered
-from penstock.cli._other_sources import is_tokens
 from penstock.cli._report import Report
 from penstock.cli._terminal import echo
 from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
@@ -19,6 +18,7 @@ from penstock.cli._units import bytes_text, counted, few
 from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
 from penstock.cli.bench._advice import BenchFacts, advice, best_of
 from penstock.cli.bench._runs import STAGES, LoaderRun, Setting, columns_for, measure
+from penstock.datasets import is_tokens
 from penstock.errors import OptionError
 from penstock.jsonl import compression_of
 from penstock.loading import natural_shuffle

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,31 +13,36 @@ import numpy as np
 
 from penstock.cli._builders import builders_in, is_builder, problem_of
 from penstock.cli._facts import index_facts, leftovers_of
-from penstock.cli._formats import kind_of, list_of_one_kind
-from penstock.cli._other_sources import eos_of, is_tokens, other_source
-from penstock.cli._paths import as_typed, find, leftovers_in
+from penstock.cli._paths import find, leftovers_in
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
-from penstock.cli._token_paths import missing_index, unnamed_files
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import FAILED, FINDINGS, FINE, silence_stdout, verb, workers_option
 from penstock.cli.check._parts import Finding, line_parts
 from penstock.cli.check._run import PART_BYTES, Findings, check_parts
-from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
-from penstock.index import JSONL, hashed_files, list_files, load_place
-from penstock.storage import is_remote, locate
+from penstock.datasets import is_tokens, open_found
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
+from penstock.index import (
+    LINES,
+    TOKEN_FOLDER,
+    hashed_files,
+    load,
+    load_place,
+    look_at,
+    problems_of,
+)
+from penstock.storage import is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.cli._formats import Kind as FileKind
     from penstock.cli._indexed import Indexed
     from penstock.cli._paths import Leftover
     from penstock.cli.check._parts import CheckPart, Kind
     from penstock.datasets import Source, TokenSource
-    from penstock.index import Hashed, Meta
+    from penstock.index import Detected, Hashed, Meta
     from penstock.storage import StorageOptions
 
 
@@ -100,9 +106,11 @@ def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckT
     task = _CheckTask(**given)
     findings = Findings(most, (lambda _: None) if task.as_json else lambda one: echo(str(one)))
     try:
-        if (other := other_source(task.path, task.storage_options)) is not None:
-            return _check_source(task, other)
-        _check(task, findings)
+        found = look_at(task.path, task.storage_options)
+        problems = problems_of(found.listing, task.storage_options)
+        if not (found.format.is_lines or found.format.check or problems):
+            return _check_source(task, open_found(found.checked()))
+        _check(task, found, findings)
     except BrokenPipeError:
         silence_stdout()  # The reader has seen enough; findings still decide the exit code.
     if findings.errors:
@@ -110,13 +118,14 @@ def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckT
     return FINDINGS if findings.kinds else FINE
 
 
-def _check(task: _CheckTask, findings: Findings) -> None:
-    kind = kind_of(task.path, task.storage_options)
-    if problem := missing_index(task.path, task.storage_options):
-        findings.add(Finding("missing index", task.path, None, problem))
-    indexed = _index(task, findings)
+def _check(task: _CheckTask, at_path: Detected, findings: Findings) -> None:
+    problems = problems_of(at_path.listing, task.storage_options)
+    if at_path.listing.folder is not None:
+        for problem in [at_path.problem] if at_path.problem else problems:
+            findings.add(Finding("missing index", task.path, None, str(problem)))
+    indexed = _index(task, at_path, findings)
     meta = None if indexed is None else indexed.meta
-    files, parts, leftovers = _parts(task, kind, meta, findings)
+    files, parts, leftovers = _parts(task, at_path, meta, findings)
     hashed = [] if indexed is None or meta is None else hashed_files(indexed.listing, meta)
     total = sum(part.size for part in parts) + sum(one.was.size for one in hashed)
     with Progress(total) as progress:
@@ -130,7 +139,7 @@ def _check(task: _CheckTask, findings: Findings) -> None:
         echo(f"penstock: {task.storage_options.redact(text)}", err=True)
     set_aside = meta.bad_lines if meta is not None and meta.validated else None
     report = Report(
-        _summary(task, kind, files, findings),
+        _summary(task, parts, files, findings),
         path=task.path,
         files=files,
         records=findings.records,
@@ -163,7 +172,7 @@ def _compare(hashed: Sequence[Hashed], findings: Findings, progress: Progress) -
 def _count(task: _CheckTask, indexed: Indexed, findings: Findings) -> None:
     """Report an index that has other lines than the files, as after one was blanked in place."""
     meta, unread = indexed.meta, {"damaged file", "missing file"} & findings.kinds.keys()
-    if meta is None or meta.kind != "jsonl" or indexed.is_stale or indexed.since.new:
+    if meta is None or not indexed.format.is_lines or indexed.is_stale or indexed.since.new:
         return
     lines = meta.records + meta.bad_lines
     seen = findings.records + findings.kinds["malformed line"]
@@ -189,54 +198,36 @@ def _left(task: _CheckTask, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
 
 
 def _parts(
-    task: _CheckTask, kind: FileKind, meta: Meta | None, findings: Findings
+    task: _CheckTask, at_path: Detected, meta: Meta | None, findings: Findings
 ) -> tuple[int, Sequence[CheckPart], Sequence[Leftover]]:
     """Return how many files there are, their parts, and what writers left."""
-    if kind == "jsonl":
-        if "missing index" in findings.kinds and not _has_lines(task):
-            return 0, [], []
-        found = find(task.path, task.storage_options)
+    check = at_path.format.check
+    has_lines = any(LINES.names(one.entry.name) for one in at_path.listing.files)
+    if "missing index" in findings.kinds and not check and not has_lines:
+        return 0, [], []
+    if not check:
+        found = find(task.path, task.storage_options, at_path)
         parts = list(line_parts(found, task.sample, task.seed, PART_BYTES))
         return len(found.files), parts, found.leftovers()
-    from penstock.cli.check._tables import CsvPart, parquet_parts  # noqa: PLC0415 (pyarrow)
-
-    _, listing = list_of_one_kind(task.path, task.storage_options)
+    listing = at_path.checked().listing
+    made_with = None if meta is None else meta.options
+    sample = task.sample, task.seed
     tables: list[Any] = []
-    if kind == "csv":
-        if task.sample is not None:
-            raise OptionError(
-                "--sample: where rows of CSV begin is known only after reading all before them. "
-                "Check all of it."
-            )
-        dialect = _dialect(meta, [found.path for found in listing.files])
-        tables = [CsvPart(as_typed(task.path, f.path), f, dialect) for f in listing.files]
-    else:
-        for one in parquet_parts(task.path, listing.files, task.sample, task.seed, PART_BYTES):
-            if isinstance(one, Finding):
-                findings.add(one)
-            elif isinstance(one, tuple):
-                findings.errors.setdefault(*one)
-            else:
-                tables.append(one)
+    for one in load(check)(task.path, at_path, made_with, *sample, PART_BYTES):
+        if isinstance(one, Finding):
+            findings.add(one)
+        elif isinstance(one, tuple):
+            findings.errors.setdefault(*one)
+        else:
+            tables.append(one)
     beside = [] if is_remote(task.path) or listing.folder is None else [locate(task.path)[1]]
     leftovers = [one for directory in beside for one in leftovers_in(directory)]
     return len(listing.files), tables, leftovers
 
 
-def _has_lines(task: _CheckTask) -> bool:
-    return bool(list_files(task.path, JSONL, task.storage_options).files)
-
-
-def _dialect(meta: Meta | None, names: Sequence[str]) -> dict[str, Any]:
-    """Return how CSV is written: as its index says, or as its names do."""
-    if meta is not None:
-        return meta.options
-    return {"delimiter": "\t"} if all(name.lower().endswith(".tsv") for name in names) else {}
-
-
-def _index(task: _CheckTask, findings: Findings) -> Indexed | None:
+def _index(task: _CheckTask, at_path: Detected, findings: Findings) -> Indexed | None:
     """Return the index of PATH; one that cannot be opened is a finding, and None."""
-    _, indexed, problem = index_facts(task.path, task.storage_options, None)
+    _, indexed, problem = index_facts(task.path, at_path)
     try:
         if indexed is not None:
             load_place(indexed.place)
@@ -249,13 +240,13 @@ def _index(task: _CheckTask, findings: Findings) -> Indexed | None:
     return indexed
 
 
-def _summary(task: _CheckTask, kind: FileKind, files: int, findings: Findings) -> str:
+def _summary(task: _CheckTask, parts: Sequence[CheckPart], files: int, findings: Findings) -> str:
     total = findings.kinds.total()
     sample = ""
     if task.sample is not None:
-        those = "row groups" if kind == "parquet" else "lines"
+        those = getattr(parts[0], "sampled", "lines") if parts else "lines"
         sample = f" in a sample of {100 * task.sample:g} % of the {those}"
-    what = "values" if kind == "parquet" else "text"
+    what = getattr(parts[0], "content", "text") if parts else "text"
     seen = (
         f"{task.path}: {counted(files, 'file')}, {counted(findings.records, 'record')}"
         f"{sample}, {bytes_text(findings.text_bytes)} of {what}"
@@ -267,14 +258,29 @@ def _summary(task: _CheckTask, kind: FileKind, files: int, findings: Findings) -
     return f"{seen}: {counted(total, 'finding')}{hidden}: {kinds}"
 
 
+def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[str]:
+    """Yield the token files in a folder that its index does not name."""
+    if not is_tokens(source) or source.index_meta is None:
+        return
+    named = set(source.files)
+    # A file without bytes is of a text in which no sample ends.
+    store, name = locate(join(task.path, TOKEN_FOLDER), task.storage_options)
+    with suppress(ObjectNotFoundError):
+        for entry in store.list(name):
+            file = store.path(entry.name)
+            if entry.size and file.endswith(".bin") and file not in named:
+                yield file
+
+
 def _check_source(task: _CheckTask, source: Source) -> int:
     """Check tokens or an MDS folder: all can be read, and documents end where the index says."""
-    path, eos = task.path, eos_of(task.path, task.storage_options)
+    path, meta = task.path, source.index_meta
+    eos = None if meta is None or meta.tokens is None else meta.tokens.eos
     shown = [
         *map(str, _left(task, leftovers_of(path, None))),
         *(
             str(Finding("unknown file", file, None, "the index does not name this token file"))
-            for file in unnamed_files(path, source.files, task.storage_options)
+            for file in _unnamed_files(task, source)
         ),
     ]
     tokens = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -31,9 +31,9 @@ from penstock.index import (
 from penstock.storage import MeteredFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.index import Aside, Footer
+    from penstock.index import Aside, Detected, Footer
     from penstock.storage import OpenFile
 
 _BEGINNING = 64
@@ -103,6 +103,27 @@ def _text_of(file: OpenFile, aside: Aside) -> bytes:
     return file.read_at(aside.offset, min(aside.size, _BEGINNING)).rstrip(b"\r\n")
 
 
+def csv_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
+    path: str,
+    at_path: Detected,
+    made_with: Mapping[str, Any] | None,
+    share: float | None,
+    seed: int,
+    part_bytes: int,
+) -> Iterator[CsvPart]:
+    """Yield all files, in the dialect of their index, or else of their names."""
+    del seed, part_bytes
+    if share is not None:
+        raise OptionError(
+            "--sample: where rows of CSV begin is known only after reading all before them. "
+            "Check all of it."
+        )
+    files = at_path.listing.files
+    dialect = made_with or at_path.format.options_for([found.path for found in files])
+    for found in files:
+        yield CsvPart(as_typed(path, found.path), found, dict(dialect))
+
+
 @dataclass(frozen=True, slots=True)
 class GroupsPart:
     """Row groups of a Parquet file."""
@@ -112,6 +133,8 @@ class GroupsPart:
     groups: tuple[int, ...]
     size: int
     start: int = 0
+    sampled: ClassVar = "row groups"
+    content: ClassVar = "values"
 
     def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield row groups that cannot be read."""
@@ -141,12 +164,18 @@ class GroupsPart:
         seen.text_bytes += batch.nbytes
 
 
-def parquet_parts(
-    path: str, files: Sequence[Found], share: float | None, seed: int, part_bytes: int
+def parquet_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
+    path: str,
+    at_path: Detected,
+    made_with: Mapping[str, Any] | None,
+    share: float | None,
+    seed: int,
+    part_bytes: int,
 ) -> Iterator[GroupsPart | Finding | tuple[str, str]]:
     """Yield row groups to read, findings in footers, and files with their errors."""
+    del made_with
     unified = UnifiedSchema()
-    for number, found in enumerate(files):
+    for number, found in enumerate(at_path.listing.files):
         name = as_typed(path, found.path)
         try:
             footer = read_footer(found)

@@ -10,8 +10,6 @@ import click
 import numpy as np
 
 from penstock.cli._facts import facts_of_index, index_facts
-from penstock.cli._formats import kind_of
-from penstock.cli._other_sources import other_source
 from penstock.cli._paths import Found, as_typed, find
 from penstock.cli._reading import texts_of
 from penstock.cli._report import Report
@@ -28,6 +26,7 @@ from penstock.cli.info._sources import (
     table_report,
 )
 from penstock.decode import blank_lines
+from penstock.index import LINES, look_at
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 from penstock.storage import is_pattern
 
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from penstock.cli._facts import IndexFacts
     from penstock.cli._indexed import Indexed
-    from penstock.index import FileMeta
+    from penstock.index import Detected, FileMeta
     from penstock.storage import Entry, StorageOptions
 
 _NEWLINE = ord("\n")
@@ -91,15 +90,16 @@ def info(
     files that are new or changed since are read to count them.
     """
     errors: dict[str, str] = {}
-    if folder is None and (other := other_source(path, storage_options)) is not None:
-        report = source_report(path, other, storage_options)
+    at_path = look_at(path, storage_options, folder)
+    if at_path.format.folder is not None:
+        report = source_report(path, at_path)
     else:
-        facts = index_facts(path, storage_options, folder)
-        kind = facts.found.kind if facts.found else kind_of(path, storage_options)
-        if kind == "jsonl":
-            report = _of_lines(facts, storage_options, errors, count=not no_records)
+        facts = index_facts(path, at_path)
+        row = facts.found.format if facts.found else at_path.format
+        if row.is_lines:
+            report = _of_lines(facts, at_path, errors, count=not no_records)
         else:
-            report = table_report(kind, facts, storage_options, folder, count=not no_records)
+            report = table_report(row, facts, at_path, count=not no_records)
     report.data(errors=[{"path": name, "error": text} for name, text in errors.items()])
     report.print(as_json=as_json)
     for text in errors.values():
@@ -108,11 +108,11 @@ def info(
 
 
 def _of_lines(
-    facts: IndexFacts, options: StorageOptions, errors: dict[str, str], *, count: bool
+    facts: IndexFacts, at_path: Detected, errors: dict[str, str], *, count: bool
 ) -> Report:
     """Report JSON Lines; note files that cannot be read in `errors`."""
-    path = facts.path
-    found = _found_by(facts.found, path, options) or find(path, options)
+    path, options = facts.path, at_path.options
+    found = _found_by(facts.found, path, options) or find(path, options, at_path)
     known = _known(facts.found, path)
     listed = []
     for file in found.files:
@@ -131,7 +131,7 @@ def _of_lines(
     records = sum_known([file.records for file in files])
     stored, text = sum(file.bytes for file in files), sum_known([file.text_bytes for file in files])
     unreadable = len(found.files) - len(files)
-    report = Report(path, width=WIDTH, path=path, format="jsonl")
+    report = Report(path, width=WIDTH, path=path, format=LINES.name)
     report.row(
         "files",
         f"{len(found.files):,}" + (f", {unreadable} unreadable" * bool(unreadable)),

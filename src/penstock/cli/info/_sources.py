@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.cli._by_number import open_by_number
+from penstock.cli._by_number import by_number
 from penstock.cli._facts import (
     KnownFacts,
     add_leftovers,
@@ -16,22 +16,18 @@ from penstock.cli._facts import (
     facts_of_source,
     leftovers_of,
 )
-from penstock.cli._formats import ENDINGS, TITLES
-from penstock.cli._other_sources import documents_of, format_of, is_tokens, tokens_meta
 from penstock.cli._paths import as_typed
 from penstock.cli._report import Report
 from penstock.cli._units import age_text, bytes_text, counted
-from penstock.index import list_files
+from penstock.datasets import is_tokens, open_found
 from penstock.storage import locate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.cli._facts import IndexFacts
-    from penstock.cli._formats import Kind
     from penstock.datasets import Source, TokenSource
-    from penstock.index import Meta
-    from penstock.storage import StorageOptions
+    from penstock.index import Detected, Format
 
 WIDTH = 12
 """Of the names of rows."""
@@ -87,18 +83,16 @@ def add_records(report: Report, records: int | None, stored: int) -> None:
     report.row("stored", bytes_text(stored), bytes=stored)
 
 
-def table_report(
-    kind: Kind, facts: IndexFacts, options: StorageOptions, chosen: str | None, *, count: bool
-) -> Report:
+def table_report(kind: Format, facts: IndexFacts, at_path: Detected, *, count: bool) -> Report:
     """Report CSV or Parquet; without `count` CSV without an index is not read."""
     path = facts.path
-    listing = facts.found.listing if facts.found else list_files(path, ENDINGS[kind], options)
+    listing = facts.found.listing if facts.found else at_path.checked().listing
     rows: dict[str, int] | None = None
     columns: list[list[str]] | None = None
     known: KnownFacts | None = None
-    is_cheap = kind == "parquet" or (facts.found is not None and not facts.found.is_stale)
+    is_cheap = kind.scanner is None or (facts.found is not None and not facts.found.is_stale)
     if count or is_cheap:
-        with open_by_number(path, options, chosen) as opened:
+        with by_number(path, at_path) as opened:
             if opened is not None:
                 rows, columns = _records_by_file(opened.source), _columns(opened.source)
                 if is_cheap:
@@ -113,7 +107,7 @@ def table_report(
         for found in listing.files
     ]
     report = Report(path, width=WIDTH, path=path)
-    report.row("format", TITLES[kind], format=kind)
+    report.row("format", kind.title, format=kind.name)
     report.row("files", f"{len(files):,}", files=len(files))
     add_records(
         report, sum_known([file.records for file in files]), sum(file.bytes for file in files)
@@ -121,7 +115,7 @@ def table_report(
     if columns is not None:
         report.row("columns", f"{len(columns):,}")
     facts.add_to(report)
-    (known or facts_of_index(path, None, options)).add_to(report)
+    (known or facts_of_index(path, None, at_path.options)).add_to(report)
     _add_columns(report, columns)
     add_files(report, files, ["file", "records", "stored"])
     return report
@@ -148,21 +142,21 @@ def _records_by_file(source: Source) -> dict[str, int]:
     return dict(zip(names, counts.tolist(), strict=True))
 
 
-def source_report(path: str, source: Source, options: StorageOptions) -> Report:
+def source_report(path: str, found: Detected) -> Report:
     """Report tokens, or an MDS folder."""
-    files = []
+    source, files = open_found(found), []
     for file, count in _records_by_file(source).items():
-        store, name = locate(file, options)
+        store, name = locate(file, found.options)
         entry = store.entry(name)
         files.append(InfoFile(as_typed(path, file), count, entry.size, entry.modified))
-    meta = tokens_meta(path, options)
+    meta = source.index_meta
     stored = sum(file.bytes for file in files)
     report = Report(path, width=WIDTH, path=path, records=len(source), bytes=stored)
     report.data(fingerprint=source.fingerprint)
-    report.row("format", str(format_of(source)), format=format_of(source))
+    report.row("format", found.format.title, format=found.format.name)
     report.row("files", f"{len(files):,}", files=len(files))
     if is_tokens(source):
-        _add_tokens(report, source, meta)
+        _add_tokens(report, source)
     else:
         report.row("samples", f"{len(source):,}")
     report.row("stored", bytes_text(stored))
@@ -175,8 +169,9 @@ def source_report(path: str, source: Source, options: StorageOptions) -> Report:
     return report
 
 
-def _add_tokens(report: Report, source: TokenSource, meta: Meta | None) -> None:
-    size, documents, made = source.sample_size, documents_of(source), meta and meta.tokens
+def _add_tokens(report: Report, source: TokenSource) -> None:
+    meta = source.index_meta
+    size, documents, made = source.sample_size, source.documents, meta and meta.tokens
     each = "a document each" if size is None else f"of {counted(size, 'token')}"
     if documents not in (None, len(source)):
         each = "a sequence each" if size is None else f"sequences {each}"

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.jsonl import compression_of
 from penstock.loading import Sharing, Steps
 from penstock.order import Skips, clip_blocks, estimate, share_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -98,23 +97,12 @@ def costs(
         )
         for kind in kinds
     }
-    if reads_records(source.files):
+    if not source.reads_blocks:
         kept = records / np.maximum(1, np.diff(blocks))
         found["full"] = type(found["full"])(
             requests=len(steps.order), bytes=round(float((text * kept).sum())), open_bytes=0
         )
     return found
-
-
-def reads_records(files: Sequence[str]) -> bool:
-    """Whether a record of these files can be read without its neighbours.
-
-    >>> reads_records(["a.jsonl", "b.csv"]), reads_records(["a.jsonl.zst"])
-    (True, False)
-    """
-    return all(
-        compression_of(path) is None and not path.lower().endswith(".parquet") for path in files
-    )
 
 
 def block_bytes(

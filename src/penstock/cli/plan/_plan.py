@@ -14,14 +14,12 @@ import click
 from click.core import ParameterSource
 
 from penstock.cli._by_number import open_numbered
-from penstock.cli._formats import list_of_one_kind
-from penstock.cli._other_sources import format_of, is_tokens
 from penstock.cli._terminal import echo
 from penstock.cli._units import parse_size
 from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
 from penstock.cli.plan._numbers import RunLayout, steps_of
 from penstock.cli.plan._text import RunPlan, list_steps
-from penstock.datasets import list_columns_of
+from penstock.datasets import is_tokens, list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
 from penstock.order import Cursor, Skips
@@ -198,7 +196,7 @@ def plan(  # noqa: PLR0913 (one argument an option)
             steps_of(cursor, opened.source, sharing),
             why,
             layout,
-            _sizes(path, opened.source, storage_options),
+            _sizes(opened.source, storage_options),
             has_state=state is not None,
             columns=_columns(opened.source),
         )
@@ -230,13 +228,10 @@ def _windows(
     return replace(opened, source=next((one for one in rows if one.was(*was)), rows[0]))
 
 
-def _sizes(path: str, source: Source, options: StorageOptions) -> dict[str, int]:
+def _sizes(source: Source, options: StorageOptions) -> dict[str, int]:
     """Return the bytes of each file."""
-    if format_of(source) is not None:
-        entries = ((file, locate(file, options)) for file in source.files)
-        return {file: store.entry(name).size for file, (store, name) in entries}
-    _, listing = list_of_one_kind(path, options)
-    return {found.path: found.entry.size for found in listing.files}
+    entries = ((file, locate(file, options)) for file in source.files)
+    return source.file_sizes() or {file: store.entry(name).size for file, (store, name) in entries}
 
 
 def _columns(source: Source) -> list[str]:

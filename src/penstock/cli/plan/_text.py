@@ -11,7 +11,7 @@ from penstock.cli._report import Report
 from penstock.cli._terminal import echo, echo_json, without_nonfinite
 from penstock.cli._units import bytes_text, counted, few
 from penstock.cli._verb import FINDINGS, FINE
-from penstock.cli.plan._numbers import RunLayout, costs, reads_records, rows_of, steps_of
+from penstock.cli.plan._numbers import RunLayout, costs, rows_of, steps_of
 from penstock.cli.show._printing import Printed
 from penstock.loading import StepRecords, natural_shuffle, step_records
 
@@ -122,7 +122,7 @@ class RunPlan:
         if self.columns:
             gathered = "batches of nothing else are gathered, and read none of this"
             report.row("columns", f"{few(self.columns, 8)}: {gathered}")
-        if self.source.files and reads_records(self.source.files):
+        if self.source.files and not self.source.reads_blocks:
             report.row("full order", "reads every record by itself")
         found = costs(self.source, self.steps, self.layout, self.file_bytes)
         kinds = {"full", "block", self.steps.cursor.kind}

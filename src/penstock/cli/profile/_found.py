@@ -12,19 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.cli._by_number import source_of
 from penstock.cli._facts import index_facts
-from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._indexed import index_of
-from penstock.cli._other_sources import other_source
 from penstock.cli._terminal import Progress
-from penstock.datasets import keep_profile, known_profile, profile_of
-from penstock.datasets import open as open_source
-from penstock.index import BuildOptions, make_index, place_of, read_profile
+from penstock.datasets import keep_profile, known_profile, open_found, profile_of
+from penstock.index import BuildOptions, look_at, make_index, place_of, read_profile
 
 if TYPE_CHECKING:
     from penstock.cli._indexed import Indexed
     from penstock.datasets import Source
-    from penstock.index import Listing, Mode, Scanner
-    from penstock.storage import StorageOptions
+    from penstock.index import Detected, Listing, Mode, Scanner
 
 _log = logging.getLogger("penstock.cli")
 
@@ -47,9 +43,7 @@ class ProfileSearch:
     """Finds the profile of a PATH, or makes it if there is none of the present records."""
 
     path: str
-    options: StorageOptions
-    chosen: str | None = None
-    """Folder of the index, if the user named it."""
+    at_path: Detected
     workers: int | None = None
 
     def find(self) -> FoundProfile:
@@ -59,12 +53,10 @@ class ProfileSearch:
         index without a profile is built again where records keep their numbers. For everything
         else records are read, and their profile is kept in the cache directory.
         """
-        other = other_source(self.path, self.options) if self.chosen is None else None
-        if other is not None:
-            return self._of_source(other)
-        facts = index_facts(self.path, self.options, self.chosen)
-        kind, listing = list_of_one_kind(self.path, self.options)
-        scanner = scanner_of(kind, names=[found.path for found in listing.files])
+        if self.at_path.format.folder is not None:
+            return self._of_source(open_found(self.at_path))
+        facts = index_facts(self.path, self.at_path)
+        found = self.at_path.checked()
         if facts.problem is not None or (facts.found is not None and facts.found.is_stale):
             _log.warning(
                 "the index is damaged or stale, and the profile is not kept; penstock index %s %s "
@@ -72,13 +64,13 @@ class ProfileSearch:
                 self.path,
                 "--overwrite" if facts.found is None else facts.found.remedy,
             )
-            return self._unkept(listing, scanner)
+            return self._unkept(found.listing, found.scanner())
         if facts.found is not None:
             return self._of_index(facts.found)
-        if kind == "parquet":
-            return self._of_source(open_source(self.path, storage_options=self.options))
-        place = place_of(listing, scanner, self.options, self.chosen)
-        self._build(listing, scanner, "new", place.folder)
+        if found.format.scanner is None:
+            return self._of_source(open_found(found))
+        place = place_of(found.listing, found.scanner(), found.options, found.index)
+        self._build(found.listing, found.scanner(), "new", place.folder)
         return self._of_new_index()
 
     def _build(
@@ -94,10 +86,12 @@ class ProfileSearch:
             build = BuildOptions(
                 progress=progress, profile=True, num_workers=self.workers, **options
             )
-            make_index(listing, scanner, mode, options=self.options, index=folder, build=build)
+            make_index(
+                listing, scanner, mode, options=self.at_path.options, index=folder, build=build
+            )
 
     def _of_index(self, indexed: Indexed) -> FoundProfile:
-        source, meta = source_of(indexed, self.options), indexed.meta
+        source, meta = source_of(indexed, self.at_path.options), indexed.meta
         known = known_profile(source)
         if known is not None:
             return FoundProfile(known.document, known.created, source)
@@ -105,7 +99,7 @@ class ProfileSearch:
             return self._of_source(source)
         self._build(
             indexed.listing,
-            scanner_of(indexed.kind, meta.options),
+            indexed.format.scanner_for(made_with=meta.options),
             "overwrite",
             indexed.place.folder,
             full_hash=meta.is_hashed,
@@ -115,9 +109,10 @@ class ProfileSearch:
         return self._of_new_index()
 
     def _of_new_index(self) -> FoundProfile:
-        indexed = index_of(self.path, self.options, self.chosen)
+        options = self.at_path.options
+        indexed = index_of(self.path, look_at(self.path, options, self.at_path.index))
         assert indexed is not None  # noqa: S101 (it was just built)
-        source = source_of(indexed, self.options)
+        source = source_of(indexed, options)
         known = known_profile(source)
         if known is None:  # Another process has just replaced it.
             return self._of_source(source)

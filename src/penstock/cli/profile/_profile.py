@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from penstock.batch import FieldEncoder
-from penstock.cli._other_sources import refuse_tokens
+from penstock.cli._opening import refuse_tokens
 from penstock.cli._terminal import echo, table
 from penstock.cli._typed_fields import parse_fields
 from penstock.cli._units import age_text, counted
@@ -18,6 +18,7 @@ from penstock.cli._verb import FINE, verb, workers_option
 from penstock.cli.profile._found import ProfileSearch
 from penstock.datasets import paths_in, profile_types
 from penstock.errors import OptionError
+from penstock.index import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -80,9 +81,10 @@ def profile(  # noqa: PLR0913 (one argument an option)
     """
     if as_json and form == "fields":
         raise click.UsageError("give either --json or --as fields, not both.")
-    refuse_tokens(path, storage_options, folder, "they have no fields")
+    at_path = look_at(path, storage_options, folder)
+    refuse_tokens(path, at_path, "they have no fields")
     wanted = None if names is None else list(parse_fields(names))
-    found = ProfileSearch(path, storage_options, folder, workers).find()
+    found = ProfileSearch(path, at_path, workers).find()
     document = found.document if wanted is None else _only(found.document, wanted)
     if as_json or form == "json":
         # As in the file, but in plain ASCII, which every locale can print.

@@ -12,18 +12,19 @@ import click
 from penstock.cli._by_number import (
     ByNumber,
     Record,
+    by_number,
     chosen_numbers,
-    open_by_number,
     records_of,
 )
-from penstock.cli._other_sources import eos_of, is_tokens, other_source
 from penstock.cli._paths import find
 from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted
 from penstock.cli._verb import FINDINGS, FINE, Verb, verb
 from penstock.cli.show._printing import Printed
+from penstock.datasets import open_found
 from penstock.errors import OptionError
+from penstock.index import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from penstock.cli._selection import Numbered, NumberedText
     from penstock.cli.show._matching import StreamCondition
     from penstock.datasets import Source
+    from penstock.index import Detected
     from penstock.storage import StorageOptions
 
 _FIRST = slice(0, 5)
@@ -141,11 +143,12 @@ def show(
     path, where = wanted.path, wanted.where
     if wanted.which is not None and wanted.sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
-    source = other_source(path, storage_options) if folder is None else None
-    if source is not None and (decode is not None or is_tokens(source)):
+    found = look_at(path, storage_options, folder)
+    row = found.format
+    if row.is_tokens or (row.folder is not None and decode is not None):
         if where is not None:
             raise OptionError("--where: tokens have no fields that a condition could be about.")
-        return _show_tokens(wanted, source, (decode, fields), storage_options, as_json=as_json)
+        return _show_tokens(wanted, open_found(found), (decode, fields), as_json=as_json)
     if decode is not None:
         raise OptionError(
             f"--decode: {path} holds records, not tokens; they are shown without it. penstock "
@@ -153,11 +156,11 @@ def show(
         )
     names = [name.strip() for name in fields.split(",")] if fields else None
     printed = Printed(names, as_json=as_json)
-    with open_by_number(path, storage_options, folder, head=wanted.head) as opened:
+    with by_number(path, found, head=wanted.head) as opened:
         if opened is not None:
             held = _show_by_number(wanted, opened, printed)
         else:
-            held = _show_stream(wanted, storage_options, printed)
+            held = _show_stream(wanted, found, printed)
     printed.finish()
     if printed.count or (wanted.which is None and where is None):
         return FINE
@@ -178,7 +181,6 @@ def _show_tokens(
     wanted: _Wanted,
     source: Source,
     shown: tuple[str | None, str | None],
-    options: StorageOptions,
     *,
     as_json: bool,
 ) -> int:
@@ -188,7 +190,9 @@ def _show_tokens(
     sample = (wanted.sample, wanted.seed) if wanted.sample else None
     numbers = chosen_numbers(source, wanted.which, sample, None)
     decode, field = shown
-    printed = PrintedTokens(eos_of(wanted.path, options), decode, as_json=as_json)
+    meta = source.index_meta
+    eos = None if meta is None or meta.tokens is None else meta.tokens.eos
+    printed = PrintedTokens(eos, decode, as_json=as_json)
     printed.add_all(samples_of(ByNumber(wanted.path, source), numbers, field))
     printed.finish()
     if printed.count or wanted.which is None:
@@ -198,14 +202,14 @@ def _show_tokens(
     return FINDINGS
 
 
-def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> str:
+def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
     """Print the records, reading no more than necessary; return how many PATH holds."""
     matching = None
     if wanted.where is not None:
         from penstock.cli.show._matching import StreamCondition  # noqa: PLC0415 (pyarrow)
 
         matching = StreamCondition(wanted.where)
-    found = find(wanted.path, options)
+    found = find(wanted.path, at_path.options, at_path)
     with Progress(sum(found.entry(file).size for file in found.files)) as progress:
         batches = RecordStream(found.files, progress)
         with closing(iter(batches)) as stream:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import numpy as np
 
-from penstock.cli._other_sources import documents_of, is_tokens
 from penstock.cli._terminal import echo
 from penstock.cli._units import counted
+from penstock.datasets import is_tokens
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _going_on(source: TokenSource, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
     In other sources the token that ends documents shows it.
     """
     goes_on = np.zeros(len(ids), bool)
-    if documents_of(source) in (None, len(source)) or not source.is_stream:
+    if source.documents in (None, len(source)) or not source.is_stream:
         return goes_on
     # The file is the stream, so an offset in bytes gives that of a token.
     begins = np.asarray(source.location(ids).offset) // source.token_dtype.itemsize

@@ -25,7 +25,7 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.index import (
-    JSONL,
+    LINES,
     create_tokenize_and_index_jsonl_text_func,
     list_files,
     load_tokenizer,
@@ -290,9 +290,10 @@ def _dtype(asked: str, known: NamedTokenizer) -> np.dtype[np.unsignedinteger[Any
 
 def _listed(src: str, options: StorageOptions) -> Listing:
     """Return the files of SRC."""
-    listing = list_files(src, JSONL, options)
+    listing = list_files(src, LINES.endings, options)
     if not listing.files:
-        message = f"{src} holds no JSON Lines ({', '.join(JSONL)}), and nothing else is tokenised."
+        ends = ", ".join(LINES.endings)
+        message = f"{src} holds no JSON Lines ({ends}), and nothing else is tokenised."
         raise ObjectNotFoundError(message, path=src)
     return listing
 

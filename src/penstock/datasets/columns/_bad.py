@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._joining import joined
-from penstock.datasets.text._dataset import Dataset
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from penstock.jsonl import decompressed
 from penstock.storage import is_remote, locate
@@ -166,13 +165,12 @@ def told(
 
 def _line_number(source: Source, record: int) -> int | None:
     """Return the number of a record's line in its file; None where records are no lines."""
-    if not isinstance(source, Dataset):
+    if source.sample_index is None:
         return None
     path, offset, _ = source.location(record)
     if is_remote(path) and offset > _MOST_FETCHED:
         return None
-    origin = source._sample_index.origin  # noqa: SLF001 (where its files are read)
-    store, name = locate(path, None if origin is None else origin.options)
+    store, name = locate(path, source.storage_options)
     line, left = 1, int(offset)
     with closing(store.open(name)) as file:
         for block in decompressed(file, _BLOCK):

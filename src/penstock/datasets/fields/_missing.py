@@ -13,7 +13,6 @@ from penstock.datasets._memory import ListSource
 from penstock.datasets._views import Chosen, Concatenated
 from penstock.datasets.columns._materialized import Materialized
 from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
-from penstock.datasets.text._dataset import Dataset
 from penstock.errors import MalformedLineError
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class _Look:
             return _any_holds(source, path) if len(source) else None
         if getattr(source, "schema_is_complete", False):
             return _is_in(source.schema, path)
-        is_near = isinstance(source, Dataset) and _any_holds(self._head(source), path)
+        is_near = source.sample_index is not None and _any_holds(self._head(source), path)
         return is_near or _is_in(source.schema, path) or None
 
     def _head(self, source: Source) -> list[Any]:
