@@ -226,7 +226,7 @@ def _remedy(failure: PenstockError, dst: str) -> str:
         return "--overwrite replaces tokens that are there; another DST leaves them."
     if isinstance(failure, StorageError):
         cache = " (for one in a bucket: another PENSTOCK_CACHE)" if is_remote(dst) else ""
-        return f"Free that place, or give another DST{cache}."
+        return f"Give another DST{cache}, or free space there."
     return failure.remedy
 
 
