@@ -308,7 +308,7 @@ def _drop(
     report = Report(path=task.path, bytes=size)
     report.data(dropped=[{"path": m.path, "type": m.type, "bytes": m.bytes} for m in dropped])
     for meta in dropped:
-        nulled = f"{meta.nulled:,} values null instead, " if meta.nulled else ""
+        nulled = f"{counted(meta.nulled, 'value')} null instead, " if meta.nulled else ""
         report.line(f"dropped {meta.path} ({meta.type}, {nulled}{bytes_text(meta.bytes)})")
     missing = set(names or ()) - {meta.path for meta in dropped}
     report.line(*(f"no column of {name} was there" for name in names or () if name in missing))

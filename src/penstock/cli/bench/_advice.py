@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.cli._units import bytes_text
+from penstock.cli._units import bytes_text, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,8 +133,8 @@ def _changes(runs: Sequence[LoaderRun], plain: Sequence[LoaderRun]) -> Iterator[
             else "ask only for the fields that the model takes; numbers at the top of a record "
             f"({few}) are the cheapest"
         )
-        why = f"{gain:.1f} × as fast with {run.setting.workers} workers: {run.rate:,.0f} records/s"
-        yield Advice(do, why)
+        how = f"{gain:.1f} × as fast with num_workers={run.setting.workers}"
+        yield Advice(do, f"{how}: {run.rate:,.0f} records/s")
 
 
 def _stages(run: LoaderRun, facts: BenchFacts, *, is_fields_advised: bool) -> Iterator[Advice]:
@@ -156,15 +156,15 @@ def _storage(run: LoaderRun, facts: BenchFacts) -> Iterator[Advice]:
     requests, size = run.stats["storage_requests"], run.stats["storage_bytes"]
     if not facts.is_remote or not requests:
         return
-    if run.stats["storage_throttled"]:
+    if throttled := run.stats["storage_throttled"]:
         yield Advice(
             "fewer workers or ranks at a time, or more prefixes in the bucket",
-            f"storage said {run.stats['storage_throttled']:,.0f} times to slow down",
+            f"storage said {counted(int(throttled), 'time')} to slow down",
         )
     if run.share("read") > _MUCH:
         yield Advice(
             "more workers, or the data nearer to the machine; blocks that were read are kept on "
             "its disk (cache_dir and cache_limit in -o), so that later epochs do not wait",
-            f"{run.share('read'):.0%} of the work is waiting for storage: {requests:,.0f} requests "
-            f"of {bytes_text(int(size / requests))} each",
+            f"{run.share('read'):.0%} of the work is waiting for storage: "
+            f"{counted(int(requests), 'request')} of {bytes_text(int(size / requests))} each",
         )

@@ -173,7 +173,7 @@ def plan(  # noqa: PLR0913 (one argument an option)
     if show and step is None:
         raise click.UsageError("--show prints the records of steps: give --step A:B.")
     if hosts > asked.world_size:
-        raise click.UsageError(f"--hosts {hosts}: {asked.world_size} ranks run on as many at most.")
+        raise click.UsageError(f"--hosts {hosts}: more than --world-size {asked.world_size}.")
     if asked.state is not None:
         _refuse_beside_state(ctx)
     sharing = asked.sharing(rank or 0)
