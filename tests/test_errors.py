@@ -135,3 +135,22 @@ def test_errors_keep_their_type_through_a_worker_process(method: str) -> None:
             assert type(failure) is kind
             assert str(failure) == "fact, value, remedy"
             assert {name: getattr(failure, name) for name in details} == details
+
+
+@EVERY_CLASS
+def test_fact_and_remedy_are_the_text_and_survive_a_pickle(kind: type[PenstockError]) -> None:
+    failure = kind("There is an index.", remedy="Give overwrite=True.", path="a")
+    again = pickle.loads(pickle.dumps(failure))
+    for each in (failure, again):
+        assert str(each) == "There is an index. Give overwrite=True."
+        assert (each.fact, each.remedy) == ("There is an index.", "Give overwrite=True.")
+    assert (kind("fact").fact, kind("fact").remedy) == ("fact", "")
+
+
+def test_a_caller_can_replace_the_remedy() -> None:
+    failure = errors.StorageError("The disk is full.", remedy="Give path=.", errno=errno.ENOSPC)
+    failure.advise("Give --path.")
+    again = pickle.loads(pickle.dumps(failure))
+    for each in (failure, again):
+        assert str(each) == "The disk is full. Give --path."
+        assert (each.fact, each.remedy) == ("The disk is full.", "Give --path.")

@@ -1,7 +1,7 @@
 """Every error a user can meet; each is also the built-in that Python people would catch.
 
-All of them can be built from one string and keep type, text and details through a pickle,
-so an error raised in a worker process arrives as itself.
+Each can be built from one string, and keeps type, text and details through a pickle, so an error
+of a worker process arrives as itself.
 """
 
 from __future__ import annotations
@@ -35,18 +35,35 @@ __all__ = [
 
 
 class PenstockError(Exception):
-    """Anything that Penstock itself reports.
+    """Anything that Penstock itself reports: a fact, and what to do about it.
 
-    Details (`path`, `line_number` …) are keyword arguments and become attributes.
+    The text is "fact remedy"; an error built from one string has no remedy of its own. Details
+    (`path`, `line_number` …) are keyword arguments and become attributes.
 
-    >>> PenstockError("what, why, what to do", path="a.jsonl").path
-    'a.jsonl'
+    >>> failure = PenstockError("a.jsonl is damaged.", remedy="Copy it again.", path="a.jsonl")
+    >>> str(failure), failure.path
+    ('a.jsonl is damaged. Copy it again.', 'a.jsonl')
     """
 
-    def __init__(self, message: str = "", **details: object) -> None:
-        super().__init__(message)
+    fact: str
+    remedy: str
+
+    def __init__(self, fact: str = "", *, remedy: str = "", **details: object) -> None:
+        super().__init__(f"{fact} {remedy}" if remedy else fact)
+        self.fact, self.remedy = fact, remedy
         for name, value in details.items():
             setattr(self, name, value)
+
+    def advise(self, remedy: str) -> None:
+        """Replace the remedy, for a caller that knows a better one.
+
+        >>> failure = PenstockError("There is an index.", remedy="Give overwrite=True.")
+        >>> failure.advise("Give --overwrite.")
+        >>> str(failure)
+        'There is an index. Give --overwrite.'
+        """
+        self.remedy = remedy
+        self.args = (f"{self.fact} {remedy}" if remedy else self.fact,)
 
     def __reduce__(self) -> tuple[object, ...]:
         details = dict(vars(self))
@@ -57,8 +74,11 @@ class PenstockError(Exception):
         return _rebuild, (type(self), str(self), details)
 
 
-def _rebuild(kind: type[PenstockError], message: str, details: dict[str, object]) -> PenstockError:
-    return kind(message, **details)
+def _rebuild(kind: type[PenstockError], text: str, details: dict[str, object]) -> PenstockError:
+    failure = kind(text)
+    for name, value in details.items():
+        setattr(failure, name, value)
+    return failure
 
 
 class OptionError(PenstockError, ValueError):
@@ -70,7 +90,7 @@ class MissingExtraError(PenstockError, ModuleNotFoundError):
 
 
 class UnsafeForkError(PenstockError, RuntimeError):
-    """A forked child wants to use what only its parent can: a used store, a writer, a stream."""
+    """A forked child uses a store, a writer or a stream that only its parent can use."""
 
 
 class MalformedLineError(PenstockError, ValueError):
@@ -109,7 +129,7 @@ class CorruptIndexError(PenstockError, ValueError):
 
 
 class IndexExistsError(PenstockError, ValueError):
-    """There is an index already, and nobody said what should become of it."""
+    """There is an index already, and neither an update nor an overwrite was asked for."""
 
 
 class IndexTimeoutError(PenstockError, TimeoutError):
@@ -123,7 +143,7 @@ class StorageError(PenstockError, OSError):
 
 
 class ObjectNotFoundError(StorageError, FileNotFoundError):
-    """There is no such file, object, directory or bucket."""
+    """The file, object, directory or bucket does not exist."""
 
 
 class ObjectExistsError(StorageError, FileExistsError):
@@ -147,7 +167,7 @@ class BadRecordsError(PenstockError, ValueError):
 
 
 class ChangedSourceError(PenstockError, RuntimeError):
-    """A run is to go on over other records than those it began with."""
+    """A run is resumed over other records than those it began with."""
 
 
 class StallError(PenstockError, TimeoutError):

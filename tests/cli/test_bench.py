@@ -11,10 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.cli.bench._advice import Advice, Facts, advice, best_of
-from penstock.cli.bench._columns import Gathered
-from penstock.cli.bench._fields import all_types, cheap_types, field_types, parse_fields
-from penstock.cli.bench._runs import Run, Setting
+from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
+from penstock.cli.bench._advice import Advice, BenchFacts, advice, best_of
+from penstock.cli.bench._runs import ColumnsTrial, LoaderRun, Setting
 from penstock.errors import OptionError
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import SECONDS, command, document, invoke, options, succeed, written
@@ -40,7 +39,7 @@ def lines(tmp_path: Path) -> Path:
 
 def of_rate(
     rate: float, workers: Workers = 0, change: Any = "", types: Any = (), **stats: float
-) -> Run:
+) -> LoaderRun:
     """A run that handed out so many records in a second."""
     seconds = {"read_seconds": 0.1, "decode_seconds": 0.2, "encode_seconds": 0.1}
     storage = dict.fromkeys(
@@ -48,12 +47,12 @@ def of_rate(
     )
     setting = Setting(workers, dict.fromkeys(types, "int64"), 1000, shuffle=True, change=change)
     found = {"records": rate, **seconds, **storage, **stats}
-    return Run(setting, int(rate), 1.0, 0.01, "full", "the caller", found)
+    return LoaderRun(setting, int(rate), 1.0, 0.01, "full", "the caller", found)
 
 
-def advised(*runs: Run, **facts: Any) -> list[Advice]:
+def advised(*runs: LoaderRun, **facts: Any) -> list[Advice]:
     known = {"is_remote": False, "compressions": frozenset(), "names_fields": True, **facts}
-    return advice(runs, Facts("logs", **known))
+    return advice(runs, BenchFacts("logs", **known))
 
 
 def test_every_number_of_workers_is_run_and_told(lines: Path) -> None:
@@ -88,15 +87,15 @@ def test_every_run_decodes_but_the_one_that_gathers_from_columns(lines: Path) ->
 
 def test_columns_are_advised_by_what_they_gained(lines: Path) -> None:
     runs = [of_rate(100), of_rate(900, "auto", "columns", ["a"])]
-    facts = Facts("logs", is_remote=False, compressions=frozenset(), names_fields=True)
+    facts = BenchFacts("logs", is_remote=False, compressions=frozenset(), names_fields=True)
     source = penstock.open(lines)
-    made = advice(runs, facts, Gathered(source, 2.0))[0]
+    made = advice(runs, facts, ColumnsTrial(source, 2.0))[0]
     assert "penstock materialize logs a:int64" in made.do
     assert made.why == "9.0 × as fast: 900 records/s, after 2.0 s once"
-    there = advice(runs, facts, Gathered(source, None))[0]
+    there = advice(runs, facts, ColumnsTrial(source, None))[0]
     assert "the columns that are there" in there.do
     slow = [of_rate(100), of_rate(101, "auto", "columns", ["a"])]
-    assert not any("column" in one.do for one in advice(slow, facts, Gathered(source, None)))
+    assert not any("column" in one.do for one in advice(slow, facts, ColumnsTrial(source, None)))
 
 
 def test_the_table_has_a_line_a_run_and_the_advice_its_reasons(lines: Path) -> None:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.cli._paths import entry_of, find
+from penstock.cli._paths import find
 from penstock.cli.check._parts import line_parts
-from penstock.cli.check._run import Report, check_parts
+from penstock.cli.check._run import Findings, check_parts
 from penstock.jsonl._zstd import seek_table
 from penstock.storage import StorageOptions
 from tests.cli.commands import document, invoke, succeed, written
@@ -257,11 +257,11 @@ def test_a_file_that_cannot_be_read_at_all_is_an_error_not_a_finding(logs: Path)
     assert [error["path"] for error in told["errors"]] == [str(victim)]
 
 
-def report_of(path: Path, part_bytes: int, most: int, workers: int = 0) -> Report:
+def report_of(path: Path, part_bytes: int, most: int, workers: int = 0) -> Findings:
     """Return what is found in parts of files, about three of them in a unit."""
-    report = Report(most, lambda _: None)
+    report = Findings(most, lambda _: None)
     found = find(str(path), StorageOptions())
-    parts = list(line_parts(found, lambda file: entry_of(file).size, None, part_bytes))
+    parts = list(line_parts(found, None, 0, part_bytes))
     check_parts(parts, report, lambda _: None, workers, unit_bytes=3 * part_bytes)
     return report
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.cli.info._counting import count_records
+from penstock.cli.info._info import count_records
 
 
 @given(st.lists(st.sampled_from([b"{}", b"\n", b" ", b"\r", b"\t", b"\v\f", b"\x00", b'"\xff"'])))

@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli._paths import leftovers_in
-from penstock.cli.demo._records import record
 from penstock.cli.demo._stages import (
     STAGES,
     BrokenPromiseError,
-    Run,
+    DemoRun,
     go_on,
     kill_a_writer,
     stream_arrow,
@@ -27,11 +26,12 @@ from penstock.cli.demo._stages import (
 from penstock.cli.demo._trainer import EPOCHS, Step
 from penstock.cli.demo._training import (
     TRAINING_STAGES,
-    Plan,
+    TrainingPlan,
     kill_training,
     resume_training,
     train_uncut,
 )
+from penstock.cli.demo._writer import record
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import document, invoke, visible, written
 from tests.cli.drafts import held_draft
@@ -125,8 +125,8 @@ def test_a_place_that_is_not_empty_is_refused(logs: Path) -> None:
     assert invoke("demo", "--keep", logs / before[0]).exit_code == 2
 
 
-def written_run(place: Path) -> Run:
-    demo = Run(str(place), 200, "")
+def written_run(place: Path) -> DemoRun:
+    demo = DemoRun(str(place), 200, "")
     write_dataset(demo)
     kill_a_writer(demo)
     go_on(demo)
@@ -134,7 +134,7 @@ def written_run(place: Path) -> Run:
 
 
 @pytest.mark.parametrize("stage", [stream_records, stream_arrow])
-def test_a_lost_record_breaks_the_promise(tmp_path: Path, stage: Callable[[Run], None]) -> None:
+def test_a_lost_record_breaks_the_promise(tmp_path: Path, stage: Callable[[DemoRun], None]) -> None:
     demo = written_run(tmp_path)
     assert stage in STAGES
     stage(demo)
@@ -154,7 +154,7 @@ def test_a_record_given_twice_breaks_the_promise(tmp_path: Path) -> None:
 
 
 def test_a_draft_that_stays_breaks_the_promise(tmp_path: Path) -> None:
-    demo = Run(str(tmp_path), 200, "")
+    demo = DemoRun(str(tmp_path), 200, "")
     write_dataset(demo)
     kill_a_writer(demo)
     (draft,) = tmp_path.glob(".*")
@@ -165,7 +165,7 @@ def test_a_draft_that_stays_breaks_the_promise(tmp_path: Path) -> None:
 
 
 def test_a_second_draft_breaks_the_promise_and_the_writer_is_ended(logs: Path) -> None:
-    demo = Run(str(logs), 200, "")
+    demo = DemoRun(str(logs), 200, "")
     with held_draft(logs, "other.jsonl") as other:
         with pytest.raises(BrokenPromiseError, match="unfinished shard is hidden"):
             kill_a_writer(demo)
@@ -176,7 +176,7 @@ def test_a_second_draft_breaks_the_promise_and_the_writer_is_ended(logs: Path) -
 def test_a_broken_promise_is_exit_code_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def lose_a_shard(demo: Run) -> None:
+    def lose_a_shard(demo: DemoRun) -> None:
         next(Path(demo.directory).glob("part-*")).unlink()
 
     monkeypatch.setattr(
@@ -197,7 +197,7 @@ def test_a_checkpoint_that_is_off_by_little_breaks_the_promise(
 ) -> None:
     import torch
 
-    def disturb(demo: Run) -> None:
+    def disturb(demo: DemoRun) -> None:
         path = Path(demo.scratch, "killed.pt")
         saved = torch.load(path, weights_only=True)
         saved["model"]["0.bias"][0] += 1e-4
@@ -220,7 +220,7 @@ def test_a_checkpoint_that_is_off_by_little_breaks_the_promise(
 
 @given(st.integers(100, 10**9))
 def test_training_is_killed_in_the_middle_of_an_epoch_and_after_a_checkpoint(records: int) -> None:
-    plan = Plan(records)
+    plan = TrainingPlan(records)
     end = EPOCHS * plan.epoch_steps
     assert plan.batch_size * (plan.epoch_steps - 1) < records <= plan.batch_size * plan.epoch_steps
     assert plan.saved_at % plan.save_every == 0
@@ -229,7 +229,7 @@ def test_training_is_killed_in_the_middle_of_an_epoch_and_after_a_checkpoint(rec
 
 
 def test_a_record_that_training_misses_or_sees_twice_is_found() -> None:
-    plan = Plan(200)
+    plan = TrainingPlan(200)
     size = plan.batch_size
     epoch = [Step("", list(range(at, min(at + size, 200))), 0.0) for at in range(0, 200, size)]
     steps = epoch[::-1] + epoch

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli._fields import pick, without_nonfinite
+from penstock.cli._terminal import without_nonfinite
+from penstock.cli.show._printing import pick
 
 RECORD = {
     "id": 1,

@@ -159,7 +159,7 @@ def test_csv_is_indexed_and_parquet_needs_no_index(tmp_path: Path) -> None:
     assert penstock.open(tmp_path / "t")[0] == {"id": 1, "text": "two\nlines"}
     pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "p.parquet")
     text = succeed("index", tmp_path / "p.parquet")
-    assert "1 file of Parquet, which need no index" in text
+    assert "1 file of Parquet, which needs no index" in text
     assert document("index", tmp_path / "p.parquet")["index"] is None
 
 

@@ -6,20 +6,20 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli._reading import Text
-from penstock.cli._sampling import SampledLines
-from penstock.cli._selection import Batch, sampled, sliced
+from penstock.cli._reading import TextPiece
+from penstock.cli._selection import NumberedText, sampled, sliced
+from penstock.cli.check._parts import SampledLines
 from tests.rounds import rounds
 
 bounds = st.none() | st.integers(-30, 30)
 cuts = st.lists(st.integers(0, 20), max_size=5)
 
 
-def batches(total: int, cuts: list[int]) -> list[Batch]:
+def batches(total: int, cuts: list[int]) -> list[NumberedText]:
     """Return `total` records, cut into pieces of text at these places."""
     edges = [0, *sorted(min(cut, total) for cut in cuts), total]
     return [
-        Batch(a, b, Text("f", a + 1, b"".join(b"%d\n" % i for i in range(a, b))))
+        NumberedText(a, b, TextPiece("f", a + 1, b"".join(b"%d\n" % i for i in range(a, b))))
         for a, b in pairwise(edges)
     ]
 

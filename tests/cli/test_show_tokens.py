@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -134,8 +135,8 @@ def test_documents_of_several_sequences_end_where_they_end(place: Path) -> None:
     [
         ("tokens/tokenized-samples", 2, "/tokens, which its index opens"),
         ("tokens/tokenized-samples/0-tokenized-samples.bin", 2, "/tokens, which its index opens"),
-        ("pairs", 2, "pairs/a.idx"),
-        ("lone.bin", 3, "lone.idx"),
+        ("pairs", 2, "pairs/a.bin"),
+        ("lone.bin", 2, "lone.idx"),
         ("lone.idx", 3, "lone.bin"),
     ],
 )
@@ -146,7 +147,8 @@ def test_a_part_of_tokens_says_which_path_to_give(
         tokenize(place, "documents")
         (place / "pairs").mkdir()
         for end in (".bin", ".idx"):
-            megatron(place).with_suffix(end).rename(place / "pairs" / f"a{end}")
+            half = megatron(place).with_suffix(end).rename(place / "pairs" / f"a{end}")
+            shutil.copy(half, half.with_stem("b"))
     elif path.startswith("lone"):
         tokenize(place, "documents")
         megatron(place).with_suffix(path[-4:]).rename(place / path)

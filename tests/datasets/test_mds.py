@@ -331,7 +331,7 @@ def test_shards_without_a_whole_index_are_told_as_an_incomplete_copy(
     write_mds(tmp_path, {"id": "int"}, [{"id": 1}], compression=compression)
     index = tmp_path / "index.json"
     index.unlink()
-    error, words = ObjectNotFoundError, r"index\.json is missing, though .*shard\.00000\.mds.*Copy"
+    error, words = ObjectNotFoundError, r"no index\.json that names them, .*shard\.00000\.mds.*Copy"
     if text is not None:
         index.write_text(text)
         error, words = CorruptFileError, r"index\.json is damaged.*Copy the folder again"

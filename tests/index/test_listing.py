@@ -6,7 +6,7 @@ import pytest
 
 import penstock
 from penstock.errors import ObjectNotFoundError, OptionError, TruncatedFileError
-from penstock.index import JSONL, create_default_jsonl_indexer, list_files
+from penstock.index import LINES, create_default_jsonl_indexer, list_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ def write(folder: Path, *names: str) -> None:
 
 
 def names(folder: Path, pattern: str) -> list[str]:
-    listing = list_files(f"{folder}/{pattern}", JSONL)
+    listing = list_files(f"{folder}/{pattern}", LINES.endings)
     return [listing.relative(found) for found in listing.files]
 
 
@@ -54,7 +54,7 @@ def test_lists_of_paths_keep_their_order_and_name_each_file_once(tmp_path: Path)
     with pytest.raises(OptionError, match="more than once"):
         penstock.open([tmp_path / "b", tmp_path / "b/c.jsonl"])
     with pytest.raises(OptionError, match="empty list"):
-        list_files([], JSONL)
+        list_files([], LINES.endings)
     write(tmp_path, "notes.txt")
     with pytest.raises(OptionError, match="another format"):
         penstock.open([tmp_path / "a.jsonl", tmp_path / "notes.txt"])

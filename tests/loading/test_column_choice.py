@@ -17,7 +17,7 @@ import pytest
 
 import penstock
 from penstock import DataLoader
-from penstock.cli.bench._fields import parse_fields
+from penstock.cli._typed_fields import parse_fields
 from penstock.datasets import CsvRows, drop_columns_of, list_columns_of, typed_schema
 from penstock.errors import BadRecordsError, OptionError, SchemaMismatchError, StorageError
 from penstock.loading._column_command import command_for

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from penstock.errors import OptionError
-from penstock.work import Progress, View, viewed
+from penstock.work import Bar, View, viewed
 
 
 class Total:
@@ -56,7 +56,7 @@ def test_work_goes_on_without_standard_error(
     closed.close()
     for stream in (None, closed):
         monkeypatch.setattr(sys, "stderr", stream)
-        with Progress(10, shown, "counting") as view:
+        with Bar(10, shown, "counting") as view:
             view.add(10)
 
 

@@ -20,7 +20,7 @@ from penstock.batch._token_arrays import (
     inputs_and_labels,
     segments,
 )
-from penstock.datasets import TokenSource, type_at
+from penstock.datasets import is_tokens, type_at
 from penstock.decode import fit_batch
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.order import whole_number
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from penstock.batch._batch import Batch
     from penstock.batch._encoder import BatchPosition
-    from penstock.datasets import Source
+    from penstock.datasets import Source, TokenSource
 
 _FIELD = "tokens"
 _TYPE = pa.list_(pa.int64())
@@ -107,7 +107,7 @@ class Tokens:
 
         Token sources are read as tokens, other sources by their column.
         """
-        if not isinstance(source, TokenSource):
+        if not is_tokens(source):
             self._check_column(source)
             return source, self
         rows = self.over(source)
@@ -120,7 +120,7 @@ class Tokens:
 
         Raise where the source has no such rows, or does not know what is asked for.
         """
-        if not isinstance(source, TokenSource):
+        if not is_tokens(source):
             raise OptionError(
                 f"{source!r} holds no tokens. Make some of its text: penstock tokenize; or, where "
                 f"a field {self.field!r} has them, give the source to a DataLoader with "

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import click
 
 from penstock import __version__
 
 _VERBS = {
-    "info": "What PATH holds: files, records, bytes, index, columns.",
-    "show": "Records to look at: the first, some, or a sample.",
-    "index": "Find every record once, to fetch any by its number.",
-    "check": "What is wrong: bad lines, damaged files, leftovers.",
-    "profile": "What the fields hold: types, nulls, ranges, and what drifts.",
-    "materialize": "Decode fields once, so that batches are only gathered.",
-    "tokenize": "Text into samples of tokens, for language models.",
-    "plan": "What a run will do: steps, reads, which records come when.",
-    "bench": "How fast a loader is here, where its time goes, what helps.",
-    "convert": "The same lines compressed or sharded in another way.",
-    "clean": "Remove what killed writers and builders left behind.",
-    "demo": "See it work in a few seconds.",
+    "info": ("info._info", "Show files, records, bytes, index and columns of PATH."),
+    "show": ("show._show", "Print records: the first, a range, or a sample."),
+    "index": ("_index", "Find every record once, to fetch any by its number."),
+    "check": ("check._check", "Find bad lines, damaged files and leftovers."),
+    "profile": ("profile._profile", "Show what fields hold: types, nulls, ranges, drift."),
+    "materialize": (
+        "_materialize",
+        "Decode fields once, so that batches are only gathered.",
+    ),
+    "tokenize": ("tokenize._tokenize", "Tokenise text into samples for language models."),
+    "plan": ("plan._plan", "Show the steps, reads and records of a training run."),
+    "bench": ("bench._bench", "Measure a loader: its rate, its stages, what helps."),
+    "convert": ("_convert", "Copy lines into other compressions or shards."),
+    "clean": ("_clean", "Remove what killed writers and builders left behind."),
+    "demo": ("demo._demo", "See it work in a few seconds."),
 }
-"""Each verb and its line in the help, which loads none of them."""
-
-_HERE = Path(__file__).parent
+"""Each verb: its module, which has a command of the same name, and its line in the help."""
 
 
 class _Verbs(click.Group):
@@ -35,14 +35,13 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        folder = f"{cmd_name}." if (_HERE / cmd_name).is_dir() else ""
-        module = importlib.import_module(f"penstock.cli.{folder}_{cmd_name}")
+        module = importlib.import_module(f"penstock.cli.{_VERBS[cmd_name][0]}")
         verb = getattr(module, cmd_name)
         return verb if isinstance(verb, click.Command) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
-            formatter.write_dl(list(_VERBS.items()))
+            formatter.write_dl([(verb, line) for verb, (_, line) in _VERBS.items()])
 
 
 @click.group(

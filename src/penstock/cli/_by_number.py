@@ -6,41 +6,36 @@ import copy
 import logging
 import shlex
 import tempfile
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from penstock.cli._csv_head import head_of
-from penstock.cli._formats import kind_of, list_of_one_kind, scanner_of
-from penstock.cli._indexed import index_of
-from penstock.cli._other_sources import other_source
+from penstock.cli._indexed import usable_index
 from penstock.cli._paths import as_typed
 from penstock.cli._selection import sampled_numbers
 from penstock.cli._terminal import Progress
-from penstock.cli._units import counted
-from penstock.errors import (
-    CorruptIndexError,
-    MalformedLineError,
-    ObjectNotFoundError,
-    SchemaMismatchError,
-    StaleIndexError,
-)
-from penstock.index import open_or_build, place_of
+from penstock.datasets import open_found
+from penstock.errors import MalformedLineError, ObjectNotFoundError, SchemaMismatchError
+from penstock.index import list_files, look_at, place_of
+from penstock.jsonl import compression_of
+from penstock.storage import StorageOptions, read_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._formats import Kind
     from penstock.cli._indexed import Indexed
     from penstock.datasets import Chosen, Source
-    from penstock.index import SampleIndex
-    from penstock.storage import StorageOptions
+    from penstock.index import Detected, Listing, Scanner
 
 _log = logging.getLogger("penstock.cli")
 _STEP = 256
+_SMALL = 16 << 20
+"""A file that is read whole in a blink."""
+_LONGEST = 64 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 class Record(NamedTuple):
@@ -78,24 +73,26 @@ def open_by_number(
     With `head` only so many of the first records are needed. Nothing is ever written into the
     folder that PATH names.
     """
-    tokens = other_source(path, options) if chosen is None else None
-    if tokens is not None:
-        yield ByNumber(path, tokens)
-        return
-    indexed = usable_index(path, options, chosen)
-    if indexed is not None:
-        yield ByNumber(path, source_of(indexed, options))
-        return
-    kind = kind_of(path, options)
-    if kind == "jsonl":
-        yield None
-    elif kind == "parquet":
-        from penstock.datasets import ParquetRows  # noqa: PLC0415 (pyarrow)
+    with by_number(path, look_at(path, options, chosen), head=head) as opened:
+        yield opened
 
-        yield ByNumber(path, ParquetRows(path, storage_options=options))
+
+@contextmanager
+def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterator[ByNumber | None]:
+    """Do the same with what was found at PATH."""
+    if found.format.folder is not None:
+        yield ByNumber(path, open_found(found))
+        return
+    indexed = usable_index(path, found)
+    if indexed is not None:
+        yield ByNumber(path, source_of(indexed, found.options))
+    elif found.format.is_lines:
+        yield None
+    elif found.format.scanner is None:
+        yield ByNumber(path, open_found(found.checked()))
     else:
         with tempfile.TemporaryDirectory(prefix="penstock-index-") as folder:
-            yield _csv(path, options, Path(folder), head)
+            yield _indexed_apart(path, found.checked(), Path(folder), head)
 
 
 @contextmanager
@@ -103,9 +100,10 @@ def open_numbered(
     path: str, options: StorageOptions, chosen: str | None = None
 ) -> Iterator[ByNumber]:
     """Give the records of PATH by number, or say what has to be done before."""
-    with open_by_number(path, options, chosen) as opened:
+    found = look_at(path, options, chosen)
+    with by_number(path, found) as opened:
         if opened is None:
-            list_of_one_kind(path, options)  # Of what is not there, that is said.
+            found.checked()
             raise ObjectNotFoundError(
                 f"{path} has no index that is up to date, so its records have no numbers. Build "
                 f"it: penstock index {shlex.quote(path)}",
@@ -116,71 +114,46 @@ def open_numbered(
 
 def source_of(indexed: Indexed, options: StorageOptions) -> Source:
     """Return the records of files whose index is there and right."""
-    made_with = indexed.meta.options if indexed.meta is not None else None
-    scanner = scanner_of(indexed.kind, made_with)
-    opened = open_or_build(indexed.listing, scanner, options=options, index=indexed.place.folder)
-    return _dataset(indexed.kind, opened)
+    made_with = indexed.meta.options if indexed.meta is not None else {}
+    return open_found(indexed.found(options), made_with=made_with)
 
 
-def _csv(path: str, options: StorageOptions, folder: Path, head: int | None) -> ByNumber:
-    """Open CSV files without an index: of their head, or of all, but never in the data's folder."""
-    kind, listing = list_of_one_kind(path, options)
-    scanner = scanner_of(kind, names=[found.path for found in listing.files])
-    apart = str(folder / "index")
-    short = head_of(listing, scanner, head, folder) if head else None
+def _indexed_apart(path: str, found: Detected, folder: Path, head: int | None) -> ByNumber:
+    """Open files without an index: of their head, or of all, but never in the data's folder."""
+    scanner, apart = found.scanner(), str(folder / "index")
+    short = _head_of(found.listing, scanner, head, folder) if head else None
     if short is not None:
-        opened = open_or_build(short, scanner, index=apart, progress=False)
-        return ByNumber(path, _dataset(kind, opened), listing.files[0].path)
-    place = place_of(listing, scanner, options)
-    with Progress(listing.bytes) as progress:
-        opened = open_or_build(
-            listing,
-            scanner,
-            options=options,
-            index=apart if place.beside else place.folder,
-            progress=progress,
-        )
-    return ByNumber(path, _dataset(kind, opened))
+        first = found.listing.files[0].path
+        found = replace(found, listing=short, options=StorageOptions(), index=apart)
+        source = open_found(found, made_with=scanner.options(), progress=False)
+        return ByNumber(path, source, first)
+    place = place_of(found.listing, scanner, found.options)
+    found = replace(found, index=apart if place.beside else place.folder)
+    with Progress(found.listing.bytes) as progress:
+        return ByNumber(path, open_found(found, progress=progress))
 
 
-def usable_index(
-    path: str, options: StorageOptions, chosen: str | None = None, *, is_needed: bool = False
-) -> Indexed | None:
-    """Return the index of a PATH if it has one that is right; warn of one that is not.
+def _head_of(listing: Listing, scanner: Scanner, count: int, folder: Path) -> Listing | None:
+    """Copy the first `count` rows of the first file to a folder, each where it stands.
 
-    Where it is needed, or was chosen, one that is not right is an error.
+    None where that would save nothing: a short file, a compressed one, fewer rows.
     """
-    is_needed = is_needed or chosen is not None
-    try:
-        indexed = index_of(path, options, chosen)
-    except CorruptIndexError as failure:
-        if is_needed:
-            raise
-        _log.warning("%s Read without it", failure)
+    first = listing.files[0]
+    if first.entry.size <= _SMALL or compression_of(first.entry.name) is not None:
         return None
-    if indexed is None:
-        if chosen is not None:
-            command = f"penstock index {shlex.quote(path)} --index {shlex.quote(chosen)}"
-            message = f"there is no index in {chosen}. Build it: {command}"
-            raise ObjectNotFoundError(message, path=chosen)
-        return None
-    if indexed.is_stale:
-        since = indexed.since
-        names = [name for name, _ in since.changed] + [found.path for found in since.grown]
-        what = (
-            f"the index in {indexed.place.folder} is stale: {counted(len(names), 'file')} changed "
-            f"since, first {names[0]}; penstock index {shlex.quote(path)} {indexed.remedy} repairs "
-            "it"
-        )
-        if is_needed:
-            raise StaleIndexError(what, path=names[0])
-        _log.warning("%s. Read without it", what)
-        return None
-    if indexed.since.new:
-        count = counted(len(indexed.since.new), "file")
-        command = f"penstock index {shlex.quote(path)} --update"
-        _log.warning("%s not in the index because newer; %s adds what is new", count, command)
-    return indexed
+    with closing(first.store.open(first.entry.name, first.entry)) as file:
+        scan, text, rows = scanner.begin(first.path), bytearray(), 0
+        for block in read_blocks(file, _BLOCK_BYTES):
+            places = scan.add(block)
+            text += block
+            rows += len(places)
+            if rows >= count:
+                copied = folder / first.entry.name.rpartition("/")[2]
+                copied.write_bytes(text[: int(places[-1].sum())])
+                return list_files(copied)
+            if len(text) > _LONGEST:
+                break
+    return None
 
 
 def chosen_numbers(
@@ -231,13 +204,3 @@ def _one_by_one(opened: ByNumber, ids: np.ndarray) -> Iterator[Record]:
             _log.warning("skipped %s", failure)
             continue
         yield Record(number, *opened.place(number), value)
-
-
-def _dataset(kind: Kind, opened: SampleIndex) -> Source:
-    if kind == "csv":
-        from penstock.datasets import CsvRows  # noqa: PLC0415 (pyarrow)
-
-        return CsvRows.from_index(opened)
-    from penstock.datasets import JsonlDataset  # noqa: PLC0415
-
-    return JsonlDataset(opened)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from penstock.cli._builders import builders_in, is_builder, problem_of, put_aside_in, remove_builder
+from penstock.cli._facts import leftover_document
 from penstock.cli._paths import leftovers_in
 from penstock.cli._terminal import echo, echo_json
 from penstock.cli._units import bytes_text, counted, parse_age
 from penstock.cli._verb import FAILED, FINE, Verb, examples, json_option, storage_option
-from penstock.cli.info._known_facts import leftover_document
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.storage import cache_directory, is_remote, locate, remove_draft
 

@@ -9,56 +9,43 @@ from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli._formats import list_of_one_kind, scanner_of
 from penstock.cli._indexed import meta_of
-from penstock.cli._other_sources import other_source, refuse_tokens
+from penstock.cli._opening import refuse_tokens
 from penstock.cli._paths import as_typed
-from penstock.cli._terminal import Progress, echo, echo_json
+from penstock.cli._report import Report
+from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-)
+from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
-from penstock.index import BuildOptions, changes, exists, make_index, place_of
+from penstock.index import BuildOptions, changes, detect, exists, make_index, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.cli._formats import Kind
-    from penstock.index import IndexPlace, Listing, Meta, Mode, Scanner
+    from penstock.index import Detected, IndexPlace, Listing, Meta, Mode
     from penstock.storage import StorageOptions
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
-    """What shall be indexed, and how."""
+class _IndexTask:
+    """The files to index, and the options."""
 
     path: str
-    kind: Kind
-    listing: Listing
+    found: Detected
     mode: Mode
     build: BuildOptions
-    folder: str | None
-    options: StorageOptions
 
-    def scanner(self, made_with: dict[str, object] | None = None) -> Scanner:
-        """Return what finds the records."""
-        return scanner_of(self.kind, made_with, [found.path for found in self.listing.files])
+    @property
+    def listing(self) -> Listing:
+        """The files to index."""
+        return self.found.listing
 
 
 @dataclass(frozen=True, slots=True)
 class _Built:
-    """What came of it."""
+    """The index that was built."""
 
     place: IndexPlace
     before: Meta | None
-    """What an update began with, or what was there and is replaced."""
+    """The index that was updated or replaced."""
     meta: Meta
     seconds: float
     new_records: int
@@ -69,47 +56,42 @@ class _Built:
         return self.before is not None and self.before.created == self.meta.created
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock index logs",
-        "penstock index logs --update",
-        "penstock index logs --validate --profile --max-line-bytes 10MB",
-        "penstock index 'tables/*.csv' --overwrite --full-hash",
-        "penstock index s3://bucket/logs -o region=eu-west-1",
-    ),
+@verb(
+    "penstock index logs",
+    "penstock index logs --update",
+    "penstock index logs --validate --profile --max-line-bytes 10MB",
+    "penstock index 'tables/*.csv' --overwrite --full-hash",
+    "penstock index s3://bucket/logs -o region=eu-west-1",
+    index=True,
 )
-@click.argument("path")
-@click.option("--update", is_flag=True, help="Add new files, and what was appended to old ones.")
-@click.option("--overwrite", is_flag=True, help="Build it anew, although there is one.")
 @click.option(
-    "--full-hash", is_flag=True, help="Also hash every byte, not only both ends; reads twice."
+    "--update", is_flag=True, help="Add files that are new, and lines appended to known files."
+)
+@click.option("--overwrite", is_flag=True, help="Replace an index that is there.")
+@click.option(
+    "--full-hash",
+    is_flag=True,
+    help="Hash every byte, not only both ends of a file, so that penstock check finds any change; "
+    "reads everything twice.",
 )
 @click.option(
     "--validate",
     is_flag=True,
-    help="Read every record; set aside, in bad_lines.ndjson, what is not JSON or no object.",
+    help="Read every record, and set lines aside that are not JSON objects, in bad_lines.ndjson.",
 )
 @click.option(
     "--profile",
     is_flag=True,
-    help="Note in profile.json what every field holds, and what changes on the way.",
+    help="Note types, ranges and drift of every field in profile.json, for penstock profile.",
 )
 @click.option(
     "--max-line-bytes",
     type=parse_size,
     metavar="SIZE",
-    help="With --validate: also set aside lines that are longer (10MB, 1GiB).",
+    help="With --validate: also set aside lines that are longer (10MB, 1GiB), which a run could "
+    "not hold.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Processes that read for --validate and --profile; by default one a processor.",
-)
-@index_option
-@storage_option
-@json_option
+@workers_option("read for --validate and --profile")
 def index(  # noqa: PLR0913 (one argument an option)
     *,
     path: str,
@@ -126,29 +108,40 @@ def index(  # noqa: PLR0913 (one argument an option)
 ) -> int:
     """Find every record of PATH once, so that any of them can be fetched by its number.
 
-    The index of a folder and of all below it is FOLDER/index; of a file, a pattern, or a folder
-    that may not be written to, it lies in the cache directory. Of a folder in object storage it
-    lies beside the data, for everybody. It appears as a whole or not at all.
+    The index of a folder and of all below it is FOLDER/index, in object storage, too; that of a
+    file, a pattern, or a read-only folder lies in the cache directory. It appears as a whole or not
+    at all.
 
-    Exit code 1 means that lines were set aside: the index is there, and they are not in it.
+    Exit code 1 means that lines were set aside: the index is complete without them.
     """
     if update and overwrite:
         raise click.UsageError("give either --update or --overwrite, not both.")
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
     build = BuildOptions(None, full_hash, validate, profile, max_line_bytes, workers)
     build.check()
-    if folder is None:
-        _refuse_numbered(path, storage_options)
-    kind, listing = list_of_one_kind(path, storage_options)
-    if kind == "parquet":
+    found = detect(path, storage_options, folder)
+    refuse_tokens(path, found, "they have an index of their own")
+    title = found.format.title
+    if found.format.folder is not None:
+        raise OptionError(f"{path} is an {title} folder, which has an index of its own.")
+    if found.format.scanner is None:
         if build.checks:
             raise OptionError(
-                f"{path} is Parquet, which needs no index: there is none to keep bad lines or a "
+                f"{path} is {title}, which needs no index: there is none to keep bad lines or a "
                 f"profile in. penstock profile {shlex.quote(path)} shows what it holds."
             )
-        _tell_of_parquet(path, listing, as_json=as_json)
+        files = len(found.listing.files)
+        need = "needs" if files == 1 else "need"
+        Report(
+            f"{path}: {counted(files, 'file')} of {title}, which {need} no index: records are "
+            "found without one",
+            path=path,
+            format=found.format.name,
+            files=files,
+            index=None,
+        ).print(as_json=as_json)
         return FINE
-    task = _Task(path, kind, listing, mode, build, folder, storage_options)
+    task = _IndexTask(path, found, mode, build)
     try:
         built = _build(task)
     except IndexExistsError as failure:
@@ -156,38 +149,29 @@ def index(  # noqa: PLR0913 (one argument an option)
     except StaleIndexError as failure:
         echo(f"penstock: {storage_options.redact(str(failure))}", err=True)
         return FINDINGS
-    if as_json:
-        echo_json(_document(task, built))
-    else:
-        echo(_summary(task, built))
+    _report(task, built).print(as_json=as_json)
     return FINDINGS if built.new_bad_lines else FINE
 
 
-def _refuse_numbered(path: str, options: StorageOptions) -> None:
-    """Say that samples have numbers already; in no case is their index replaced."""
-    refuse_tokens(path, options, None, "they have an index of their own")
-    if other_source(path, options) is not None:
-        raise OptionError(f"{path} is an MDS folder, which has an index of its own: index.json.")
-
-
-def _build(task: _Task) -> _Built:
-    place = place_of(task.listing, task.scanner(), task.options, task.folder, beside_remote=True)
+def _build(task: _IndexTask) -> _Built:
+    found = task.found
+    place = place_of(found.listing, found.scanner(), found.options, found.index, beside_remote=True)
     before = _meta_before(task, place)
-    # An update speaks the dialect that the index was made with.
+    # An update reads the dialect that the index was made with.
     made_with = before.options if before is not None and task.mode == "update" else None
     start = time.monotonic()
     with Progress(_bytes_to_read(task, before)) as progress:
         place = make_index(
-            task.listing,
-            task.scanner(made_with),
+            found.listing,
+            found.scanner(made_with),
             task.mode,
-            options=task.options,
-            index=task.folder,
+            options=found.options,
+            index=found.index,
             build=replace(task.build, progress=progress),
         )
     seconds = time.monotonic() - start
     meta = meta_of(place)
-    if meta is None:  # Replaced by another tool in this very moment.
+    if meta is None:  # Another tool has just replaced it.
         raise CorruptIndexError(f"{place.folder} has no meta.json.", path=place.folder)
     known = before if task.mode == "update" else None
     records = meta.records - (known.records if known else 0)
@@ -195,7 +179,7 @@ def _build(task: _Task) -> _Built:
     return _Built(place, before, meta, seconds, records, bad_lines)
 
 
-def _meta_before(task: _Task, place: IndexPlace) -> Meta | None:
+def _meta_before(task: _IndexTask, place: IndexPlace) -> Meta | None:
     if not exists(place):
         return None
     if task.mode == "new":
@@ -209,10 +193,10 @@ def _meta_before(task: _Task, place: IndexPlace) -> Meta | None:
         if task.mode == "update":
             raise
         return None
-    return meta if meta is not None and meta.kind == task.kind else None
+    return meta if meta is not None and meta.kind == task.found.format.name else None
 
 
-def _bytes_to_read(task: _Task, before: Meta | None) -> int:
+def _bytes_to_read(task: _IndexTask, before: Meta | None) -> int:
     total = task.listing.bytes
     if before is not None and task.mode == "update":
         since = changes(task.listing, before)
@@ -223,72 +207,56 @@ def _bytes_to_read(task: _Task, before: Meta | None) -> int:
 
 
 def _shown(path: str, place: IndexPlace) -> str:
-    """Return the folder of an index; one in the cache is far from where PATH is."""
+    """Return the folder of an index, relative only if it lies beside PATH."""
     return as_typed(path, place.folder) if place.beside else place.folder
 
 
-def _tell_of_parquet(path: str, listing: Listing, *, as_json: bool) -> None:
-    files = counted(len(listing.files), "file")
-    if as_json:
-        echo_json({"path": path, "format": "parquet", "files": len(listing.files), "index": None})
-    else:
-        echo(f"{path}: {files} of Parquet, which need no index: each has its own at its end")
-
-
-def _document(task: _Task, built: _Built) -> dict[str, object]:
-    return {
-        "path": task.path,
-        "format": task.kind,
-        "index": built.place.folder,
-        "files": len(built.meta.files),
-        "empty_files": len(built.meta.empty),
-        "records": built.meta.records,
-        "new_records": built.new_records,
-        "bytes": sum(file.size for file in [*built.meta.files, *built.meta.empty]),
-        "record_bytes": built.meta.bytes,
-        "fingerprint": built.meta.fingerprint,
-        "created": built.meta.created,
-        "validated": built.meta.validated,
-        "bad_lines": built.meta.bad_lines,
-        "new_bad_lines": built.new_bad_lines,
-        "profiled": built.meta.profiled,
-        "unchanged": built.is_unchanged,
-        "seconds": round(built.seconds, 3),
-    }
-
-
-def _summary(task: _Task, built: _Built) -> str:
-    meta = built.meta
-    where = _shown(task.path, built.place)
+def _report(task: _IndexTask, built: _Built) -> Report:
+    meta, where = built.meta, _shown(task.path, built.place)
     stored = sum(file.size for file in [*meta.files, *meta.empty])
+    report = Report(
+        path=task.path,
+        format=task.found.format.name,
+        index=built.place.folder,
+        files=len(meta.files),
+        empty_files=len(meta.empty),
+        records=meta.records,
+        new_records=built.new_records,
+        bytes=stored,
+        record_bytes=meta.bytes,
+        fingerprint=meta.fingerprint,
+        created=meta.created,
+        validated=meta.validated,
+        bad_lines=meta.bad_lines,
+        new_bad_lines=built.new_bad_lines,
+        profiled=meta.profiled,
+        unchanged=built.is_unchanged,
+        seconds=round(built.seconds, 3),
+    )
     holds = f"{counted(meta.records, 'record')} in {counted(len(meta.files), 'file')}"
     if meta.empty:
         holds += f" ({counted(len(meta.empty), 'file')} without any)"
     if built.is_unchanged:
-        return (
+        report.line(
             f"{task.path}: nothing new since the index in {where} was built "
             f"{age_text(time.time() - meta.created)} ago: {holds}"
         )
+        return report
     if built.before is not None and task.mode == "update":
         holds = f"{counted(built.new_records, 'record')} more, {holds}"
-    text = (
+    report.line(
         f"{task.path}: {holds}, {bytes_text(stored)} stored, {bytes_text(meta.bytes)} of records; "
         f"index in {where}, {built.seconds:.2f} s"
     )
-    return "\n".join([text, *_findings(built, where)])
-
-
-def _findings(built: _Built, where: str) -> Iterator[str]:
-    """Yield what validation found, and where it is told at length."""
-    meta = built.meta
     if built.new_bad_lines:
-        yield (
+        report.line(
             f"{counted(built.new_bad_lines, 'bad line')} set aside and not in the index: "
             f"{where}/bad_lines.ndjson"
         )
     elif meta.bad_lines:
-        yield f"no new bad lines; {counted(meta.bad_lines, 'line')} set aside before"
+        report.line(f"no new bad lines; {counted(meta.bad_lines, 'line')} set aside before")
     elif meta.validated:
-        yield "no bad lines"
+        report.line("no bad lines")
     if meta.profiled:
-        yield f"profile in {where}/profile.json"
+        report.line(f"profile in {where}/profile.json")
+    return report

@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli._formats import ENDINGS, kind_by_name, scanner_of
-from penstock.errors import CorruptIndexError
+from penstock.cli._units import counted
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index import (
     Changes,
+    Detected,
     Listing,
     changes,
     decode_meta,
     exists,
+    format_named,
     list_files,
     place_of,
     read_meta,
     refuse_put_aside,
 )
-from penstock.storage import fetch_metadata, is_pattern, is_remote, join, locate
+from penstock.storage import fetch_metadata, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._formats import Kind
-    from penstock.index import IndexPlace, Meta
+    from penstock.index import Format, IndexPlace, Meta
     from penstock.storage import Entry, StorageOptions
 
 META, ROWS = "meta.json", "sample_locations.bin"
 _ROW_BYTES = 24
-_KINDS: tuple[Kind, ...] = ("jsonl", "csv")
-"""What has an index; Parquet needs none."""
+_log = logging.getLogger("penstock.cli")
 
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """An index that is there, and its files as they are now."""
 
-    kind: Kind
+    format: Format
     place: IndexPlace
     listing: Listing
     meta: Meta | None
@@ -46,11 +47,11 @@ class Indexed:
     records: int
     created: float
     since: Changes
-    """Of an index of another tool nothing is known."""
+    """Empty for an index of another tool, which says nothing of its files."""
 
     @property
     def is_stale(self) -> bool:
-        """Whether files are not what they were; new ones alone do no harm."""
+        """Whether files changed; new ones alone do no harm."""
         return bool(self.since.changed or self.since.grown)
 
     @property
@@ -58,37 +59,74 @@ class Indexed:
         """The option that makes it fresh."""
         return "--overwrite" if self.since.changed else "--update"
 
+    def found(self, options: StorageOptions) -> Detected:
+        """Return what opens the records by this index."""
+        what = self.listing.folder or self.listing.named[0]
+        return Detected(what, self.format, self.listing, options, self.place.folder)
 
-def index_of(path: str, options: StorageOptions, chosen: str | None = None) -> Indexed | None:
-    """Return the index of a PATH if it has one, with one listing of its files.
 
-    Nothing is listed where there is none. Raises `CorruptIndexError` for one that is damaged.
-    """
-    for kind, place in places_of(path, options, chosen):
+def index_of(path: str, found: Detected) -> Indexed | None:
+    """Return the index of a PATH if it has one. Raises `CorruptIndexError` for a damaged one."""
+    for place in places_of(found):
         if exists(place):
-            return _looked_at(path, kind, place, options)
+            return _looked_at(path, found, place)
         refuse_put_aside(place.folder)
     return None
 
 
-def places_of(
-    path: str, options: StorageOptions, chosen: str | None = None
-) -> Iterator[tuple[Kind, IndexPlace]]:
-    """Yield where the index of a PATH may lie, if its files are of a kind."""
-    named = kind_by_name(path)
-    kinds = _KINDS if named is None else [named] if named in _KINDS else []
-    unlisted = _unlisted(path, options)
-    for kind in kinds:
-        # By its name a file has tabs; an index of it may still be one of commas.
-        for scanner in (scanner_of(kind, names=[path]), scanner_of(kind)):
-            place = place_of(unlisted, scanner, options, chosen)
-            yield kind, place
-            if place.beside or chosen is not None:
-                return  # The same place for every kind.
-            if not path.lower().endswith(".tsv"):
-                break
-    if kinds and unlisted.is_remote and unlisted.folder is not None:
-        yield kinds[0], place_of(unlisted, scanner_of(kinds[0]), options, beside_remote=True)
+def places_of(found: Detected) -> Iterator[IndexPlace]:
+    """Yield where the index of what lies at a PATH may lie."""
+    if found.format.scanner is None:
+        return
+    listing, options = found.listing, found.options
+    # By its name a file may have tabs; an index of it may still be one of commas.
+    scanners = [found.scanner(), found.format.scanner_for()]
+    places = [place_of(listing, scanner, options, found.index) for scanner in scanners]
+    yield from dict.fromkeys(places)
+    if listing.is_remote and listing.folder is not None and found.index is None:
+        yield place_of(listing, scanners[0], options, beside_remote=True)
+
+
+def usable_index(path: str, found: Detected, *, is_needed: bool = False) -> Indexed | None:
+    """Return the index of a PATH if it has one that is right; warn of one that is not.
+
+    Where it is needed, or was chosen, one that is not right is an error.
+    """
+    is_needed = is_needed or found.index is not None
+    try:
+        indexed = index_of(path, found)
+    except CorruptIndexError as failure:
+        if is_needed:
+            raise
+        _log.warning("%s Read without it", failure)
+        return None
+    if indexed is None:
+        if found.index is not None:
+            raise missing_index(path, found.index)
+        return None
+    if indexed.is_stale:
+        since = indexed.since
+        names = [name for name, _ in since.changed] + [grown.path for grown in since.grown]
+        what = (
+            f"the index in {indexed.place.folder} is stale: {counted(len(names), 'file')} changed "
+            f"since, first {names[0]}; penstock index {shlex.quote(path)} {indexed.remedy} repairs "
+            "it"
+        )
+        if is_needed:
+            raise StaleIndexError(what, path=names[0])
+        _log.warning("%s. Read without it", what)
+        return None
+    if indexed.since.new:
+        count = counted(len(indexed.since.new), "file")
+        command = f"penstock index {shlex.quote(path)} --update"
+        _log.warning("%s not in the index because newer; %s adds what is new", count, command)
+    return indexed
+
+
+def missing_index(path: str, chosen: str) -> ObjectNotFoundError:
+    """Return the error about a folder of an index, named by the user, that holds none."""
+    command = f"penstock index {shlex.quote(path)} --index {shlex.quote(chosen)}"
+    return ObjectNotFoundError(f"there is no index in {chosen}. Build it: {command}", path=chosen)
 
 
 def meta_of(place: IndexPlace) -> Meta | None:
@@ -100,27 +138,26 @@ def meta_of(place: IndexPlace) -> Meta | None:
     return decode_meta(fetch_metadata(store, name), path, place.base)
 
 
-def _looked_at(path: str, kind: Kind, place: IndexPlace, options: StorageOptions) -> Indexed | None:
-    meta = meta_of(place)
+def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
+    meta, row, listing = meta_of(place), found.format, found.listing
+    rows = _entry(place, ROWS)
     if meta is None:
-        listing = list_files(path, ENDINGS[kind], options)
-        rows = _entry(place, ROWS)
-        records, since = rows.size // _ROW_BYTES, Changes([], [], [])
-        return Indexed(kind, place, listing, None, records, rows.modified, since)
-    if meta.kind not in _KINDS:
-        return None  # Of samples, which no verb here shows.
-    kind = meta.kind
-    listing = list_files(path, ENDINGS[kind], options)
-    row_bytes = _entry(place, ROWS).size
-    if row_bytes != meta.records * _ROW_BYTES:
+        records = rows.size // _ROW_BYTES
+        return Indexed(row, place, listing, None, records, rows.modified, Changes([], [], []))
+    if meta.kind != row.name:
+        kind = format_named(meta.kind)
+        if kind is None or kind.scanner is None:
+            return None  # Of samples, which no verb here shows.
+        row, listing = kind, list_files(path, kind.endings, found.options)
+    if rows.size != meta.records * _ROW_BYTES:
         raise CorruptIndexError(
-            f"the index in {place.folder} is damaged: {ROWS} has {row_bytes:,} bytes, and "
+            f"the index in {place.folder} is damaged: {ROWS} has {rows.size:,} bytes, and "
             f"{meta.records:,} records need {meta.records * _ROW_BYTES:,}. Build it again: "
             f"penstock index {path} --overwrite",
             path=place.folder,
         )
     since = changes(listing, meta)
-    return Indexed(kind, place, listing, meta, meta.records, meta.created, since)
+    return Indexed(row, place, listing, meta, meta.records, meta.created, since)
 
 
 def _entry(place: IndexPlace, name: str) -> Entry:
@@ -134,16 +171,3 @@ def _entry(place: IndexPlace, name: str) -> Entry:
             "penstock index PATH --overwrite",
             path=path,
         ) from None
-
-
-def _unlisted(path: str, options: StorageOptions) -> Listing:
-    """Return a listing of nothing, which is enough to say where an index lies."""
-    store, name = locate(path, options)
-    named = store.path(name)
-    if is_pattern(path):
-        is_folder = False
-    elif is_remote(path):
-        is_folder = kind_by_name(path) is None
-    else:
-        is_folder = Path(name).is_dir()
-    return Listing((named,), named if is_folder else None, named, [])

@@ -1,4 +1,4 @@
-"""Where the command starts: signals, streams, and the exit code."""
+"""The start of the command: signals, streams, and the exit code."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ def main() -> None:
         obey_signals()
         sys.exit(_run())
     except KeyboardInterrupt as failure:
-        # Before or after a verb; a verb itself says what it did about it.
+        # Before or after a verb; a verb handles its own interruption.
         sys.exit(failure.code if isinstance(failure, Terminated) else INTERRUPTED)
 
 
 def _run() -> int:
-    # Loaded here, so that Ctrl-C is obeyed from the first moment on.
+    # Loaded here, so that Ctrl-C works while modules are loaded.
     import click  # noqa: PLC0415
 
     from penstock.cli._app import app  # noqa: PLC0415
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Whatever stands in a record must be printable in any locale.
+            # Every record is printable in any locale.
             stream.reconfigure(errors="backslashreplace")
     try:
         code = app.main(prog_name="penstock", standalone_mode=False)

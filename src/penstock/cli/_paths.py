@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from penstock.cli._token_paths import refuse_folder_of_tokens, refuse_tokens_by_name
 from penstock.errors import OptionError
-from penstock.index import list_files
-from penstock.jsonl import OTHER_FORMATS, JsonlFile, is_jsonl
+from penstock.index import LINES, format_by_name, look_at
+from penstock.jsonl import JsonlFile
 from penstock.storage import Entry, is_remote, list_drafts, locate
 
 if TYPE_CHECKING:
+    from penstock.index import Detected, Format
     from penstock.index import Found as Listed
     from penstock.storage import StorageOptions
 
@@ -66,31 +66,37 @@ class Found:
         return found
 
 
-def find(path: str, options: StorageOptions) -> Found:
-    """Return the files that a PATH names, or raise `ObjectNotFoundError`."""
-    if path.lower().endswith(OTHER_FORMATS):
-        message = (
-            f"{path}: this verb reads JSON Lines (.jsonl, .jsonl.zst, .jsonl.gz) only; "
-            "all others read CSV and Parquet, too."
-        )
-        raise OptionError(message)
-    refuse_tokens_by_name(path, options)
-    listing = list_files(path, (), options)
-    lines = [found for found in listing.files if is_jsonl(found.entry.name)]
+def find(path: str, options: StorageOptions, found: Detected | None = None) -> Found:
+    """Return the files of lines that a PATH names, or raise where it holds something else."""
+    named = format_by_name(path)
+    if named is not None and not named.is_lines:
+        raise _no_lines(path, named)
+    found = look_at(path, options) if found is None else found
+    listing = found.listing
+    if listing.folder is None or not found.format.is_lines or found.problem is not None:
+        found.checked()
+    lines = [one for one in listing.files if found.format.is_lines or LINES.names(one.entry.name)]
+    if not found.format.is_lines and not lines:
+        raise _no_lines(path, found.format)
     if listing.folder is not None:
         if not lines:
-            refuse_folder_of_tokens(path, options)
-            _log.warning("%s holds no JSON Lines files", path)
+            _log.warning("%s holds no %s files", path, LINES.title)
         return _found(path, "directory", lines, options)
     if listing.is_pattern:
-        if 0 < len(lines) < len(listing.files):
-            other = next(found for found in listing.files if found not in lines)
-            others = len(listing.files) - len(lines)
-            _log.warning("%s: %d files are no JSON Lines, first %s", path, others, other.path)
-        return _found(path, "pattern", lines or listing.files, options)
-    (only,) = listing.files
+        return _found(path, "pattern", lines, options)
+    (only,) = lines
     file = JsonlFile(path, options)
     return Found(path, "file", [file], {file.path: only.entry})
+
+
+def _no_lines(path: str, row: Format) -> OptionError:
+    if row.folder is not None:
+        what = "tokens" if row.is_tokens else f"samples of {row.title}"
+        return OptionError(f"{path} holds {what}, not lines. Copy the files as they are.")
+    ends = ", ".join(LINES.endings)
+    return OptionError(
+        f"{path}: this verb reads {LINES.title} ({ends}) only; all others read {row.title}, too."
+    )
 
 
 def _found(

@@ -1,4 +1,4 @@
-"""Text, lines and records of the files that a PATH names, with their places."""
+"""Text, lines and records of JSON Lines files, with their places."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.cli")
 _TEXT_BYTES = 64 << 10
 _SHOWN_BYTES = 60
-_TOLD = 10
+_WARNED = 10
 
 
-class Text(NamedTuple):
+class TextPiece(NamedTuple):
     """Some whole lines of a file."""
 
     path: str
@@ -31,8 +31,8 @@ class Text(NamedTuple):
     text: bytes
 
 
-class Line(NamedTuple):
-    """A record where it stands."""
+class GoodLine(NamedTuple):
+    """A record and its line number."""
 
     number: int
     text: bytes
@@ -40,7 +40,7 @@ class Line(NamedTuple):
     value: object
 
 
-class BadLine(NamedTuple):
+class MalformedLine(NamedTuple):
     """A line that is not JSON."""
 
     path: str
@@ -50,27 +50,27 @@ class BadLine(NamedTuple):
 
 
 class Watch(Protocol):
-    """Whoever wants to know how much was read; see `penstock.cli._terminal.Progress`."""
+    """Counts what is read; see `penstock.work.Bar`."""
 
     def read(self, count: int) -> None:
-        """Note that bytes were read, in any one thread."""
+        """Count bytes, in the thread that reads."""
         ...
 
     def show(self) -> None:
-        """Tell of it, in the thread that wants the text."""
+        """Show the count, in the thread that takes the text."""
         ...
 
 
-def texts_of(file: JsonlFile, progress: Watch) -> Iterator[Text]:
-    """Yield a file's text in pieces; the progress moves along."""
+def texts_of(file: JsonlFile, progress: Watch) -> Iterator[TextPiece]:
+    """Yield a file's text in pieces, and count what is read."""
     pieces = read_pieces([file.source()], _TEXT_BYTES, progress.read)
     with closing(pieces):  # type: ignore[type-var]
         for piece in pieces:
-            yield Text(file.path, piece.first_line, piece.text)
+            yield TextPiece(file.path, piece.first_line, piece.text)
             progress.show()
 
 
-def lines_of(text: Text) -> list[bytes]:
+def lines_of(text: TextPiece) -> list[bytes]:
     """Return the lines without their newlines."""
     lines = text.text.split(b"\n")
     if not lines[-1]:
@@ -78,15 +78,15 @@ def lines_of(text: Text) -> list[bytes]:
     return lines
 
 
-def read_fast(text: Text) -> list[object] | None:
-    """Return the values of all lines, or None where a line needs a closer look."""
+def read_fast(text: TextPiece) -> list[object] | None:
+    """Return the values of all lines, or None where a line is blank, bad or unusual."""
     try:
         return list(map(decode_fast, lines_of(text)))
     except (ValueError, RecursionError):
         return None
 
 
-def read_line(text: Text, index: int, line: bytes) -> Line | BadLine | None:
+def read_line(text: TextPiece, index: int, line: bytes) -> GoodLine | MalformedLine | None:
     """Return the record or bad line at an index; None for a blank line.
 
     Decoded as `iter_records` does it.
@@ -95,13 +95,13 @@ def read_line(text: Text, index: int, line: bytes) -> Line | BadLine | None:
     if not line or line.isspace():
         return None
     try:
-        return Line(number, line, decode_line(line))
+        return GoodLine(number, line, decode_line(line))
     except ValueError as reason:
-        return BadLine(text.path, number, line, reason)
+        return MalformedLine(text.path, number, line, reason)
 
 
-def read_lines(text: Text) -> Iterator[Line | BadLine]:
-    """Yield records and bad lines one by one: slower, but each with its place."""
+def read_lines(text: TextPiece) -> Iterator[GoodLine | MalformedLine]:
+    """Yield records and bad lines one by one: slower than `read_fast`, but each with its place."""
     lines = lines_of(text)
     for index, line in compress(enumerate(lines), map(bytes.strip, lines)):
         read = read_line(text, index, line)
@@ -109,13 +109,13 @@ def read_lines(text: Text) -> Iterator[Line | BadLine]:
             yield read
 
 
-def describe(bad: BadLine) -> str:
-    """Return where a bad line is, what is wrong with it, and how it begins."""
+def describe(bad: MalformedLine) -> str:
+    """Return the place of a bad line, the reason, and its beginning."""
     return f"{bad.path}:{bad.number}: {reason_text(bad.reason)}; the line begins {begins(bad.text)}"
 
 
 def begins(line: bytes) -> str:
-    r"""Return the beginning of a line, in a form that no terminal misreads.
+    r"""Return the beginning of a line, with escapes for control characters.
 
     >>> print(begins(b'{"a": \x00\xff}'))
     b'{"a": \x00\xff}'
@@ -124,18 +124,18 @@ def begins(line: bytes) -> str:
 
 
 class Skipped:
-    """Counts the bad lines that are passed over, and warns of the first few."""
+    """Counts bad lines that are skipped, and warns of the first ones."""
 
     def __init__(self) -> None:
         self.count = 0
 
-    def add(self, bad: BadLine) -> None:
-        """Note a line."""
+    def add(self, bad: MalformedLine) -> None:
+        """Count a line."""
         self.count += 1
-        if self.count <= _TOLD:
+        if self.count <= _WARNED:
             _log.warning("skipped %s", describe(bad))
 
     def finish(self) -> None:
-        """Say how many there were, if not each was told."""
-        if self.count > _TOLD:
+        """Warn of the total, if not every line was named."""
+        if self.count > _WARNED:
             _log.warning("%d bad lines were skipped; penstock check lists them", self.count)

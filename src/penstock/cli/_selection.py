@@ -7,12 +7,12 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from penstock.cli._reading import BadLine, Line, Skipped, read_fast, read_lines, texts_of
+from penstock.cli._reading import GoodLine, MalformedLine, Skipped, read_fast, read_lines, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 
-    from penstock.cli._reading import Text
+    from penstock.cli._reading import TextPiece
     from penstock.cli._terminal import Progress
     from penstock.jsonl import JsonlFile
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _BELOW_ONE = 1 - 2**-53
-"""What a weight is at most: a huge sample would round it to 1, which has no logarithm."""
+"""Limit of a weight: a huge sample would round it to 1, which has no logarithm."""
 
 
 class Numbered(NamedTuple):
@@ -33,36 +33,36 @@ class Numbered(NamedTuple):
 
 
 class Stretch(Protocol[T_co]):
-    """Things that are counted through, from `first` to before `end`."""
+    """Items with numbers from `first` to before `end`."""
 
     @property
     def first(self) -> int: ...
     @property
     def end(self) -> int: ...
     def take(self, numbers: Collection[int]) -> Iterator[tuple[int, T_co]]:
-        """Yield those that are asked for, each with its number."""
+        """Yield the items with these numbers, each with its number."""
         ...
 
 
-class Batch(NamedTuple):
+class NumberedText(NamedTuple):
     """Some text and the numbers of its records."""
 
     first: int
     end: int
-    text: Text
+    text: TextPiece
 
     def take(self, numbers: Collection[int]) -> Iterator[tuple[int, Numbered]]:
-        """Yield those of its records that are asked for, each with its number."""
+        """Yield the records with these numbers, each with its number."""
         if not any(number in numbers for number in range(self.first, self.end)):
             return
-        lines = (line for line in read_lines(self.text) if isinstance(line, Line))
+        lines = (line for line in read_lines(self.text) if isinstance(line, GoodLine))
         for number, line in enumerate(lines, self.first):
             if number in numbers:
                 yield number, Numbered(number, self.text.path, line.number, line.value)
 
 
-class Batches:
-    """All records in order, some at a time; bad lines are passed over with a warning."""
+class RecordStream:
+    """All records in order, some at a time; bad lines are skipped with a warning."""
 
     def __init__(self, files: Sequence[JsonlFile], progress: Progress) -> None:
         self._files = files
@@ -71,7 +71,7 @@ class Batches:
         """Records read so far."""
         self.ended = False
 
-    def __iter__(self) -> Generator[Batch]:
+    def __iter__(self) -> Generator[NumberedText]:
         skipped = Skipped()
         for file in self._files:
             for text in texts_of(file, self._progress):
@@ -81,13 +81,13 @@ class Batches:
                     self.total += len(values)
                 else:
                     self.total += sum(_is_good(line, skipped) for line in read_lines(text))
-                yield Batch(first, self.total, text)
+                yield NumberedText(first, self.total, text)
         skipped.finish()
         self.ended = True
 
 
-def _is_good(line: Line | BadLine, skipped: Skipped) -> bool:
-    if isinstance(line, BadLine):
+def _is_good(line: GoodLine | MalformedLine, skipped: Skipped) -> bool:
+    if isinstance(line, MalformedLine):
         skipped.add(line)
         return False
     return True
@@ -96,7 +96,7 @@ def _is_good(line: Line | BadLine, skipped: Skipped) -> bool:
 def sliced(batches: Iterator[Stretch[T]], which: slice) -> Iterator[T]:
     """Yield the records of a range, negative bounds counted from the end.
 
-    Reads no further than it must; holds as much text as a negative bound reaches back.
+    Reads no further than necessary; holds as much text as a negative bound reaches back.
     """
     start, stop = which.start or 0, which.stop
     held: deque[Stretch[T]] = deque()
@@ -105,7 +105,7 @@ def sliced(batches: Iterator[Stretch[T]], which: slice) -> Iterator[T]:
     for batch in batches:
         held.append(batch)
         total = batch.end
-        # These are surely before the last `reach` records.
+        # These lie before the last `reach` records.
         while held and total - held[0].end >= reach:
             settled = held.popleft()
             if start >= 0:
@@ -153,7 +153,7 @@ def sampled(batches: Iterable[Stretch[T]], size: int, seed: int) -> Iterator[T]:
 
 
 class _Numbers(NamedTuple):
-    """Nothing but numbers."""
+    """Numbers without records."""
 
     first: int
     end: int

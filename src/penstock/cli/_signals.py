@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: obeyed soon, but never in the middle of a write."""
+"""Ctrl-C and SIGTERM: the command ends soon, but never in the middle of a write."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Terminated(KeyboardInterrupt):
 
 
 def obey_signals() -> None:
-    """End by an exception on SIGINT and SIGTERM, or at once when that does not happen soon.
+    """Raise an exception on SIGINT and SIGTERM, and end the process if that takes too long.
 
-    A call into object storage holds Python's signal handlers off until it returns, which may be
-    minutes. So a thread of its own looks on: after a grace of 5 s, or at the second Ctrl-C, it
-    ends the process. Everything published is complete at any moment, so nothing breaks by that.
+    A call into object storage blocks Python's signal handlers until it returns, which may take
+    minutes. A thread therefore ends the process 5 s after the signal, or at the second Ctrl-C.
+    Everything published is complete at any moment, so nothing breaks.
     """
     if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
         signal.signal(signal.SIGTERM, _raise_terminated)
@@ -42,10 +42,9 @@ def obey_signals() -> None:
 
 @contextmanager
 def uninterrupted(*, tidying: bool = False) -> Iterator[None]:
-    """Let the signals wait until the block has ended, so that it is done wholly.
+    """Delay signals until the block has ended.
 
-    `tidying` also holds off the end after the grace, for 15 s more; a second Ctrl-C is still
-    obeyed.
+    `tidying` also delays the end of the process by 15 s; a second Ctrl-C still ends it.
     """
     came: list[int] = []
     before = {

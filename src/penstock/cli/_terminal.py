@@ -1,25 +1,24 @@
-"""What a person or a program sees: lines, tables, one JSON document, progress."""
+"""Lines, tables, JSON documents and progress on the terminal."""
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import json
+import math
 import sys
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from penstock.cli._fields import as_text
 from penstock.cli._units import bytes_text
 from penstock.storage import rank
+from penstock.work import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
-    from typing import Self
-
-_EVERY = 30.0
 
 
 def echo(text: str, *, err: bool = False) -> None:
@@ -30,8 +29,43 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def echo_json(document: object) -> None:
-    """Print one JSON document; plain ASCII, so that nothing in it can fail to be printed."""
+    """Print one JSON document in plain ASCII, which every locale can print."""
     click.echo(json.dumps(document, indent=2, allow_nan=False, default=as_text))
+
+
+def without_nonfinite(value: object) -> object:
+    """Return a value with NaN and infinities as None, because JSON has no number for them.
+
+    >>> without_nonfinite({"a": [1.5, float("nan")]})
+    {'a': [1.5, None]}
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: without_nonfinite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_nonfinite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_text(value: object) -> object:
+    r"""Return a value that JSON cannot hold as text: times as ISO, bytes as UTF-8 or base64.
+
+    Arrays become lists.
+
+    >>> as_text(dt.date(2026, 1, 31)), as_text(b"abc"), as_text(b"\xff")
+    ('2026-01-31', 'abc', '/w==')
+    """
+    if hasattr(value, "tolist"):  # Of NumPy, which not every verb loads.
+        return value.tolist()
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    return str(value)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
@@ -53,69 +87,32 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1
     return "\n".join(lines)
 
 
-class Progress:
-    """How much of the stored bytes has been read: a bar in a terminal, else a line now and then.
+class Progress(Bar):
+    """A bar in a terminal; elsewhere a line every 30 s. Only rank 0 shows anything.
 
-    `read` may be called in any one thread, `show` in the main one. Only rank 0 shows anything.
     `unit` is what is counted in place of bytes, in the plural.
     """
 
-    def __init__(self, total: int, *, every: float = _EVERY, unit: str = "B") -> None:
-        self._total = total
+    def __init__(self, total: int, *, every: float = 30.0, unit: str = "B") -> None:
+        super().__init__(total, unit=unit)
         self._unit = unit
         self._every = every
-        self._read = 0
         self._start = self._last = time.monotonic()
-        self._shown = rank() == 0
-        self._bar: Any = None
-        if self._shown and sys.stderr.isatty():
-            from tqdm import tqdm  # noqa: PLC0415 (only for a terminal)
-
-            self._bar = tqdm(
-                total=total,
-                unit=unit if unit == "B" else f" {unit}",
-                unit_scale=True,
-                delay=0.5,
-                leave=False,
-                dynamic_ncols=True,
-            )
-
-    def read(self, count: int) -> None:
-        """Note that bytes were read."""
-        # Some bytes are read twice (the table at the end of a file): never pass the total.
-        self._read = min(self._total, self._read + count)
-
-    def add(self, count: int) -> None:
-        """Note that bytes were read, and show it; see `penstock.work.View`."""
-        self.read(count)
-        self.show()
 
     def show(self) -> None:
-        """Let the user see where we are, if it is time."""
-        if self._bar is not None:
-            self._bar.update(self._read - self._bar.n)
-        elif self._shown and time.monotonic() - self._last >= self._every:
+        """Show what was counted, if it is time."""
+        super().show()
+        is_due = time.monotonic() - self._last >= self._every
+        if self._bar is None and is_due and rank() == 0:
             self._last = time.monotonic()
             echo(f"penstock: {self._line()}", err=True)
 
     def _line(self) -> str:
-        rate = self._read / max(1e-9, time.monotonic() - self._start)
-        left = f", about {(self._total - self._read) / rate:.0f} s left" if rate else ""
+        rate = self._done / max(1e-9, time.monotonic() - self._start)
+        left = f", about {(self._total - self._done) / rate:.0f} s left" if rate else ""
         if self._unit != "B":
-            return f"{self._read:,} of {self._total:,} {self._unit} done, {rate:,.0f}/s{left}"
+            return f"{self._done:,} of {self._total:,} {self._unit} done, {rate:,.0f}/s{left}"
         return (
-            f"{bytes_text(self._read)} of {bytes_text(self._total)} read, "
+            f"{bytes_text(self._done)} of {bytes_text(self._total)} read, "
             f"{bytes_text(int(rate))}/s{left}"
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._bar is not None:
-            self._bar.close()

@@ -1,10 +1,14 @@
-"""Quantities as people write them: 256MB, 2d, 1%."""
+"""Sizes, ages, shares and counts as people write them: 256MB, 2d, 1%, 1 file."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -90,3 +94,13 @@ def counted(count: int, noun: str) -> str:
     ('1 file', '12,345 records')
     """
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def few(names: Sequence[str], most: int) -> str:
+    """Return the first names of many, and how many more there are.
+
+    >>> few(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"

@@ -1,4 +1,4 @@
-"""What all verbs share: errors become exit codes, warnings become lines, options have one name."""
+"""The base of all verbs: exit codes, errors and warnings on stderr, shared options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import traceback
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -24,14 +24,20 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 FINE, FINDINGS, USAGE, FAILED = range(4)
 """The exit codes."""
+SHUFFLES: dict[str, bool | Literal["full", "block"]] = {
+    "true": True,
+    "full": "full",
+    "block": "block",
+    "none": False,
+}
 _PACKAGE = Path(__file__).parents[1]
 
 
 class Verb(click.Command):
-    """A command whose function returns its exit code, and whose errors are told, not thrown."""
+    """A command whose function returns an exit code, and whose errors become lines on stderr."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Say what to do when the shell has expanded a pattern."""
+        """Name the remedy when the shell has expanded a pattern."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as failure:
@@ -44,27 +50,27 @@ class Verb(click.Command):
         """Run the verb and exit with its code."""
         options: StorageOptions = ctx.params.get("storage_options") or StorageOptions()
         code = FINE
-        with _warnings_told(options):
+        with _warnings_shown(options):
             try:
                 code = super().invoke(ctx) or FINE
             except BrokenPipeError:
-                silence_stdout()  # Who reads has seen enough.
+                silence_stdout()  # The reader has seen enough.
             except (click.ClickException, click.exceptions.Exit):
                 raise
             except OptionError as failure:
                 raise click.UsageError(options.redact(str(failure)), ctx) from None
-            except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 (each has its words)
-                code = _tell(failure, options)
+            except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 (each becomes an exit code)
+                code = _show_error(failure, options)
         ctx.exit(code)
 
 
 def silence_stdout() -> None:
-    """Send what is still to be written nowhere, so that the interpreter does not complain."""
+    """Discard what is still buffered, so that the interpreter does not complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _tell(failure: BaseException, options: StorageOptions) -> int:
-    """Say on stderr what went wrong and return the exit code."""
+def _show_error(failure: BaseException, options: StorageOptions) -> int:
+    """Print an error on stderr and return the exit code."""
     text, code = str(failure) or type(failure).__name__, FAILED
     if isinstance(failure, Terminated):
         text, code = "terminated", failure.code
@@ -84,13 +90,13 @@ def _tell(failure: BaseException, options: StorageOptions) -> int:
 
 
 def _place(failure: BaseException) -> str:
-    """Return the last line of ours that an error passed through."""
+    """Return the last line of Penstock that an error passed through."""
     frames = traceback.extract_tb(failure.__traceback__)
     ours = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)]
     return f"{Path(ours[-1].filename).relative_to(_PACKAGE)}:{ours[-1].lineno}" if ours else "?"
 
 
-class _Lines(logging.Handler):
+class _StderrHandler(logging.Handler):
     def __init__(self, options: StorageOptions) -> None:
         super().__init__(logging.WARNING)
         self._options = options
@@ -101,14 +107,43 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def _warnings_told(options: StorageOptions) -> Iterator[None]:
+def _warnings_shown(options: StorageOptions) -> Iterator[None]:
     log = logging.getLogger("penstock")
-    lines = _Lines(options)
+    lines = _StderrHandler(options)
     log.addHandler(lines)
     try:
         yield
     finally:
         log.removeHandler(lines)
+
+
+def verb(
+    *lines: str, path: bool = True, index: bool = False, cls: type[Verb] = Verb
+) -> Callable[[Callable[..., int]], click.Command]:
+    """Make a function a verb: PATH comes before its own parameters, the shared options after them.
+
+    `lines` are examples for the help; `index` adds `--index FOLDER`.
+    """
+
+    def decorate(function: Callable[..., int]) -> click.Command:
+        own = vars(function).pop("__click_params__", [])
+        for option in (json_option, storage_option, *([_index_option] if index else [])):
+            function = option(function)
+        shared = vars(function).pop("__click_params__")
+        params = [click.Argument(["path"])] * path + [*reversed([*shared, *own])]
+        return click.command(cls=cls, params=params, epilog=examples(*lines))(function)
+
+    return decorate
+
+
+def _index_option(function: F) -> F:
+    return click.option(
+        "--index",
+        "folder",
+        metavar="FOLDER",
+        help="Folder of the index, if it is not in its usual place (beside the data, or in the "
+        "cache directory).",
+    )(function)
 
 
 def examples(*lines: str) -> str:
@@ -125,25 +160,37 @@ def storage_option(function: F) -> F:
         metavar="KEY=VALUE",
         multiple=True,
         callback=_parse_options,
-        help="Storage option, as often as needed: endpoint, region, access_key_id …; "
-        "secrets are better kept in the environment (AWS_SECRET_ACCESS_KEY …).",
+        help="Storage option, as often as needed: endpoint, region, access_key_id …; keep secrets "
+        "in the environment instead (AWS_SECRET_ACCESS_KEY …).",
     )(function)
 
 
-def index_option(function: F) -> F:
-    """Add `--index FOLDER`."""
+def shuffle_option(function: F) -> F:
+    """Add `--shuffle`."""
     return click.option(
-        "--index",
-        "folder",
-        metavar="FOLDER",
-        help="Where the index lies, if not where it lies by itself.",
+        "--shuffle",
+        type=click.Choice(list(SHUFFLES)),
+        default="true",
+        show_default=True,
+        help="Order of records, as for DataLoader; true chooses full or block by how the data is "
+        "read.",
     )(function)
+
+
+def workers_option(verb: str) -> Callable[[F], F]:
+    """Add `--workers N`; `verb` is the work of these processes."""
+    return click.option(
+        "--workers",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help=f"Processes that {verb}; by default one per processor, 0 for none beside this one.",
+    )
 
 
 def json_option(function: F) -> F:
     """Add `--json`."""
     return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document and nothing else."
+        "--json", "as_json", is_flag=True, help="Print one JSON document, for programs."
     )(function)
 
 
@@ -152,7 +199,7 @@ def _parse_options(
 ) -> StorageOptions:
     pairs = [text.partition("=") for text in given]
     if not all(key and separator for key, separator, _ in pairs):
-        # What was given is not repeated: it may well be a secret without its key.
+        # The text is not repeated: it may be a secret without its key.
         message = "expected KEY=VALUE, such as endpoint=http://localhost:9000"
         raise click.BadParameter(message, ctx, param)
     options = StorageOptions({key: value for key, _, value in pairs})

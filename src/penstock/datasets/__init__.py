@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from penstock.datasets._missing_fields import Missing as Missing
     from penstock.datasets._missing_fields import missing_fields as missing_fields
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
+    from penstock.datasets._open import open_found as open_found
     from penstock.datasets._profile_source import KnownProfile as KnownProfile
     from penstock.datasets._profile_source import keep_profile as keep_profile
     from penstock.datasets._profile_source import known_profile as known_profile
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from penstock.datasets.columns._materialized import knows_bad as knows_bad
     from penstock.datasets.columns._materialized import without_columns as without_columns
     from penstock.datasets.columns._place import column_folders as column_folders
-    from penstock.datasets.columns._units import is_stream as is_stream
     from penstock.datasets.fields._grammar import GRAMMAR as GRAMMAR
     from penstock.datasets.fields._grammar import parsed as parsed
     from penstock.datasets.fields._paths import paths_in as paths_in
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
     from penstock.datasets.fields._types import type_text as type_text
     from penstock.datasets.mds._index import is_shard as is_shard
     from penstock.datasets.mds._rows import MdsRows as MdsRows
-    from penstock.datasets.mds._rows import is_mds as is_mds
     from penstock.datasets.megatron._tokens import MegatronTokens as MegatronTokens
     from penstock.datasets.parquet._parquet import ParquetRows as ParquetRows
     from penstock.datasets.text._csv import CsvRows as CsvRows
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from penstock.datasets.text._jsonl import JsonlDataset as JsonlDataset
     from penstock.datasets.tokens._dataset import TokensDataset as TokensDataset
     from penstock.datasets.tokens._source import TokenSource as TokenSource
+    from penstock.datasets.tokens._source import is_tokens as is_tokens
     from penstock.datasets.where._where import TextCondition as TextCondition
 
 __all__, __getattr__, __dir__ = facade(
@@ -106,9 +106,7 @@ __all__, __getattr__, __dir__ = facade(
         "estimate_columns": "columns._materialize",
         "gone_columns": "columns._materialized",
         "has_columns": "columns._materialized",
-        "is_mds": "mds._rows",
-        "is_shard": "mds._index",
-        "is_stream": "columns._units",
+        "is_tokens": "tokens._source",
         "keep_profile": "_profile_source",
         "known_bad": "columns._materialized",
         "known_profile": "_profile_source",
@@ -118,6 +116,7 @@ __all__, __getattr__, __dir__ = facade(
         "missing_columns": "columns._materialize",
         "missing_fields": "_missing_fields",
         "number_in": "fields._tensor_types",
+        "open_found": "_open",
         "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.
         "origins_of": "_views",
         "parsed": "fields._grammar",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.datasets.tokens._source import TOKENS, TokenSource
+from penstock.datasets.tokens._source import TOKENS, is_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def html_of(source: Source) -> str:
     about = f"<table><caption>{kind}</caption><tbody>{rows}</tbody></table>"
     try:
         records = source.head(_SHOWN_RECORDS)
-        if isinstance(source, TokenSource):
+        if is_tokens(source):
             records = [{TOKENS: row[:_LONGEST_VALUE].tolist()} for row in records]
     except Exception as why:  # noqa: BLE001 (a display never fails: it shows the error)
         said = escape(_short(f"{type(why).__name__}: {why}", 1000))
@@ -104,7 +104,7 @@ def _fingerprint(source: Source) -> str:
 
 
 def _fields(source: Source) -> str:
-    if isinstance(source, TokenSource):
+    if is_tokens(source):
         return source._about()  # noqa: SLF001 (for this page)
     specs = getattr(source, "specs", None)
     if specs is None:

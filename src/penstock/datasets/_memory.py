@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from penstock.datasets._source import Source
 from penstock.datasets._table_source import TableSource
 from penstock.decode import inferred_batch, typed_batch
-from penstock.errors import SchemaMismatchError
+from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -173,6 +173,14 @@ class MapStyleSource(_ObjectSource):
         kind = type(self._dataset)
         text = f"{kind.__module__}.{kind.__qualname__} {self._length}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def column_home(self) -> NoReturn:
+        """Raise: columns could not be known to be of the present records."""
+        raise OptionError(
+            f"{type(self._dataset).__qualname__} is a map-style dataset: nobody knows when its "
+            "records change, so what was decoded from them cannot be kept. Give the files, a table "
+            "or a list of dicts that it reads."
+        )
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         numbers = ids.tolist()

@@ -12,7 +12,6 @@ import pyarrow as pa
 from penstock.datasets._memory import ListSource
 from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
-from penstock.datasets.text._dataset import Dataset
 from penstock.errors import MalformedLineError
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class _Look:
             return _any_holds(source, path) if len(source) else None
         if getattr(source, "schema_is_complete", False):
             return _is_in(source.schema, path)
-        is_near = isinstance(source, Dataset) and _any_holds(self._head(source), path)
+        is_near = source.sample_index is not None and _any_holds(self._head(source), path)
         return is_near or _is_in(source.schema, path) or None
 
     def _head(self, source: Source) -> list[Any]:

@@ -17,8 +17,6 @@ from penstock.datasets._once import keep_file
 from penstock.datasets._views import origins_of
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._units import RecordsUnit, cut, stretches
-from penstock.datasets.text._dataset import Dataset
-from penstock.datasets.text._jsonl import JsonlDataset
 from penstock.decode import as_values, keep_pandas_out, read_around_bad
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import digest, read_profile
@@ -71,7 +69,7 @@ def _last_touched(origin: Source) -> float:
     A file that grew was appended to.
     """
     touched = 0.0
-    meta = origin._sample_index.meta if isinstance(origin, Dataset) else None
+    meta = origin.index_meta
     if meta is not None and not any(map(is_remote, origin.files[:1])):
         for path, file in zip(origin.files, meta.files, strict=True):
             with suppress(OSError):
@@ -89,9 +87,8 @@ def keep_profile(source: Source, document: dict[str, Any]) -> str:
 
 
 def _in_index(origin: Source) -> KnownProfile | None:
-    if not isinstance(origin, Dataset):
-        return None
-    place, meta = origin._sample_index.origin, origin._sample_index.meta
+    place = None if origin.sample_index is None else origin.sample_index.origin
+    meta = origin.index_meta
     if place is None or meta is None or not meta.profiled:
         return None
     document = read_profile(place.folder)
@@ -150,7 +147,7 @@ class ProfileUnit(RecordsUnit):
 
 def _add(profile: Profile, source: Source, ids: NDArray[np.int64]) -> None:
     # Each record for itself: columns would have one type for all of them.
-    is_of_records = isinstance(source, JsonlDataset) or not source.files
+    is_of_records = not (source.files and source.schema_is_complete)
 
     def read(start: int, stop: int) -> Any:
         some = ids[start:stop]

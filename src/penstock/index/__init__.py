@@ -13,8 +13,22 @@ if TYPE_CHECKING:
     from penstock.index._blocks import LARGEST_FRAME as LARGEST_FRAME
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
+    from penstock.index._detect import Detected as Detected
+    from penstock.index._detect import detect as detect
+    from penstock.index._detect import look_at as look_at
+    from penstock.index._detect import problems_of as problems_of
     from penstock.index._fingerprint import digest as digest
     from penstock.index._fingerprint import file_fingerprint as file_fingerprint
+    from penstock.index._formats import CSV as CSV
+    from penstock.index._formats import FORMATS as FORMATS
+    from penstock.index._formats import LINES as LINES
+    from penstock.index._formats import PARQUET as PARQUET
+    from penstock.index._formats import Format as Format
+    from penstock.index._formats import format_by_name as format_by_name
+    from penstock.index._formats import format_named as format_named
+    from penstock.index._formats import known_endings as known_endings
+    from penstock.index._formats import load as load
+    from penstock.index._formats import registered as registered
     from penstock.index._index_store import IndexStore as IndexStore
     from penstock.index._index_store import IndexStoreInterface as IndexStoreInterface
     from penstock.index._indexer import FileTextLinesIndexer as FileTextLinesIndexer
@@ -24,9 +38,6 @@ if TYPE_CHECKING:
     from penstock.index._kept_columns import sync as sync
     from penstock.index._line_pieces import LinePiece as LinePiece
     from penstock.index._line_pieces import LinePieces as LinePieces
-    from penstock.index._listing import CSV as CSV
-    from penstock.index._listing import JSONL as JSONL
-    from penstock.index._listing import PARQUET as PARQUET
     from penstock.index._listing import Found as Found
     from penstock.index._listing import Listing as Listing
     from penstock.index._listing import list_files as list_files
@@ -99,9 +110,22 @@ __all__, __getattr__, __dir__ = facade(
         "read_profile": "profile._files",
     },
     for_rooms={
+        "Detected": "_detect",
+        "detect": "_detect",
+        "look_at": "_detect",
+        "problems_of": "_detect",
+        "CSV": "_formats",
+        "FORMATS": "_formats",
+        "LINES": "_formats",
+        "PARQUET": "_formats",
+        "Format": "_formats",
+        "format_by_name": "_formats",
+        "format_named": "_formats",
+        "known_endings": "_formats",
+        "load": "_formats",
+        "registered": "_formats",
         "Aside": "checked._checks",
         "BuildOptions": "_build",
-        "CSV": "_listing",
         "DOCUMENT_FILES": "_names",
         "Changes": "_stale",
         "Checks": "checked._checks",
@@ -110,7 +134,6 @@ __all__, __getattr__, __dir__ = facade(
         "FileMeta": "_meta",
         "Found": "_listing",
         "Hashed": "_stale",
-        "JSONL": "_listing",
         "JSON_NAMES": "checked._line_check",
         "LARGEST_FRAME": "_blocks",
         "LinePieces": "_line_pieces",
@@ -120,7 +143,6 @@ __all__, __getattr__, __dir__ = facade(
         "Meta": "_meta",
         "Mode": "_build",
         "NamedTokenizer": "tokenizers._files",
-        "PARQUET": "_listing",
         "FilePart": "_parts",
         "LinePiece": "_line_pieces",
         "IndexPlace": "_place",

@@ -170,8 +170,9 @@ def make_parent(final: Path) -> None:
         os.listdir(final.parent)
     except OSError as failure:
         raise StorageError(
-            f"cannot make {final.parent} for an index: {failure.strerror}. Give it another "
-            "place: index= (--index), or the variable PENSTOCK_CACHE for the cache.",
+            f"cannot make {final.parent} for an index: {failure.strerror}.",
+            remedy="Give it another place: index= (--index), or the variable PENSTOCK_CACHE for "
+            "the cache.",
             path=str(final.parent),
         ) from None
 

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Protocol
 from penstock.errors import ObjectNotFoundError
 from penstock.index._blocks import ScannedFrames, scan_file
 from penstock.index._build import BuildOptions
+from penstock.index._formats import LINES
 from penstock.index._index_store import IndexStore
-from penstock.index._listing import JSONL, Found, Listing, list_files
+from penstock.index._listing import Found, Listing, list_files
 from penstock.index._names import BAD_LINES
 from penstock.index._open_index import load_place, make_index
 from penstock.index._scan import LineScan, LineScanner
 from penstock.jsonl import JsonlFile, read_pieces
 from penstock.storage import StorageOptions, join, locate
-from penstock.work import Progress
+from penstock.work import Bar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -84,7 +85,7 @@ class FileTextLinesIndexer:
         self._store.init_store()
         try:
             sizes = sum(os.path.getsize(path) for path in self._paths)
-            with Progress(sizes, None, self._description) as bar:
+            with Bar(sizes, None, self._description) as bar:
                 if self._generator is None:
                     self._add_lines(bar)
                 else:
@@ -99,7 +100,7 @@ class FileTextLinesIndexer:
             self._store.tokens = describe()
         self._store.close()
 
-    def _add_lines(self, bar: Progress) -> None:
+    def _add_lines(self, bar: Bar) -> None:
         for path in self._paths:
             store, name = locate(path)
             found = Found(store, store.entry(name))
@@ -107,7 +108,7 @@ class FileTextLinesIndexer:
                 for offset, size in places.tolist():
                     self._store.add_sample(path, offset, size)
 
-    def _add_samples(self, generator: SampleGeneratorInterface, bar: Progress) -> None:
+    def _add_samples(self, generator: SampleGeneratorInterface, bar: Bar) -> None:
         offsets: dict[str, int] = {}
         for number, path in enumerate(self._paths):
             generator.prepare(path)
@@ -186,10 +187,10 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
     build = BuildOptions(progress, full_hash, validate, profile, max_line_bytes, num_workers)
     build.check()
     options = StorageOptions(storage_options)
-    listing = list_files(input_base_path, JSONL, options)
+    listing = list_files(input_base_path, LINES.endings, options)
     if not listing.files:
         raise ObjectNotFoundError(
-            f"{os.fspath(input_base_path)} holds no JSON Lines files ({', '.join(JSONL)}).",
+            f"{os.fspath(input_base_path)} holds no JSON Lines files ({', '.join(LINES.endings)}).",
             path=os.fspath(input_base_path),
         )
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"

@@ -6,11 +6,13 @@ import os
 import re
 from collections import Counter
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsort import natsorted, ns
 
 from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.index._formats import format_by_name
 from penstock.index._names import TOKEN_FOLDER
 from penstock.storage import LocalStore, is_pattern, is_remote, locate, match
 
@@ -20,10 +22,8 @@ if TYPE_CHECKING:
     from penstock.storage import Entry, StorageOptions, Store
 
 INDEX_FOLDER = "index"
-JSONL = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
-CSV = (".csv", ".tsv", ".csv.gz", ".csv.zst")
-PARQUET = (".parquet",)
 
+_APART = frozenset({INDEX_FOLDER, TOKEN_FOLDER})
 What = str | os.PathLike[str]
 
 
@@ -52,8 +52,9 @@ class Listing:
     files: list[Found]
     is_pattern: bool = False
     """Whether a pattern chose the files, so that what is no data among them was not meant."""
-    has_index: bool = False
-    """Whether the folder has an index beside its files."""
+    top: frozenset[str] = frozenset()
+    """The names of files in the folder itself, and of folders there that hold no data: an index,
+    token files."""
 
     @property
     def is_remote(self) -> bool:
@@ -67,10 +68,10 @@ class Listing:
 
     def relative(self, found: Found) -> str:
         """Return a file's path below the base."""
-        below = self.base.rstrip("/") + "/"
-        if not found.path.startswith(below):
-            raise OptionError(f"{found.path} does not lie below {self.base}.")
-        return found.path.removeprefix(below)
+        path, below = found.path, self.base.rstrip("/") + "/"
+        if not path.startswith(below):
+            raise OptionError(f"{path} does not lie below {self.base}.")
+        return path.removeprefix(below)
 
 
 def list_files(
@@ -85,7 +86,11 @@ def list_files(
     """
     if isinstance(what, str | os.PathLike):
         return _listed(os.fspath(what), suffixes, options)
-    parts = [_listed(os.fspath(one), suffixes, options) for one in what]
+    return joined([_listed(os.fspath(one), suffixes, options) for one in what])
+
+
+def joined(parts: Sequence[Listing]) -> Listing:
+    """Return the files of several listings, in their order, each once."""
     if not parts:
         raise OptionError("an empty list of paths names no data.")
     files = [found for part in parts for found in part.files]
@@ -104,7 +109,7 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
     if is_pattern(path):
         # What stands before the first wildcard: matches may come and go, it does not change.
         root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
-        entries = [e for e in match(path, options)[1] if _is_data(e.name, root)]
+        entries = [e for e in match(path, options)[1] if _is_data(_below(e.name, root))]
         files = _in_order(store, entries, suffixes)
         if not files:
             kinds = f" with a name in {', '.join(suffixes)}" if suffixes else " that is data"
@@ -114,7 +119,7 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
         return Listing(named, None, _folder_path(store, root), files, is_pattern=True)
     if isinstance(store, LocalStore):
         ways = [_folder if os.path.isdir(name) else _file]
-    elif name.lower().endswith((*JSONL, *CSV, *PARQUET)):
+    elif format_by_name(name) is not None:
         ways = [_file, _folder]
     else:
         ways = [_folder, _file] if name else [_folder]  # A bucket is no file.
@@ -128,15 +133,21 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
 
 
 def _folder(store: Store, name: str, suffixes: tuple[str, ...]) -> Listing:
-    below, has_index = [], False
-    for entry in store.list(name, recursive=True):  # Of which there may be millions.
-        if _is_data(entry.name, name):
+    begin = len(name) + (not name.endswith("/") and bool(name))
+    below, top = [], set()
+    entries = store.list(name, recursive=True)
+    if isinstance(store, LocalStore):
+        entries = store.list(name, recursive=True, skip=_is_apart)
+        top = {one for one in _APART if os.path.isdir(f"{name}/{one}")}
+    for entry in entries:  # Of which there may be millions.
+        relative = entry.name[begin:].lstrip("/")
+        first, slash, _ = relative.partition("/")
+        if not slash or first in _APART:
+            top.add(first)
+        if _is_data(relative):
             below.append(entry)
-        elif _below(entry.name, name) == f"{INDEX_FOLDER}/meta.json":
-            has_index = True
     path = _folder_path(store, name)
-    files = _in_order(store, below, suffixes)
-    return Listing((path,), path, path, files, has_index=has_index)
+    return Listing((path,), path, path, _in_order(store, below, suffixes), top=frozenset(top))
 
 
 def _file(store: Store, name: str, _suffixes: tuple[str, ...]) -> Listing:
@@ -144,12 +155,15 @@ def _file(store: Store, name: str, _suffixes: tuple[str, ...]) -> Listing:
     return Listing((file.path,), None, _folder_path(store, name.rpartition("/")[0]), [file])
 
 
-def _is_data(name: str, folder: str) -> bool:
+def _is_data(relative: str) -> bool:
     """Whether a file below a folder may be data: nothing hidden, set apart or made by us."""
-    parts = _below(name, folder).split("/")
-    return not any(part[:1] in "._" for part in parts) and not (
-        {INDEX_FOLDER, TOKEN_FOLDER} & set(parts[:-1])
-    )
+    if relative[:1] in "._" or "/." in relative or "/_" in relative or "//" in relative:
+        return False
+    return "/" not in relative or _APART.isdisjoint(relative.split("/")[:-1])
+
+
+def _is_apart(folder: str) -> bool:
+    return folder[:1] in "._" or folder in _APART
 
 
 def _below(name: str, folder: str) -> str:
@@ -157,8 +171,8 @@ def _below(name: str, folder: str) -> str:
 
 
 def _in_order(store: Store, entries: list[Entry], suffixes: tuple[str, ...]) -> list[Found]:
-    wanted = [e for e in entries if e.name.lower().endswith(suffixes or "")]
-    ordered = natsorted(wanted, key=lambda entry: entry.name, alg=ns.IGNORECASE)
+    wanted = [e for e in entries if e.name.lower().endswith(suffixes)] if suffixes else entries
+    ordered = natsorted(wanted, key=attrgetter("name"), alg=ns.IGNORECASE)
     return [Found(store, entry) for entry in ordered]
 
 

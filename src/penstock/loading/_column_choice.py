@@ -46,6 +46,11 @@ _MANY_COLUMNS, _FEW_RECORDS = 100, 1_000
 """More columns of fewer records do not pay: a column takes 2 to 10 ms even if it is empty, and
 decoding a value takes a microsecond."""
 _DECODED = "decoded anew for each batch"
+_LOADER_REMEDY = (
+    "Give the fields types that hold their values; or leave such records out: skip=; or have rows "
+    "with valid=False for as many as there are: on_error='mask', max_bad=. penstock check PATH "
+    "names bad lines."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +78,11 @@ class Columns:
             # A bad record raises when its batch is due, just as without columns.
             source = missing_columns(self.source, self.to_build, most_bad=most_bad)
         except PenstockError as why:
-            failure = _too_many(why) if isinstance(why, BadRecordsError) else why
+            if isinstance(why, BadRecordsError):
+                why.advise(_LOADER_REMEDY)
             if self.are_needed:
-                raise failure from why.__cause__
-            return _without(self.source, failure)
+                raise
+            return _without(self.source, why)
         seconds = time.monotonic() - began
         return Columns(source, f"gathered; they were made in {seconds:.1f} s", are_used=True)
 
@@ -126,16 +132,6 @@ def choose_columns(
         if materialize is True or needs_them:
             raise
         return _without(source, failure)
-
-
-def _too_many(why: BadRecordsError) -> BadRecordsError:
-    """Return the error that too many records are bad with the remedies that a loader has."""
-    fact = str(why).partition(" Give the fields types ")[0]
-    return BadRecordsError(
-        f"{fact} Give the fields types that hold their values; or leave such records out: skip=; "
-        "or have rows with valid=False for as many as there are: on_error='mask', max_bad=. "
-        "penstock check PATH names bad lines."
-    )
 
 
 def _without(source: Source, failure: PenstockError) -> Columns:

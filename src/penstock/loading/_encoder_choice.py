@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.batch import Encoder, FieldEncoder, SimpleEncoder, has_stages
 from penstock.datasets import (
     Source,
-    TokenSource,
+    is_tokens,
     known_profile,
     missing_fields,
     profile_types,
@@ -92,7 +92,7 @@ def _encoder(encode: Any, source: Source) -> Any:  # noqa: ANN401 (what a user m
 
 def _as_it_is(source: Source) -> Recipe:
     """Return what a batch is without an encoder: records, or tokens as they are stored."""
-    if not isinstance(source, TokenSource):
+    if not is_tokens(source):
         return DictRecipe()
     return SampleRecipe() if source.sample_size is None else TokenRecipe()
 

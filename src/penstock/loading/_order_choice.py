@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-from penstock.datasets import Dataset, Materialized, ParquetRows, is_stream, origins_of
+from penstock.datasets import Materialized, origins_of
 from penstock.errors import OptionError
-from penstock.jsonl import compression_of
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -59,10 +57,8 @@ def natural_shuffle(source: Source) -> tuple[Kind, str]:
     if lies_remote(source):
         return "block", "remote data is read by blocks, each once"
     for origin in _origins(source):
-        if isinstance(origin, ParquetRows):
-            return "block", "row groups of Parquet files are read as a whole, each once"
-        if isinstance(origin, Dataset) and any(map(compression_of, origin.files)):
-            return "block", "compressed data is read by blocks, each once"
+        if origin.reads_blocks:
+            return "block", origin.reads_blocks
     return "full", "any record can be read by itself here"
 
 
@@ -73,19 +69,12 @@ def lies_remote(source: Source) -> bool:
 
 def first_gzip(source: Source) -> str | None:
     """Return a file that can only be read from its beginning, if there is one."""
-    texts = (origin for origin in _origins(source) if isinstance(origin, Dataset))
-    files = chain.from_iterable(text.files for text in texts)
-    return next((path for path in files if compression_of(path) == "gzip"), None)
+    return next(filter(None, (origin.forward_file for origin in _origins(source))), None)
 
 
 def first_stream(source: Source) -> str | None:
-    """Return a file in which reading a record means reading all before it, if there is one."""
-    for origin in _origins(source):
-        if isinstance(origin, Dataset):
-            for number, path in enumerate(origin.files):
-                if compression_of(path) is not None and is_stream(origin, number):
-                    return path
-    return None
+    """Return a file in which a record costs what lies before it, if there is one."""
+    return next(filter(None, (origin.stream_file for origin in _origins(source))), None)
 
 
 def _origins(source: Source) -> Iterable[Source]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.datasets import TokenSource
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.order import Cursor, Skips
 
@@ -87,7 +86,7 @@ def _change(cursor: Cursor, source: Source) -> str:
     else:
         what = f"it still has {now:,} records, but they or their numbers are others"
     back = "Bring the files back"
-    if isinstance(source, TokenSource):
+    if source.is_tokens:
         back = "Bring the files back, or give Tokens the length, stride and shift of then"
     return (
         f"the source changed since the state was saved: {what} (fingerprint {cursor.fingerprint} "

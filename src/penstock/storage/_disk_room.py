@@ -24,8 +24,8 @@ def no_room(  # noqa: PLR0913 (all parts of a sentence)
 ) -> StorageError:
     """Return the error that `what` needs more bytes than a disk has; `remedy` names other disks."""
     return StorageError(
-        f"{what} takes about {needed:,} bytes in {folder}: {why}. Free space there, or give "
-        f"another folder: {remedy}.",
+        f"{what} takes about {needed:,} bytes in {folder}: {why}.",
+        remedy=f"Free space there, or give another folder: {remedy}.",
         path=str(folder),
         errno=number,
     )

@@ -14,7 +14,7 @@ from penstock.storage._local_errors import LEADS_NOWHERE, translated
 from penstock.storage._store import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.storage._store import Store
 
@@ -27,10 +27,17 @@ class LocalStore:
         """Return the path itself."""
         return name
 
-    def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
+    def list(
+        self,
+        directory: str,
+        *,
+        recursive: bool = False,
+        skip: Callable[[str], bool] | None = None,
+    ) -> Iterator[Entry]:
         """Yield the files in a directory, hidden ones too.
 
-        A link that leads nowhere is among them, without bytes: to read it is an error.
+        A link that leads nowhere is among them, without bytes: to read it is an error. Folders
+        whose name `skip` is true of are not entered.
         """
         with translated(directory, "list"):
             waiting = [directory]
@@ -50,7 +57,9 @@ class LocalStore:
                         entry = listed(item.path)
                         if entry is not None:
                             yield entry
-                        elif recursive and not item.is_symlink() and item.is_dir():
+                        elif not recursive or item.is_symlink() or not item.is_dir():
+                            continue
+                        elif skip is None or not skip(item.name):
                             waiting.append(item.path)
 
     def entry(self, name: str) -> Entry:

@@ -30,8 +30,8 @@ def locate(
     if not text or isinstance(text, bytes):
         message = f"{text!r} is no path: give the path or URL of a file or directory as a string."
         raise OptionError(message)
-    options = options or StorageOptions()
-    options.check()
+    if options:
+        options.check()
     scheme, separator, rest = text.partition("://")
     if not separator:
         return LocalStore(), os.path.abspath(text)
@@ -56,7 +56,7 @@ def locate(
         raise OptionError(message)
     from penstock.storage._object import ObjectStore  # noqa: PLC0415 (obstore only when needed)
 
-    return ObjectStore(f"{scheme}://{bucket}", options), key.strip("/")
+    return ObjectStore(f"{scheme}://{bucket}", options or StorageOptions()), key.strip("/")
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from penstock.work._local import run_units as run_units
     from penstock.work._process import WorkerProcess as WorkerProcess
     from penstock.work._process import end_all as end_all
-    from penstock.work._progress import Progress as Progress
+    from penstock.work._process import interrupts_held as interrupts_held
+    from penstock.work._progress import Bar as Bar
     from penstock.work._progress import View as View
     from penstock.work._progress import viewed as viewed
     from penstock.work._shares import grouped as grouped
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
+        "Bar": "_progress",
         "Failure": "_failures",
-        "Progress": "_progress",
         "PublishedUnit": "_unit",
         "Shared": "_unit",
         "Unit": "_unit",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from penstock.errors import OptionError
 from penstock.storage import rank
@@ -16,37 +16,70 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class View(Protocol):
-    """Shows the progress of work."""
+    """An object that shows how far work is."""
 
     def add(self, count: int) -> object:
-        """Count work that is done; a negative count for work that is done again."""
+        """Count finished work; a negative count where some of it is done again."""
         ...
 
 
-class Progress:
-    """A bar; by default shown in a terminal, by rank 0 alone."""
+class Bar:
+    """A bar: by default in a terminal and on rank 0 alone.
 
-    def __init__(self, total: int, shown: bool | None, what: str, unit: str = "B") -> None:  # noqa: FBT001 (three-valued, as users give it)
-        from tqdm import tqdm  # noqa: PLC0415 (only where work is long)
+    `read` may be called in another thread than `show`.
+    """
 
-        if sys.stderr is None or sys.stderr.closed:
-            # As in a service.
-            shown = False
-        elif shown is None:
-            shown = sys.stderr.isatty() and rank() == 0
-        self._bar = tqdm(
-            total=total, unit=unit, unit_scale=True, desc=what, disable=not shown, leave=False
-        )
+    def __init__(
+        self,
+        total: int,
+        shown: bool | None = None,  # noqa: FBT001 (three-valued, as users give it)
+        what: str | None = None,
+        unit: str = "B",
+    ) -> None:
+        self._total = total
+        self._done = 0
+        self._bar: Any = None
+        # A service may have no stderr at all.
+        has_stderr = sys.stderr is not None and not sys.stderr.closed
+        # A bar that was not asked for waits, so that short work shows nothing.
+        delay = 0.5 if shown is None else 0
+        if shown is None:
+            shown = has_stderr and sys.stderr.isatty() and rank() == 0
+        if shown and has_stderr:
+            from tqdm import tqdm  # noqa: PLC0415 (only for a terminal)
+
+            unit = unit if unit == "B" else f" {unit}"
+            self._bar = tqdm(
+                total=total,
+                unit=unit,
+                unit_scale=True,
+                desc=what,
+                delay=delay,
+                leave=False,
+                dynamic_ncols=True,
+            )
+
+    def read(self, count: int) -> None:
+        """Count finished work without showing it."""
+        # Some bytes are read twice (the table at the end of a file): the total is the limit.
+        self._done = min(self._total, self._done + count)
+
+    def show(self) -> None:
+        """Show what was counted."""
+        if self._bar is not None:
+            self._bar.update(self._done - self._bar.n)
 
     def add(self, count: int) -> None:
-        """Count work that is done."""
-        self._bar.update(count)
+        """Count finished work and show it."""
+        self.read(count)
+        self.show()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.close()
+        if self._bar is not None:
+            self._bar.close()
 
 
 @contextmanager
@@ -57,12 +90,12 @@ def viewed(shown: bool | View | None, total: int, what: str, unit: str = "B") ->
     ...     view.add(10)
     """
     if shown is None or isinstance(shown, bool):
-        with Progress(total, shown, what, unit) as bar:
+        with Bar(total, shown, what, unit) as bar:
             yield bar
     elif isinstance(shown, View):
         yield shown
     else:
         raise OptionError(
             f"progress={shown!r}: expected True, False, None (a bar in a terminal), or an object "
-            "whose add(count) counts the work done."
+            "whose add(count) is called with what was done."
         )

@@ -1,38 +1,36 @@
-"""What the measured numbers suggest, each with its reason."""
+"""Advice that follows from measured runs, each with its reason."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.cli._units import bytes_text
+from penstock.cli._units import bytes_text, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli.bench._columns import Gathered
-    from penstock.cli.bench._runs import Run
+    from penstock.cli.bench._runs import ColumnsTrial, LoaderRun
 
 _SAME = 1.1
-"""Rates this close to each other are the same, as far as one look can tell."""
+"""Rates within this factor count as equal."""
 _WORTH = 1.2
-"""A gain from here on is worth a word."""
+"""Gains from this factor on are worth a word."""
 _MUCH = 0.5
-"""A stage that takes this part of the work is where to begin."""
+"""A stage with this share of the work is named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What to do, and why."""
+class Advice(NamedTuple):
+    """One piece of advice, and its reason."""
 
     do: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What is known of the data beside the runs."""
+class BenchFacts:
+    """Facts of the data that the advice depends on."""
 
     path: str
     is_remote: bool
@@ -42,58 +40,61 @@ class Facts:
 
     @property
     def is_gzip(self) -> bool:
-        """Whether some of it can only be read from its beginning."""
+        """Whether some files can only be read from their beginning."""
         return "gzip" in self.compressions
 
 
-def advice(runs: Sequence[Run], facts: Facts, made: Gathered | None = None) -> list[Advice]:
-    """Return what follows from the runs, the most useful first; `made` is what one gathers from."""
+def advice(
+    runs: Sequence[LoaderRun], facts: BenchFacts, made: ColumnsTrial | None = None
+) -> list[Advice]:
+    """Return the advice that follows from the runs, the most useful first."""
     plain = [run for run in runs if not run.setting.change]
+    best = best_of(plain)
     changes = list(_changes(runs, plain))
+    seconds = best.setting.batch_size / best.rate
     return [
-        *_workers(plain),
-        *_columns(runs, plain, facts, made),
+        *_workers(plain, best),
+        *_columns(runs, best, facts, made),
         *_gzip(facts),
         *changes,
-        *_stages(plain, facts, is_fields_told=any("fields" in one.do for one in changes)),
-        *_storage(plain, facts),
-        *_enough(plain),
+        *_stages(best, facts, is_fields_advised=any("fields" in one.do for one in changes)),
+        *_storage(best, facts),
+        Advice(
+            "measure a training step without data",
+            f"a batch of {best.setting.batch_size:,} takes {seconds * 1000:.1f} ms here: a step "
+            "that takes longer never waits for it",
+        ),
     ]
 
 
-def best_of(runs: Sequence[Run]) -> Run:
-    """Return the fastest run; of those that are as good as equal the one with the least workers."""
+def best_of(runs: Sequence[LoaderRun]) -> LoaderRun:
+    """Return the fastest run; among equals the one with the fewest workers."""
     most = max(run.rate for run in runs)
     return min((run for run in runs if run.rate * _SAME >= most), key=_effort)
 
 
-def _effort(run: Run) -> float:
-    # "auto" is what nobody has to write.
-    return -1 if run.setting.workers == "auto" else run.setting.workers
+def _effort(run: LoaderRun) -> float:
+    return -1 if run.setting.workers == "auto" else run.setting.workers  # "auto" is the default.
 
 
-def _workers(plain: Sequence[Run]) -> Iterator[Advice]:
-    if len(plain) < 2:  # noqa: PLR2004 (nothing to compare)
+def _workers(plain: Sequence[LoaderRun], best: LoaderRun) -> Iterator[Advice]:
+    others = [run for run in plain if run is not best]
+    if not others:
         return
-    best = best_of(plain)
-    others = ", ".join(
-        f"{run.rate:,.0f} with {run.setting.workers}" for run in plain if run is not best
-    )
-    why = f"{best.rate:,.0f} records/s, against {others}"
-    if best.setting.workers == "auto":
-        yield Advice("leave num_workers as it is, 'auto'", why)
-    else:
-        yield Advice(f"num_workers={best.setting.workers}", why)
+    against = ", ".join(f"{run.rate:,.0f} with {run.setting.workers}" for run in others)
+    number = best.setting.workers
+    do = "leave num_workers as it is, 'auto'" if number == "auto" else f"num_workers={number}"
+    yield Advice(do, f"{best.rate:,.0f} records/s, against {against}")
 
 
 def _columns(
-    runs: Sequence[Run], plain: Sequence[Run], facts: Facts, made: Gathered | None
+    runs: Sequence[LoaderRun], best: LoaderRun, facts: BenchFacts, made: ColumnsTrial | None
 ) -> Iterator[Advice]:
     """Compare gathering from columns with the best run that decodes."""
     run = next((run for run in runs if run.setting.change == "columns"), None)
-    if run is None or made is None or run.rate < _WORTH * best_of(plain).rate:
+    if run is None or made is None or run.rate < _WORTH * best.rate:
         return
-    gain = f"{run.rate / best_of(plain).rate:.1f} × as fast: {run.rate:,.0f} records/s"
+    gain = f"{run.rate / best.rate:.1f} × as fast: {run.rate:,.0f} records/s"
     if made.seconds is None:
         do = "leave materialize as it is, 'auto': it gathers from the columns that are there"
         yield Advice(do, gain)
@@ -106,7 +107,7 @@ def _columns(
     )
 
 
-def _gzip(facts: Facts) -> Iterator[Advice]:
+def _gzip(facts: BenchFacts) -> Iterator[Advice]:
     if facts.is_gzip:
         yield Advice(
             f"penstock convert {shlex.quote(facts.path)} DST, which writes small zstd frames; or "
@@ -115,78 +116,55 @@ def _gzip(facts: Facts) -> Iterator[Advice]:
         )
 
 
-def _changes(runs: Sequence[Run], plain: Sequence[Run]) -> Iterator[Advice]:
-    """Compare what was tried with the run of the same number of workers."""
+def _changes(runs: Sequence[LoaderRun], plain: Sequence[LoaderRun]) -> Iterator[Advice]:
+    """Compare each change with the run of the same number of workers."""
     for run in runs:
-        change = run.setting.change
         same = [one for one in plain if one.setting.workers == run.setting.workers]
-        if change in ("", "columns") or not same:
+        if run.setting.change in ("", "columns") or not same:
             continue
         gain = run.rate / same[0].rate
-        why = f"{gain:.1f} × as fast with {run.setting.workers} workers: {run.rate:,.0f} records/s"
         if gain < _WORTH:
             continue
-        if change == "block order":
-            yield Advice("shuffle='block', which is what shuffle=True means here", why)
-        else:
-            yield Advice(
-                "ask only for the fields that the model takes; numbers at the top of a record "
-                f"({_few(list(run.setting.types))}) are the cheapest",
-                why,
-            )
+        names = [*run.setting.types]
+        few = ", ".join(names[:3]) + ", …" * (len(names) > 3)  # noqa: PLR2004 (one line)
+        do = (
+            "shuffle='block', which is what shuffle=True means here"
+            if run.setting.change == "block order"
+            else "ask only for the fields that the model takes; numbers at the top of a record "
+            f"({few}) are the cheapest"
+        )
+        how = f"{gain:.1f} × as fast with num_workers={run.setting.workers}"
+        yield Advice(do, f"{how}: {run.rate:,.0f} records/s")
 
 
-def _stages(plain: Sequence[Run], facts: Facts, *, is_fields_told: bool) -> Iterator[Advice]:
-    run = best_of(plain)
-    share = f"{run.share('read'):.0%} of the work is"
-    if run.share("decode") > _MUCH and not facts.names_fields and not is_fields_told:
+def _stages(run: LoaderRun, facts: BenchFacts, *, is_fields_advised: bool) -> Iterator[Advice]:
+    if run.share("decode") > _MUCH and not facts.names_fields and not is_fields_advised:
         yield Advice(
             "name the fields that you need (--fields here, encode={…} in DataLoader)",
             f"{run.share('decode'):.0%} of the work is decoding, and all {len(run.setting.types)} "
             "fields were asked for",
         )
     if run.share("read") > _MUCH and not facts.is_remote:
+        do, how = "look at the disk, or run it again with the files in the page cache", "reading"
         if facts.compressions:
-            yield Advice(
-                "keep what is read again and again uncompressed, if there is room",
-                f"{share} reading and decompressing local files",
-            )
-        else:
-            yield Advice(
-                "look at the disk, or run it again with the files in the page cache",
-                f"{share} reading local files",
-            )
+            do = "keep files that are read again and again uncompressed, if there is room"
+            how = "reading and decompressing"
+        yield Advice(do, f"{run.share('read'):.0%} of the work is {how} local files")
 
 
-def _storage(plain: Sequence[Run], facts: Facts) -> Iterator[Advice]:
-    run = best_of(plain)
+def _storage(run: LoaderRun, facts: BenchFacts) -> Iterator[Advice]:
     requests, size = run.stats["storage_requests"], run.stats["storage_bytes"]
     if not facts.is_remote or not requests:
         return
-    if run.stats["storage_throttled"]:
+    if throttled := run.stats["storage_throttled"]:
         yield Advice(
             "fewer workers or ranks at a time, or more prefixes in the bucket",
-            f"storage said {run.stats['storage_throttled']:,.0f} times to slow down",
+            f"storage said {counted(int(throttled), 'time')} to slow down",
         )
     if run.share("read") > _MUCH:
-        each = size / requests
         yield Advice(
             "more workers, or the data nearer to the machine; blocks that were read are kept on "
             "its disk (cache_dir and cache_limit in -o), so that later epochs do not wait",
-            f"{run.share('read'):.0%} of the work is waiting for storage: {requests:,.0f} requests "
-            f"of {bytes_text(int(each))} each",
+            f"{run.share('read'):.0%} of the work is waiting for storage: "
+            f"{counted(int(requests), 'request')} of {bytes_text(int(size / requests))} each",
         )
-
-
-def _enough(plain: Sequence[Run]) -> Iterator[Advice]:
-    best = best_of(plain)
-    seconds = best.setting.batch_size / best.rate
-    yield Advice(
-        "measure a training step without data",
-        f"a batch of {best.setting.batch_size:,} takes {seconds * 1000:.1f} ms here: a step that "
-        "takes longer never waits for it",
-    )
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")  # noqa: PLR2004 (one line)

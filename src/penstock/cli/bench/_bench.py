@@ -1,4 +1,4 @@
-"""`penstock bench`: how fast a loader is over these records, where its time goes, what helps."""
+"""`penstock bench`: how fast a loader is over these records, and what helps."""
 
 from __future__ import annotations
 
@@ -11,38 +11,28 @@ import click
 
 from penstock._cpus import usable_cpus
 from penstock.cli._by_number import open_numbered
-from penstock.cli._other_sources import is_tokens
-from penstock.cli._terminal import echo, echo_json
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-)
-from penstock.cli.bench._advice import Facts, advice, best_of
-from penstock.cli.bench._columns import columns_for
-from penstock.cli.bench._fields import all_types, cheap_types, field_types, parse_fields
-from penstock.cli.bench._runs import Run, Setting, measure
-from penstock.cli.bench._text import Report, document, text
+from penstock.cli._report import Report
+from penstock.cli._terminal import echo
+from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
+from penstock.cli._units import bytes_text, counted, few
+from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
+from penstock.cli.bench._advice import BenchFacts, advice, best_of
+from penstock.cli.bench._runs import STAGES, LoaderRun, Setting, columns_for, measure
+from penstock.datasets import is_tokens
 from penstock.errors import OptionError
 from penstock.jsonl import compression_of
 from penstock.loading import natural_shuffle
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from penstock.cli.bench._columns import Gathered
-    from penstock.cli.bench._runs import Shuffle, Workers
+    from penstock.cli.bench._runs import ColumnsTrial, Workers
     from penstock.datasets import Source
     from penstock.storage import StorageOptions
 
-_SHUFFLES: dict[str, Shuffle] = {"true": True, "full": "full", "block": "block", "none": False}
 _LEAST = 0.05
-"""Seconds that a run has at least."""
+"""Seconds of the shortest run."""
 
 
 def _parse_workers(
@@ -57,37 +47,33 @@ def _parse_workers(
     return list(dict.fromkeys("auto" if part == "auto" else int(part) for part in parts))
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock bench logs",
-        "penstock bench logs --fields 'price:float32,tags:list<int64>,user.age' --batch-size 512",
-        "penstock bench logs --workers 0,auto,2,4 --seconds 30 --json",
-        "penstock bench s3://bucket/logs --shuffle block -o region=eu-central-1",
-    ),
+@verb(
+    "penstock bench logs",
+    "penstock bench logs --fields 'price:float32,tags:list<int64>,user.age' --batch-size 512",
+    "penstock bench logs --workers 0,auto,2,4 --seconds 30 --json",
+    "penstock bench s3://bucket/logs --shuffle block -o region=eu-central-1",
+    index=True,
 )
-@click.argument("path")
 @click.option(
     "--fields",
     metavar="A,B.C:TYPE",
-    help="What a batch has, with types as for DataLoader or without; all that it can have if not "
-    "given.",
+    help="Fields of a batch, with types as for DataLoader or without; give those of your model. By "
+    "default all that a batch can hold.",
 )
 @click.option(
-    "--batch-size", type=click.IntRange(min=1), metavar="B", default=1024, show_default=True
-)
-@click.option(
-    "--shuffle",
-    type=click.Choice(list(_SHUFFLES)),
-    default="true",
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="B",
+    default=1024,
     show_default=True,
-    help="As for DataLoader; true chooses full or block by what is read.",
+    help="Records of a batch; give that of your run.",
 )
+@shuffle_option
 @click.option(
     "--workers",
     metavar="N,N,…",
     callback=_parse_workers,
-    help="What to try: auto or numbers; 0, auto and a few by the cores there are if not given.",
+    help="Numbers of workers to try, or auto; by default 0, auto and a few that fit the cores.",
 )
 @click.option(
     "--seconds",
@@ -95,11 +81,8 @@ def _parse_workers(
     metavar="S",
     default=10.0,
     show_default=True,
-    help="For all runs together.",
+    help="Time for all runs together; longer runs measure better.",
 )
-@index_option
-@storage_option
-@json_option
 def bench(  # noqa: PLR0913 (one argument an option)
     *,
     path: str,
@@ -117,7 +100,7 @@ def bench(  # noqa: PLR0913 (one argument an option)
     Nothing is done with the batches, so that all of the time is the loader's. PATH needs an index
     (penstock index), or is CSV, Parquet or tokens. Without torch batches are Arrow record batches.
     Every run decodes; one more gathers from columns (penstock materialize), if they are there, or
-    made in a few seconds, for this one look.
+    can be made in a few seconds for this run.
     """
     given = parse_fields(fields) if fields is not None else None
     with open_numbered(path, storage_options, folder) as opened:
@@ -125,38 +108,43 @@ def bench(  # noqa: PLR0913 (one argument an option)
         if not len(source):
             echo(f"penstock: {path} holds no records: there is nothing to run.", err=True)
             return FINDINGS
-        facts = Facts(
+        facts = BenchFacts(
             path,
             is_remote=any(map(is_remote, source.files)),
             compressions=frozenset(filter(None, map(compression_of, source.files))),
             names_fields=given is not None or is_tokens(source),
         )
-        notes, output = _notes(facts, shuffle)
+        in_order = facts.is_gzip and shuffle == "true"
+        output: Literal["arrow"] | None = "arrow" if find_spec("torch") is None else None
+        notes = [
+            "torch is not installed: batches are Arrow record batches, not tensors",
+            "gzip can only be read in order: not shuffled",
+        ]
+        notes = [note for note, holds in zip(notes, (output, in_order), strict=True) if holds]
         base = Setting(
             workers="auto",
             types=_types(path, source, given),
             batch_size=min(batch_size, len(source)),
-            shuffle=False if facts.is_gzip and shuffle == "true" else _SHUFFLES[shuffle],
+            shuffle=False if in_order else SHUFFLES[shuffle],
             output=output,
         )
         if workers is None:
             workers = _worth_trying(is_token_source=is_tokens(source))
         elif is_tokens(source) and {0, "auto"} <= set(workers):
-            workers.remove(0)  # For tokens that is what auto means.
-        with columns_for(source, base.types, facts) as gathered:
-            made = gathered
-            cold, runs = _runs(source, base, workers, seconds, facts, gathered)
-    counts = len(source), len(source.files)
-    report = Report(path, *counts, cold, runs, advice(runs, facts, made), notes)
-    if as_json:
-        echo_json(document(report))
-    else:
-        echo(text(report))
+            workers.remove(0)  # For tokens auto is 0.
+        with columns_for(source, base.types, is_remote=facts.is_remote) as made:
+            cold, runs = _runs(source, base, workers, seconds, facts, made)
+    report = _report(path, source, cold, runs, notes)
+    advised = advice(runs, facts, made)
+    for number, one in enumerate(advised, 1):
+        report.line("", f"{number}. {one.do}", f"   {one.why}.")
+    report.data(advice=[one._asdict() for one in advised])
+    report.print(as_json=as_json)
     return FINE
 
 
 def _types(path: str, source: Source, given: dict[str, str | None] | None) -> dict[str, str]:
-    """Return the fields of a batch; tokens have none, and are a batch as they are."""
+    """Return the fields of a batch; tokens have none."""
     if is_tokens(source):
         if given is not None:
             raise OptionError(f"--fields: {path} holds tokens, which have no fields. Leave it out.")
@@ -164,23 +152,11 @@ def _types(path: str, source: Source, given: dict[str, str | None] | None) -> di
     return all_types(source.schema) if given is None else field_types(given, source.schema)
 
 
-def _notes(facts: Facts, shuffle: str) -> tuple[list[str], Literal["arrow"] | None]:
-    """Return what has to be said beforehand, and what batches are."""
-    notes = []
-    output: Literal["arrow"] | None = None
-    if find_spec("torch") is None:
-        output = "arrow"
-        notes.append("torch is not installed: batches are Arrow record batches, not tensors")
-    if facts.is_gzip and shuffle == "true":
-        notes.append("gzip can only be read in order: not shuffled")
-    return notes, output
-
-
 def _worth_trying(*, is_token_source: bool) -> list[Workers]:
     """Return numbers of workers that fit this machine; for tokens auto is 0."""
     cores = usable_cpus()
-    few: list[Workers] = ["auto"] if is_token_source else [0, "auto"]
-    return [*few, *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
+    base: list[Workers] = ["auto"] if is_token_source else [0, "auto"]
+    return [*base, *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
 
 
 def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)
@@ -188,38 +164,101 @@ def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)
     base: Setting,
     workers: list[Workers],
     seconds: float,
-    facts: Facts,
-    gathered: Gathered | None,
-) -> tuple[Run, list[Run]]:
-    """Run every setting, each for its share of the time; return the very first batch apart."""
+    facts: BenchFacts,
+    made: ColumnsTrial | None,
+) -> tuple[LoaderRun, list[LoaderRun]]:
+    """Run every setting for its share of the time; return the very first batch apart."""
     settings = [replace(base, workers=number) for number in workers]
     tried = list(_changes(source, base, facts))
-    share = max(_LEAST, seconds / (len(settings) + len(tried) + (gathered is not None)))
+    share = max(_LEAST, seconds / (len(settings) + len(tried) + (made is not None)))
     if base.output is None:
-        import_module("torch")  # No part of anybody's first batch.
-    cold = _run(source, replace(base, workers=0), 0.0)
-    runs: list[Run] = []
+        import_module("torch")  # Not part of a first batch.
+    cold = measure(source, replace(base, workers=0), 0.0)
+    runs: list[LoaderRun] = []
     for setting in settings:
-        runs.append(_run(source, replace(setting, seed=1 + len(runs)), share))
+        runs.append(measure(source, replace(setting, seed=1 + len(runs)), share))
     fastest = best_of(runs).setting.workers
     for setting in tried:
-        runs.append(_run(source, replace(setting, workers=fastest, seed=1 + len(runs)), share))
-    if gathered is not None:
+        runs.append(measure(source, replace(setting, workers=fastest, seed=1 + len(runs)), share))
+    if made is not None:
         last = replace(base, change="columns", seed=1 + len(runs))
-        runs.append(_run(gathered.source, last, share))
+        runs.append(measure(made.source, last, share))
     return cold, runs
 
 
-def _run(source: Source, setting: Setting, seconds: float) -> Run:
-    run = measure(source, setting, seconds)
-    assert run is not None  # noqa: S101 (there are records)
-    return run
-
-
-def _changes(source: Source, base: Setting, facts: Facts) -> Iterator[Setting]:
-    """Yield what else may help, to be tried with the number of workers that was best."""
+def _changes(source: Source, base: Setting, facts: BenchFacts) -> Iterator[Setting]:
+    """Yield other settings that may help, to be tried with the best number of workers."""
     if base.shuffle == "full" and natural_shuffle(source)[0] == "block":
         yield replace(base, shuffle="block", change="block order")
-    few = cheap_types(base.types)
-    if not facts.names_fields and 0 < len(few) < len(base.types):
-        yield replace(base, types=few, change="few fields")
+    cheap = cheap_types(base.types)
+    if not facts.names_fields and 0 < len(cheap) < len(base.types):
+        yield replace(base, types=cheap, change="few fields")
+
+
+def _report(
+    path: str,
+    source: Source,
+    cold: LoaderRun,
+    runs: Sequence[LoaderRun],
+    notes: Sequence[str],
+) -> Report:
+    first, setting = runs[0], runs[0].setting
+    is_far = any(run.stats["storage_requests"] for run in (cold, *runs))
+    types = [f"{name}:{type_}" for name, type_ in setting.types.items()]
+    kind = "Arrow record batches" if setting.output else "tensors"
+    took, storage = f"{cold.first * 1000:,.0f} ms", cold.storage()
+    if is_far:
+        took += f", {counted(storage['requests'], 'request')}, {bytes_text(storage['bytes'])}"
+    report = Report(path, path=path, records=len(source), files=len(source.files))
+    report.row("records", f"{len(source):,} in {counted(len(source.files), 'file')}")
+    report.row("order", first.order, order=first.order)
+    report.row(
+        "batches",
+        f"of {setting.batch_size:,} as {kind}" + (f": {few(types, 12)}" if types else ""),
+        batch_size=setting.batch_size,
+        output=setting.output or "tensors",
+        fields=dict(setting.types),
+    )
+    report.row(
+        "first",
+        f"of all batches took {took}",
+        very_first_batch={"seconds": cold.first, "storage": storage},
+    )
+    report.line(*(f"  {note}" for note in notes), "", notes=notes)
+    header = ["workers", "records/s", "first batch", *STAGES]
+    header += ["requests", "bytes", "cache hits"] if is_far else []
+    report.table(
+        [*header, "made by"],
+        [_cells(run, is_far=is_far) for run in runs],
+        runs=[_run_document(run) for run in runs],
+    )
+    report.line("", "read, decode, encode: µs a record, added up over all threads and processes")
+    return report
+
+
+def _run_document(run: LoaderRun) -> dict[str, object]:
+    return {
+        "workers": run.setting.workers,
+        "made_by": run.made_by,
+        "change": run.setting.change or None,
+        "columns": run.columns,
+        "order": run.order,
+        "fields": list(run.setting.types),
+        "records_per_second": run.rate,
+        "first_batch_seconds": run.first,
+        "batches": int(run.stats["batches"]),
+        "records": int(run.stats["records"]),
+        "microseconds_per_record": {stage: run.micros(stage) for stage in (*STAGES, "wait")},
+        "storage": run.storage(),
+        "cache_hits": int(run.stats["cache_hits"]),
+    }
+
+
+def _cells(run: LoaderRun, *, is_far: bool) -> list[str]:
+    name = ", ".join(filter(None, (str(run.setting.workers), run.setting.change)))
+    cells = [name, f"{run.rate:,.0f}", f"{run.first * 1000:,.0f} ms"]
+    cells += [f"{run.micros(stage):.2f}" for stage in STAGES]
+    if is_far:
+        storage, hits = run.storage(), run.stats["cache_hits"]
+        cells += [f"{storage['requests']:,}", bytes_text(storage["bytes"]), f"{hits:,.0f}"]
+    return [*cells, run.made_by.partition(":")[0]]

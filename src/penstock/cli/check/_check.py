@@ -1,72 +1,73 @@
-"""`penstock check`: what is wrong."""
+"""`penstock check`: bad lines, damaged files, leftovers."""
 
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+import numpy as np
 
 from penstock.cli._builders import builders_in, is_builder, problem_of
-from penstock.cli._formats import kind_of, list_of_one_kind
-from penstock.cli._other_sources import eos_of, other_source
-from penstock.cli._paths import entry_of, find, leftovers_in
-from penstock.cli._terminal import Progress, echo, echo_json
-from penstock.cli._token_paths import missing_index, unnamed_files
+from penstock.cli._facts import index_facts, leftovers_of
+from penstock.cli._paths import find, leftovers_in
+from penstock.cli._report import Report
+from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import bytes_text, counted, parse_share
-from penstock.cli._verb import (
-    FAILED,
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    json_option,
-    silence_stdout,
-    storage_option,
+from penstock.cli._verb import FAILED, FINDINGS, FINE, silence_stdout, verb, workers_option
+from penstock.cli.check._parts import Finding, line_parts
+from penstock.cli.check._run import PART_BYTES, Findings, check_parts
+from penstock.datasets import is_tokens, open_found
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
+from penstock.index import (
+    LINES,
+    TOKEN_FOLDER,
+    hashed_files,
+    load,
+    load_place,
+    look_at,
+    problems_of,
 )
-from penstock.cli.check._parts import Finding, Sample, line_parts
-from penstock.cli.check._run import PART_BYTES, Report, check_parts
-from penstock.cli.info._index_facts import index_facts
-from penstock.cli.info._known_facts import leftovers_of
-from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
-from penstock.index import JSONL, hashed_files, list_files, load_place
-from penstock.storage import is_remote, locate
+from penstock.storage import is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._formats import Kind as FileKind
+    from numpy.typing import NDArray
+
     from penstock.cli._indexed import Indexed
     from penstock.cli._paths import Leftover
     from penstock.cli.check._parts import CheckPart, Kind
-    from penstock.index import Hashed, Meta
-    from penstock.jsonl import JsonlFile
+    from penstock.datasets import Source, TokenSource
+    from penstock.index import Detected, Hashed, Meta
     from penstock.storage import StorageOptions
 
 
+_STEP_TOKENS = 1 << 22
+_STEP = 1024
+_SHOWN = 20
+
+
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is checked, and how."""
+class _CheckTask:
+    """The options of the verb, by their names."""
 
     path: str
-    most: int
-    sample: Sample | None
+    sample: float | None
+    seed: int
     workers: int | None
-    options: StorageOptions
+    storage_options: StorageOptions
     as_json: bool
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock check logs",
-        "penstock check 'logs/*.jsonl.zst' --max 100",
-        "penstock check s3://bucket/logs --sample 1% --json",
-    ),
+@verb(
+    "penstock check logs",
+    "penstock check 'logs/*.jsonl.zst' --max 100",
+    "penstock check s3://bucket/logs --sample 1% --json",
 )
-@click.argument("path")
 @click.option(
     "--max",
     "most",
@@ -74,34 +75,24 @@ class _Asked:
     default=20,
     show_default=True,
     metavar="N",
-    help="Findings to show; all are counted.",
+    help="How many findings to show; all are counted.",
 )
 @click.option(
     "--sample",
     type=parse_share,
     metavar="SHARE",
-    help="Check only this share of the lines (1%, 0.01); damage, and what hashes tell, is still "
-    "found everywhere.",
+    help="Check only this share of the lines (1%, 0.01), where all of them take too long; damaged "
+    "files and changed bytes are still found everywhere.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
 @click.option(
-    "--workers",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Processes that read; by default one a processor, and none for little.",
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of the sample; another one checks other lines.",
 )
-@storage_option
-@json_option
-def check(  # noqa: PLR0913 (one argument an option)
-    *,
-    path: str,
-    most: int,
-    sample: float | None,
-    seed: int,
-    workers: int | None,
-    storage_options: StorageOptions,
-    as_json: bool,
-) -> int:
+@workers_option("read")
+def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckTask`)
     """Read all of PATH and report what is wrong with it.
 
     Malformed lines, lines that hold something else than an object, damaged and truncated files, an
@@ -112,206 +103,233 @@ def check(  # noqa: PLR0913 (one argument an option)
     of Parquet, row groups that cannot be read, and files whose schemas do not go together. Exit
     code 1 means that something was found.
     """
-    if (other := other_source(path, storage_options)) is not None:
-        from penstock.cli.check._tokens import check_source  # noqa: PLC0415 (only for those)
-
-        left = [
-            *_left(path, leftovers_of(path, None), storage_options),
-            *_unnamed(path, other.files, storage_options),
-        ]
-        return check_source(path, other, eos_of(path, storage_options), left, as_json=as_json)
-    chosen = None if sample is None else Sample(sample, str(seed))
-    asked = _Asked(path, most, chosen, workers, storage_options, as_json)
-    report = Report(most, _quiet if as_json else _tell)
+    task = _CheckTask(**given)
+    findings = Findings(most, (lambda _: None) if task.as_json else lambda one: echo(str(one)))
     try:
-        _check(asked, report)
+        found = look_at(task.path, task.storage_options)
+        problems = problems_of(found.listing, task.storage_options)
+        if not (found.format.is_lines or found.format.check or problems):
+            return _check_source(task, open_found(found.checked()))
+        _check(task, found, findings)
     except BrokenPipeError:
-        silence_stdout()  # Who reads has seen enough; what was found still counts.
-    if report.errors:
+        silence_stdout()  # The reader has seen enough; findings still decide the exit code.
+    if findings.errors:
         return FAILED
-    return FINDINGS if report.kinds else FINE
+    return FINDINGS if findings.kinds else FINE
 
 
-def _tell(finding: Finding) -> None:
-    echo(str(finding))
-
-
-def _quiet(_: Finding) -> None:
-    """Say nothing: it stands in the document."""
-
-
-def _check(asked: _Asked, report: Report) -> None:
-    kind = kind_of(asked.path, asked.options)
-    if problem := missing_index(asked.path, asked.options):
-        report.add(Finding("missing index", asked.path, None, problem))
-    indexed = _index(asked, report)
+def _check(task: _CheckTask, at_path: Detected, findings: Findings) -> None:
+    problems = problems_of(at_path.listing, task.storage_options)
+    if at_path.listing.folder is not None:
+        for problem in [at_path.problem] if at_path.problem else problems:
+            findings.add(Finding("missing index", task.path, None, str(problem)))
+    indexed = _index(task, at_path, findings)
     meta = None if indexed is None else indexed.meta
-    files, parts, leftovers = _parts(asked, kind, meta, report)
+    files, parts, leftovers = _parts(task, at_path, meta, findings)
     hashed = [] if indexed is None or meta is None else hashed_files(indexed.listing, meta)
     total = sum(part.size for part in parts) + sum(one.was.size for one in hashed)
     with Progress(total) as progress:
-        check_parts(parts, report, progress.add, asked.workers)
-        _compare(hashed, report, progress)
-    if asked.sample is None and indexed is not None:
-        _count(asked, indexed, report)
-    left = [*leftovers, *leftovers_of(asked.path, indexed)]
-    for finding in _left(asked.path, left, asked.options):
-        report.add(finding)
-    for text in report.errors.values():
-        echo(f"penstock: {asked.options.redact(text)}", err=True)
+        check_parts(parts, findings, progress.add, task.workers)
+        _compare(hashed, findings, progress)
+    if task.sample is None and indexed is not None:
+        _count(task, indexed, findings)
+    for finding in _left(task, [*leftovers, *leftovers_of(task.path, indexed)]):
+        findings.add(finding)
+    for text in findings.errors.values():
+        echo(f"penstock: {task.storage_options.redact(text)}", err=True)
     set_aside = meta.bad_lines if meta is not None and meta.validated else None
-    if asked.as_json:
-        echo_json(_document(asked, files, report, set_aside))
-        return
-    echo(_summary(asked, kind, files, report))
+    report = Report(
+        _summary(task, parts, files, findings),
+        path=task.path,
+        files=files,
+        records=findings.records,
+        text_bytes=findings.text_bytes,
+        sample=task.sample,
+        findings=findings.kinds.total(),
+        kinds=dict(findings.kinds),
+        shown=[msgspec.to_builtins(finding) for finding in findings.shown],
+        set_aside=set_aside,
+        errors=[{"path": name, "error": text} for name, text in findings.errors.items()],
+    )
     if set_aside:
         lines = f"{counted(set_aside, 'line')} {'is' if set_aside == 1 else 'are'}"
-        echo(f"{lines} set aside in bad_lines.ndjson of the index, and no records")
+        report.line(f"{lines} set aside in bad_lines.ndjson of the index, and no records")
+    report.print(as_json=task.as_json)
 
 
-def _compare(hashed: Sequence[Hashed], report: Report, progress: Progress) -> None:
-    """Read files whose every byte was hashed, and report those that are not the same any more."""
+def _compare(hashed: Sequence[Hashed], findings: Findings, progress: Progress) -> None:
+    """Read files whose every byte was hashed, and report those that changed."""
     for one in hashed:
         try:
             if (reason := one.change()) is not None:
                 kind: Kind = "changed file" if one.found else "missing file"
-                report.add(Finding(kind, one.path, None, reason))
+                findings.add(Finding(kind, one.path, None, reason))
         except OSError as why:
-            report.errors.setdefault(one.path, str(why))
+            findings.errors.setdefault(one.path, str(why))
         progress.add(one.was.size)
 
 
-def _count(asked: _Asked, indexed: Indexed, report: Report) -> None:
-    """Report an index of other lines than there are, as after one was blanked in place."""
-    meta, unread = indexed.meta, {"damaged file", "missing file"} & report.kinds.keys()
-    if meta is None or meta.kind != "jsonl" or indexed.is_stale or indexed.since.new:
+def _count(task: _CheckTask, indexed: Indexed, findings: Findings) -> None:
+    """Report an index that has other lines than the files, as after one was blanked in place."""
+    meta, unread = indexed.meta, {"damaged file", "missing file"} & findings.kinds.keys()
+    if meta is None or not indexed.format.is_lines or indexed.is_stale or indexed.since.new:
         return
     lines = meta.records + meta.bad_lines
-    seen = report.records + report.kinds["malformed line"]
-    if lines != seen and not unread and not report.errors:
+    seen = findings.records + findings.kinds["malformed line"]
+    if lines != seen and not unread and not findings.errors:
         reason = (
             f"it has {counted(lines, 'line')}, and the files hold {seen:,}: bytes changed in "
-            f"place. Build it again: penstock index {shlex.quote(asked.path)} --overwrite"
+            f"place. Build it again: penstock index {shlex.quote(task.path)} --overwrite"
         )
-        report.add(Finding("unusable index", indexed.place.folder, None, reason))
+        findings.add(Finding("unusable index", indexed.place.folder, None, reason))
 
 
-def _unnamed(path: str, files: Sequence[str], options: StorageOptions) -> Iterator[Finding]:
-    """Yield token files that nobody reads."""
-    for file in unnamed_files(path, files, options):
-        yield Finding("unknown file", file, None, "the index does not name this token file")
-
-
-def _left(path: str, leftovers: Sequence[Leftover], options: StorageOptions) -> Iterator[Finding]:
-    """Yield what is left of writers that are gone; builders in PATH itself are looked for here."""
-    builders = [] if is_remote(path) else builders_in(locate(path)[1])
+def _left(task: _CheckTask, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
+    """Yield leftovers of writers that are gone, those of builders in PATH itself included."""
+    builders = [] if is_remote(task.path) else builders_in(locate(task.path)[1])
     every = {one.entry.name: one for one in [*leftovers, *builders]}
     for entry, writer in every.values():
         if writer == "gone":
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
             if is_builder(entry.name):
                 reason += ", and the command that was killed goes on with it"
-            reason = problem_of(entry.name, options) or reason
+            reason = problem_of(entry.name, task.storage_options) or reason
             yield Finding("leftover", entry.name, None, reason)
 
 
 def _parts(
-    asked: _Asked, kind: FileKind, meta: Meta | None, report: Report
+    task: _CheckTask, at_path: Detected, meta: Meta | None, findings: Findings
 ) -> tuple[int, Sequence[CheckPart], Sequence[Leftover]]:
-    """Return how many files there are, what is to be looked at, and what writers left."""
-    if kind == "jsonl":
-        if "missing index" in report.kinds and not _has_lines(asked):
-            return 0, [], []
-        found = find(asked.path, asked.options)
-        parts = list(line_parts(found, _size, asked.sample, PART_BYTES))
+    """Return how many files there are, their parts, and what writers left."""
+    check = at_path.format.check
+    has_lines = any(LINES.names(one.entry.name) for one in at_path.listing.files)
+    if "missing index" in findings.kinds and not check and not has_lines:
+        return 0, [], []
+    if not check:
+        found = find(task.path, task.storage_options, at_path)
+        parts = list(line_parts(found, task.sample, task.seed, PART_BYTES))
         return len(found.files), parts, found.leftovers()
-    from penstock.cli.check._tables import csv_parts, parquet_parts  # noqa: PLC0415 (pyarrow)
-
-    _, listing = list_of_one_kind(asked.path, asked.options)
+    listing = at_path.checked().listing
+    made_with = None if meta is None else meta.options
+    sample = task.sample, task.seed
     tables: list[Any] = []
-    if kind == "csv":
-        if asked.sample is not None:
-            raise OptionError(
-                "--sample: where rows of CSV begin is known only after reading all before them. "
-                "Check all of it."
-            )
-        tables += csv_parts(asked.path, listing, _dialect(meta, [f.path for f in listing.files]))
-    else:
-        for one in parquet_parts(asked.path, listing.files, asked.sample, PART_BYTES):
-            if isinstance(one, Finding):
-                report.add(one)
-            elif isinstance(one, tuple):
-                report.errors.setdefault(*one)
-            else:
-                tables.append(one)
-    beside = [] if is_remote(asked.path) or listing.folder is None else [locate(asked.path)[1]]
+    for one in load(check)(task.path, at_path, made_with, *sample, PART_BYTES):
+        if isinstance(one, Finding):
+            findings.add(one)
+        elif isinstance(one, tuple):
+            findings.errors.setdefault(*one)
+        else:
+            tables.append(one)
+    beside = [] if is_remote(task.path) or listing.folder is None else [locate(task.path)[1]]
     leftovers = [one for directory in beside for one in leftovers_in(directory)]
     return len(listing.files), tables, leftovers
 
 
-def _has_lines(asked: _Asked) -> bool:
-    return bool(list_files(asked.path, JSONL, asked.options).files)
-
-
-def _dialect(meta: Meta | None, names: Sequence[str]) -> dict[str, Any]:
-    """Return how CSV is written: as its index says, or as its names do."""
-    if meta is not None:
-        return meta.options
-    return {"delimiter": "\t"} if all(name.lower().endswith(".tsv") for name in names) else {}
-
-
-def _size(file: JsonlFile) -> int:
-    try:
-        return entry_of(file).size
-    except OSError:
-        return 0  # Told when it is read.
-
-
-def _index(asked: _Asked, report: Report) -> Indexed | None:
-    """Return the index of PATH; one that nothing opens is reported, and none."""
-    _, indexed, problem = index_facts(asked.path, asked.options, None)
+def _index(task: _CheckTask, at_path: Detected, findings: Findings) -> Indexed | None:
+    """Return the index of PATH; one that cannot be opened is a finding, and None."""
+    _, indexed, problem = index_facts(task.path, at_path)
     try:
         if indexed is not None:
             load_place(indexed.place)
     except StaleIndexError:
-        pass  # Told by `penstock info`, and by whoever needs it.
+        pass  # `penstock info` shows that, and so does every reader of the index.
     except (CorruptIndexError, ObjectNotFoundError) as why:
-        indexed, problem = None, asked.options.redact(str(why))
-    if problem is not None and "missing index" not in report.kinds:  # Tokens were told of above.
-        report.add(Finding("unusable index", asked.path, None, problem))
+        indexed, problem = None, task.storage_options.redact(str(why))
+    if problem is not None and "missing index" not in findings.kinds:  # Reported already.
+        findings.add(Finding("unusable index", task.path, None, problem))
     return indexed
 
 
-def _document(
-    asked: _Asked, files: int, report: Report, set_aside: int | None
-) -> dict[str, object]:
-    return {
-        "path": asked.path,
-        "files": files,
-        "records": report.records,
-        "text_bytes": report.text_bytes,
-        "sample": None if asked.sample is None else asked.sample.share,
-        "findings": report.kinds.total(),
-        "kinds": dict(report.kinds),
-        "shown": [msgspec.to_builtins(finding) for finding in report.shown],
-        "set_aside": set_aside,
-        "errors": [{"path": name, "error": text} for name, text in report.errors.items()],
-    }
-
-
-def _summary(asked: _Asked, kind: FileKind, files: int, report: Report) -> str:
-    total = report.kinds.total()
+def _summary(task: _CheckTask, parts: Sequence[CheckPart], files: int, findings: Findings) -> str:
+    total = findings.kinds.total()
     sample = ""
-    if asked.sample is not None:
-        those = "row groups" if kind == "parquet" else "lines"
-        sample = f" in a sample of {100 * asked.sample.share:g} % of the {those}"
-    what = "values" if kind == "parquet" else "text"
+    if task.sample is not None:
+        those = getattr(parts[0], "sampled", "lines") if parts else "lines"
+        sample = f" in a sample of {100 * task.sample:g} % of the {those}"
+    what = getattr(parts[0], "content", "text") if parts else "text"
     seen = (
-        f"{asked.path}: {counted(files, 'file')}, {counted(report.records, 'record')}"
-        f"{sample}, {bytes_text(report.text_bytes)} of {what}"
+        f"{task.path}: {counted(files, 'file')}, {counted(findings.records, 'record')}"
+        f"{sample}, {bytes_text(findings.text_bytes)} of {what}"
     )
     if not total:
-        return f"{seen}: nothing wrong" if not report.errors else f"{seen}: not all could be read"
-    kinds = ", ".join(counted(count, kind) for kind, count in report.kinds.items())
-    hidden = f" ({total - len(report.shown):,} not shown)" if total > len(report.shown) else ""
+        return f"{seen}: nothing wrong" if not findings.errors else f"{seen}: not all could be read"
+    kinds = ", ".join(counted(count, kind) for kind, count in findings.kinds.items())
+    hidden = f" ({total - len(findings.shown):,} not shown)" if total > len(findings.shown) else ""
     return f"{seen}: {counted(total, 'finding')}{hidden}: {kinds}"
+
+
+def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[str]:
+    """Yield the token files in a folder that its index does not name."""
+    if not is_tokens(source) or source.index_meta is None:
+        return
+    named = set(source.files)
+    # A file without bytes is of a text in which no sample ends.
+    store, name = locate(join(task.path, TOKEN_FOLDER), task.storage_options)
+    with suppress(ObjectNotFoundError):
+        for entry in store.list(name):
+            file = store.path(entry.name)
+            if entry.size and file.endswith(".bin") and file not in named:
+                yield file
+
+
+def _check_source(task: _CheckTask, source: Source) -> int:
+    """Check tokens or an MDS folder: all can be read, and documents end where the index says."""
+    path, meta = task.path, source.index_meta
+    eos = None if meta is None or meta.tokens is None else meta.tokens.eos
+    shown = [
+        *map(str, _left(task, leftovers_of(path, None))),
+        *(
+            str(Finding("unknown file", file, None, "the index does not name this token file"))
+            for file in _unnamed_files(task, source)
+        ),
+    ]
+    tokens = 0
+    size = getattr(source, "sample_size", None)
+    step = max(1, _STEP_TOKENS // size) if size else _STEP
+    with Progress(len(source), unit="samples") as progress:
+        for start in range(0, len(source), step):
+            ids = np.arange(start, min(start + step, len(source)))
+            rows = source.read(ids)
+            if is_tokens(source):
+                tokens += int(source.lengths(ids).sum())
+                shown += _wrong_ends(source, ids, rows, eos)
+            progress.add(len(ids))
+    found = counted(len(shown), "finding") if shown else "nothing wrong"
+    hidden = f" ({len(shown) - _SHOWN:,} not shown)" if len(shown) > _SHOWN else ""
+    count = f", {counted(tokens, 'token')}" if is_tokens(source) else ""
+    report = Report(
+        *shown[:_SHOWN],
+        f"{path}: {counted(len(source.files), 'file')}, {counted(len(source), 'sample')}{count}: "
+        f"{found}{hidden}",
+        path=path,
+        files=len(source.files),
+        records=len(source),
+        tokens=tokens if is_tokens(source) else None,
+        findings=len(shown),
+        shown=shown[:_SHOWN],
+        errors=[],
+    )
+    report.print(as_json=task.as_json)
+    return FINDINGS if shown else FINE
+
+
+def _wrong_ends(
+    source: TokenSource, ids: NDArray[np.int64], rows: NDArray[np.integer], eos: int | None
+) -> list[str]:
+    """Return the document borders that do not follow the token which ends documents.
+
+    A document that ends with its sample may go on in the next one.
+    """
+    found = source.document_ends(ids)
+    if found is None or eos is None or source.sample_size is None:
+        return []
+    ends, offsets = found
+    of_row = np.repeat(np.arange(len(ids)), np.diff(offsets))
+    is_wrong = (ends < 1) | (ends > source.sample_size)
+    inside = ~is_wrong & (ends < source.sample_size)
+    is_wrong[inside] = rows[of_row[inside], ends[inside] - 1] != eos
+    return [
+        f"sample {ids[of_row[at]]:,}: the index says that a document ends at token {ends[at]:,}, "
+        f"and no {eos} stands there"
+        for at in np.flatnonzero(is_wrong).tolist()
+    ]

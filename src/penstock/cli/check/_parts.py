@@ -1,7 +1,9 @@
-"""Parts of files that are checked one by one: what is wrong in each, and what was seen."""
+"""Parts of JSON Lines files that are checked one by one: findings and counts of each."""
 
 from __future__ import annotations
 
+import math
+import random
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,10 +11,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
+from penstock.cli._paths import entry_of
 from penstock.cli._reading import (
-    BadLine,
-    Line,
-    Text,
+    GoodLine,
+    MalformedLine,
+    TextPiece,
     begins,
     lines_of,
     read_fast,
@@ -20,7 +23,6 @@ from penstock.cli._reading import (
     read_lines,
     texts_of,
 )
-from penstock.cli._sampling import SampledLines
 from penstock.errors import CorruptFileError, ObjectNotFoundError
 from penstock.index import JSON_NAMES, LinePiece, LinePieces
 from penstock.jsonl import compression_of, reason_text
@@ -52,7 +54,7 @@ _BLOCK_BYTES = 256 << 10
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something wrong, and where."""
+    """One problem, and where it is."""
 
     kind: Kind
     path: str
@@ -67,19 +69,21 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{place}: {self.kind}: {self.reason}{start}"
 
 
-class Seen(msgspec.Struct):
-    """What a look at a part saw."""
+class PartFindings(msgspec.Struct):
+    """Counts and findings of a part; all findings are counted, the first ones kept."""
 
     records: int = 0
     text_bytes: int = 0
     newlines: int = 0
-    """In the part; lines of the next one are counted on from there."""
+    """In the part; the numbers of the next part's lines go on from there."""
     errors: list[tuple[str, str]] = []
     """Files that could not be read, and why."""
+    kinds: dict[Kind, int] = {}
+    findings: list[Finding] = []
 
 
 class CheckPart(Protocol):
-    """Some records that any process can check by itself; small and picklable."""
+    """Some records that any process can check; small and picklable."""
 
     @property
     def path(self) -> str:
@@ -96,29 +100,44 @@ class CheckPart(Protocol):
         """Where in its file it begins."""
         ...
 
-    def look(self, seen: Seen, advance: Callable[[int], object]) -> Iterator[Finding]:
-        """Yield what is wrong, in order; note in `seen` what was seen."""
+    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+        """Yield findings in order; count in `seen` what was read."""
         ...
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """Which lines are looked at, if not all."""
+class SampledLines:
+    """Chooses a share of the lines of a file, each with the same chance; used once.
 
-    share: float
-    seed: str
+    It draws how far to jump, so the choice depends on share and seed alone, not on how the text is
+    cut into pieces.
+    """
 
-    def lines(self) -> SampledLines:
-        """Return what chooses them, from the beginning of a file on."""
-        return SampledLines(self.share, self.seed)
+    def __init__(self, share: float, seed: str) -> None:
+        self._share = share
+        self._chance = random.Random(seed)  # noqa: S311 (not a secret)
+        self._next = self._jump()
+
+    def among(self, first_line: int, count: int) -> Iterator[int]:
+        """Yield the chosen lines among `count` from `first_line` on, as indices from 0."""
+        while self._next < first_line + count:
+            yield self._next - first_line
+            self._next += self._jump()
+
+    def _jump(self) -> int:
+        if self._share == 1:
+            return 1
+        draw = self._chance.random() or 0.5
+        return math.floor(math.log(draw) / math.log1p(-self._share)) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class LinePart:
-    """The lines that begin between two bytes of a file, or all of them."""
+    """The lines that begin between two bytes of a file, or all lines."""
 
     file: JsonlFile
     size: int
-    sample: Sample | None = None
+    chosen: SampledLines | None = None
+    """Lines that are checked; None: all."""
     start: int = 0
     stop: int | None = None
     """None: to the end, however the file is compressed."""
@@ -128,9 +147,8 @@ class LinePart:
         """The file."""
         return self.file.path
 
-    def look(self, seen: Seen, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield bad lines; lines count from where the part begins."""
-        chosen = None if self.sample is None else self.sample.lines()
         texts = (
             texts_of(self.file, _Advancing(advance))
             if self.stop is None
@@ -139,8 +157,8 @@ class LinePart:
         try:
             for text in texts:
                 seen.text_bytes += len(text.text)
-                if chosen is not None:
-                    yield from _findings_in(_sampled(text, chosen), text, seen)
+                if self.chosen is not None:
+                    yield from _findings_in(_sampled(text, self.chosen), text, seen)
                     continue
                 values = read_fast(text)
                 if values is not None and set(map(type, values)) == {dict}:
@@ -155,20 +173,22 @@ class LinePart:
         except OSError as failure:
             seen.errors.append((self.path, str(failure)))
 
-    def _cut(self, stop: int, seen: Seen, advance: Callable[[int], object]) -> Iterator[Text]:
+    def _cut(
+        self, stop: int, seen: PartFindings, advance: Callable[[int], object]
+    ) -> Iterator[TextPiece]:
         store, name, known = self.file.source()
         with closing(store.open(name, known)) as file:
             is_begun = not self.start or file.read_at(self.start - 1, 1) == b"\n"
             pieces = LinePieces(self.start, stop, is_begun=is_begun)
             for piece in pieces.of(self._blocks(file, stop, advance)):
                 if isinstance(piece, LinePiece):
-                    yield Text(self.path, piece.newlines + 1, piece.text)
+                    yield TextPiece(self.path, piece.newlines + 1, piece.text)
             seen.newlines = pieces.newlines
 
     def _blocks(
         self, file: OpenFile, stop: int, advance: Callable[[int], object]
     ) -> Iterator[bytes]:
-        """Yield the part, and then what follows, until its last line ends."""
+        """Yield the part, and what follows until its last line ends."""
         for at in range(self.start, file.size, _BLOCK_BYTES):
             block = file.read_at(at, min(_BLOCK_BYTES, file.size - at))
             yield block
@@ -176,42 +196,47 @@ class LinePart:
 
 
 class _Advancing:
-    """Bytes that one thread reads, and another one tells of."""
+    """Bytes that one thread reads and another one reports."""
 
     def __init__(self, advance: Callable[[int], object]) -> None:
         self._advance = advance
-        self._read = self._told = 0
+        self._read = self._shown = 0
 
     def read(self, count: int) -> None:
         self._read += count
 
     def show(self) -> None:
-        count = self._read - self._told
-        self._told += count
+        count = self._read - self._shown
+        self._shown += count
         self._advance(count)
 
 
-def line_parts(
-    found: Found, size_of: Callable[[JsonlFile], int], sample: Sample | None, part_bytes: int
-) -> Iterator[LinePart]:
-    """Yield all files in parts: plain local ones are cut, unless only a sample is looked at."""
+def line_parts(found: Found, share: float | None, seed: int, part_bytes: int) -> Iterator[LinePart]:
+    """Yield all files in parts: plain local ones are cut, unless only a share is checked."""
     for number, file in enumerate(found.files):
-        size = size_of(file)
-        own = None if sample is None else Sample(sample.share, f"{sample.seed}/{number}")
-        if own is not None or size <= part_bytes or not _is_cut(file):
-            yield LinePart(file, size, own)
+        size = _size(file)
+        chosen = None if share is None else SampledLines(share, f"{seed}/{number}")
+        if chosen is not None or size <= part_bytes or not _is_cut(file):
+            yield LinePart(file, size, chosen)
             continue
         for start, stop in pairwise([*range(0, size, part_bytes), size]):
             yield LinePart(file, stop - start, None, start, stop)
 
 
+def _size(file: JsonlFile) -> int:
+    try:
+        return entry_of(file).size
+    except OSError:
+        return 0  # Reading it reports the error.
+
+
 def _is_cut(file: JsonlFile) -> bool:
-    """Whether lines can be found from the middle of a file on, cheaply."""
+    """Whether lines are cheap to find from the middle of a file on."""
     is_local = not is_remote(file.path) and isinstance(file.source().store, LocalStore)
     return is_local and compression_of(file.path) is None
 
 
-def _sampled(text: Text, chosen: SampledLines) -> Iterator[Line | BadLine]:
+def _sampled(text: TextPiece, chosen: SampledLines) -> Iterator[GoodLine | MalformedLine]:
     lines = lines_of(text)
     for index in chosen.among(text.first_line, len(lines)):
         line = read_line(text, index, lines[index])
@@ -219,9 +244,11 @@ def _sampled(text: Text, chosen: SampledLines) -> Iterator[Line | BadLine]:
             yield line
 
 
-def _findings_in(lines: Iterable[Line | BadLine], text: Text, seen: Seen) -> Iterator[Finding]:
+def _findings_in(
+    lines: Iterable[GoodLine | MalformedLine], text: TextPiece, seen: PartFindings
+) -> Iterator[Finding]:
     for line in lines:
-        if isinstance(line, BadLine):
+        if isinstance(line, MalformedLine):
             reason, start = reason_text(line.reason), begins(line.text)
             yield Finding("malformed line", text.path, line.number, reason, start)
             continue

@@ -1,16 +1,16 @@
-"""What is wrong with CSV and Parquet."""
+"""Parts of CSV and Parquet files that are checked one by one."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.cli._paths import as_typed
 from penstock.cli._reading import begins
-from penstock.cli.check._parts import Finding, Sample, Seen
+from penstock.cli.check._parts import Finding, PartFindings, SampledLines
 from penstock.errors import (
     CorruptFileError,
     MalformedLineError,
@@ -22,9 +22,9 @@ from penstock.index.parquet import UnifiedSchema, read_footer, read_group
 from penstock.storage import MeteredFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from penstock.index import Aside, Listing
+    from penstock.index import Aside, Detected
     from penstock.index.parquet import Footer
     from penstock.storage import OpenFile
 
@@ -46,13 +46,13 @@ class CsvPart:
         """Stored bytes."""
         return self.found.entry.size
 
-    def look(self, seen: Seen, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield rows that cannot be read, or have other fields than the header names."""
         try:
             yield from self._rows(self.found, seen, advance)
             seen.text_bytes += self.size
         except MalformedLineError as failure:
-            # What lies before it is still looked at; nobody knows where a row begins behind it.
+            # Rows before it are still checked; behind it no row's beginning is known.
             offset = getattr(failure, "offset", None) or 0
             if before := self._last_end(offset):
                 entry = replace(self.found.entry, size=before)
@@ -69,7 +69,7 @@ class CsvPart:
             seen.errors.append((self.path, str(failure)))
 
     def _rows(
-        self, found: Found, seen: Seen, advance: Callable[[int], object]
+        self, found: Found, seen: PartFindings, advance: Callable[[int], object]
     ) -> Iterator[Finding]:
         part = FilePart(found, 0, found.entry.size)
         look = Look(Checks(validate=True))
@@ -95,10 +95,25 @@ def _text_of(file: OpenFile, aside: Aside) -> bytes:
     return file.read_at(aside.offset, min(aside.size, _BEGINNING)).rstrip(b"\r\n")
 
 
-def csv_parts(path: str, listing: Listing, dialect: dict[str, Any]) -> Iterator[CsvPart]:
-    """Yield all files."""
-    for found in listing.files:
-        yield CsvPart(as_typed(path, found.path), found, dialect)
+def csv_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
+    path: str,
+    at_path: Detected,
+    made_with: Mapping[str, Any] | None,
+    share: float | None,
+    seed: int,
+    part_bytes: int,
+) -> Iterator[CsvPart]:
+    """Yield all files, in the dialect of their index, or else of their names."""
+    del seed, part_bytes
+    if share is not None:
+        raise OptionError(
+            "--sample: where rows of CSV begin is known only after reading all before them. "
+            "Check all of it."
+        )
+    files = at_path.listing.files
+    dialect = made_with or at_path.format.options_for([found.path for found in files])
+    for found in files:
+        yield CsvPart(as_typed(path, found.path), found, dict(dialect))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +125,10 @@ class GroupsPart:
     groups: tuple[int, ...]
     size: int
     start: int = 0
+    sampled: ClassVar = "row groups"
+    content: ClassVar = "values"
 
-    def look(self, seen: Seen, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield row groups that cannot be read."""
         store, entry = self.found
         try:
@@ -125,27 +142,32 @@ class GroupsPart:
         except OSError as failure:
             seen.errors.append((self.path, str(failure)))
 
-    def _group(self, file: OpenFile, footer: Footer, group: int, seen: Seen) -> Iterator[Finding]:
+    def _group(
+        self, file: OpenFile, footer: Footer, group: int, seen: PartFindings
+    ) -> Iterator[Finding]:
         try:
             batch = read_group(file, footer.metadata, group, footer.schema, at_once=True)
             batch.validate(full=True)
         except (pa.ArrowException, OSError, ValueError) as failure:
-            yield self._unreadable(group, str(failure))
+            reason = f"number {group} of its row groups: {failure}"
+            yield Finding("unreadable row group", self.path, None, reason)
             return
         seen.records += batch.num_rows
         seen.text_bytes += batch.nbytes
 
-    def _unreadable(self, group: int, reason: str) -> Finding:
-        told = f"number {group} of its row groups: {reason}"
-        return Finding("unreadable row group", self.path, None, told)
 
-
-def parquet_parts(
-    path: str, files: Sequence[Found], sample: Sample | None, part_bytes: int
+def parquet_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
+    path: str,
+    at_path: Detected,
+    made_with: Mapping[str, Any] | None,
+    share: float | None,
+    seed: int,
+    part_bytes: int,
 ) -> Iterator[GroupsPart | Finding | tuple[str, str]]:
-    """Yield row groups to read, and what footers show already: findings, and files with errors."""
+    """Yield row groups to read, findings in footers, and files with their errors."""
+    del made_with
     unified = UnifiedSchema()
-    for number, found in enumerate(files):
+    for number, found in enumerate(at_path.listing.files):
         name = as_typed(path, found.path)
         try:
             footer = read_footer(found)
@@ -162,9 +184,8 @@ def parquet_parts(
             continue
         sizes = footer.group_bytes.tolist()
         groups: list[int] = list(range(len(sizes)))
-        if sample is not None:
-            own = Sample(sample.share, f"{sample.seed}/{number}")
-            groups = list(own.lines().among(1, len(sizes)))
+        if share is not None:
+            groups = list(SampledLines(share, f"{seed}/{number}").among(1, len(sizes)))
         yield from _grouped(name, found, groups, sizes, part_bytes)
 
 

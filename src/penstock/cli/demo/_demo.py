@@ -10,9 +10,10 @@ from pathlib import Path
 
 import click
 
-from penstock.cli._terminal import echo, echo_json, table
+from penstock.cli._report import Report
+from penstock.cli._terminal import echo
 from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option
-from penstock.cli.demo._stages import STAGES, BrokenPromiseError, Row, Run
+from penstock.cli.demo._stages import STAGES, BrokenPromiseError, DemoRun
 from penstock.cli.demo._training import TRAINING_STAGES, torch_is_there
 from penstock.errors import OptionError
 
@@ -27,10 +28,10 @@ _LEFT_OUT = "Training was left out, as torch is not installed: pip install 'pens
     default=50_000,
     show_default=True,
     metavar="N",
-    help="How many records to write.",
+    help="How many records to write; fewer are faster.",
 )
 @click.option(
-    "--keep", metavar="DIR", help="Write to this directory, which must be empty, and leave it."
+    "--keep", metavar="DIR", help="Write to this empty or new directory, and keep the dataset."
 )
 @json_option
 def demo(*, records: int, keep: str | None, as_json: bool) -> int:
@@ -47,7 +48,7 @@ def demo(*, records: int, keep: str | None, as_json: bool) -> int:
     with ExitStack() as places:
         directory = _kept(keep) if keep else places.enter_context(_temporary())
         scratch = places.enter_context(_temporary())
-        run = Run(str(Path(directory).resolve()), records, scratch)
+        run = DemoRun(str(Path(directory).resolve()), records, scratch)
         try:
             for stage in STAGES + TRAINING_STAGES * trains:
                 _show_now(stage.__doc__)
@@ -56,16 +57,11 @@ def demo(*, records: int, keep: str | None, as_json: bool) -> int:
             broken = str(failure)
         finally:
             _show_now(None)
-    if as_json:
-        echo_json(_document(run, keep, broken, trains=trains))
-    else:
-        echo(_table(run.rows))
+    report = _report(run, keep, broken, trains=trains)
+    report.print(as_json=as_json)
     if broken:
         echo(f"penstock: this does not hold: {broken}. Please report it.", err=True)
-        return FINDINGS
-    if not as_json:
-        echo(_ending(records, keep, trains=trains))
-    return FINE
+    return FINDINGS if broken else FINE
 
 
 def _temporary() -> tempfile.TemporaryDirectory[str]:
@@ -82,15 +78,22 @@ def _kept(keep: str) -> str:
 
 
 def _show_now(stage: str | None) -> None:
-    """Tell a person at a terminal what is going on; the table comes when all is done."""
+    """Show the current stage in a terminal; the table follows at the end."""
     if sys.stderr.isatty():
         text = stage.partition("\n")[0] if stage else ""
-        # A line that wraps could not be taken back.
+        # A line that wraps could not be erased.
         width = shutil.get_terminal_size().columns - 1
         click.echo(f"\r\x1b[K{text[:width]}", err=True, nl=False)
 
 
-def _table(rows: list[Row]) -> str:
+def _report(run: DemoRun, keep: str | None, broken: str, *, trains: bool) -> Report:
+    report = Report(
+        records=run.records,
+        kept=keep,
+        holds=not broken,
+        broken=broken or None,
+        left_out=None if trains else _LEFT_OUT,
+    )
     cells = [
         [
             row.step,
@@ -98,31 +101,18 @@ def _table(rows: list[Row]) -> str:
             "" if row.seconds is None else f"{row.seconds:.2f} s",
             f"{row.records / row.seconds:,.0f} records/s" if row.records and row.seconds else "",
         ]
-        for row in rows
+        for row in run.rows
     ]
-    return table(["step", "what was seen", "time", "rate"], cells, left=2)
-
-
-def _ending(records: int, keep: str | None, *, trains: bool) -> str:
-    lines = ["", f"All {records:,} records are there once, although a writer was killed."]
-    if trains:
-        lines.append(
-            "The killed training went on with more workers; every loss is the same to the last "
-            "digit."
-        )
-    else:
-        lines.append(_LEFT_OUT)
+    steps = [row._asdict() | {"step": row.step.strip()} for row in run.rows]
+    report.table(["step", "what was seen", "time", "rate"], cells, left=2, steps=steps)
+    if broken:
+        return report
+    report.line("", f"All {run.records:,} records are there once, although a writer was killed.")
+    report.line(
+        "The killed training went on with more workers; every loss is the same to the last digit."
+        if trains
+        else _LEFT_OUT
+    )
     if keep:
-        lines.append(f"Look at it: penstock info {keep}")
-    return "\n".join(lines)
-
-
-def _document(run: Run, keep: str | None, broken: str, *, trains: bool) -> dict[str, object]:
-    return {
-        "records": run.records,
-        "kept": keep,
-        "holds": not broken,
-        "broken": broken or None,
-        "left_out": None if trains else _LEFT_OUT,
-        "steps": [row._asdict() | {"step": row.step.strip()} for row in run.rows],
-    }
+        report.line(f"Look at it: penstock info {keep}")
+    return report

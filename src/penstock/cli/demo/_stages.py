@@ -1,4 +1,4 @@
-"""The stages of `penstock demo`: each does something, checks what it promises, and tells it."""
+"""The stages of `penstock demo`: each checks a promise and adds a row to the table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import penstock
 from penstock.cli._paths import leftovers_in
 from penstock.cli._units import bytes_text, counted
-from penstock.cli.demo._records import EXTENSION, record
+from penstock.cli.demo._writer import EXTENSION, record
 from penstock.jsonl import JsonlDir
 
 if TYPE_CHECKING:
@@ -40,18 +40,18 @@ class Row(NamedTuple):
 
 
 @dataclass(slots=True)
-class Run:
-    """What the stages share."""
+class DemoRun:
+    """The state that the stages share."""
 
     directory: str
     records: int
     scratch: str
-    """A directory for what is not data: an index, logs, checkpoints."""
+    """Directory for an index, logs and checkpoints."""
     rows: list[Row] = field(default_factory=list)
 
     @property
     def dataset(self) -> JsonlDir:
-        """The dataset that they write and read."""
+        """The dataset that the stages write and read."""
         return JsonlDir(self.directory)
 
     @property
@@ -71,7 +71,7 @@ def promise(holds: bool, what: str) -> None:  # noqa: FBT001 (reads as a sentenc
         raise BrokenPromiseError(what)
 
 
-def write_dataset(run: Run) -> None:
+def write_dataset(run: DemoRun) -> None:
     """Write the first half of the records as compressed shards."""
     seconds, published = _written(run, 0, run.first_part)
     shards = run.dataset.shards_sync()
@@ -81,7 +81,7 @@ def write_dataset(run: Run) -> None:
     run.rows.append(Row("write", f"{seen}, {bytes_text(stored)} of zstd", seconds, run.first_part))
 
 
-def _written(run: Run, first: int, end: int) -> tuple[float, list[str]]:
+def _written(run: DemoRun, first: int, end: int) -> tuple[float, list[str]]:
     """Write records; return the seconds that took and the shards."""
     records = [record(number) for number in range(first, end)]
     start = time.perf_counter()
@@ -90,23 +90,23 @@ def _written(run: Run, first: int, end: int) -> tuple[float, list[str]]:
     return time.perf_counter() - start, writer.published
 
 
-def kill_a_writer(run: Run) -> None:
-    """Let a second process write the other half, and end it with SIGKILL half-way."""
+def kill_a_writer(run: DemoRun) -> None:
+    """Kill a second process with SIGKILL while it writes the other half."""
     before = {shard.path for shard in run.dataset.shards_sync()}
     process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
         [
             *(sys.executable, "-m", "penstock.cli.demo._writer"),
             *(run.directory, str(run.first_part), str(run.records), str(run.per_shard)),
         ],
-        # So that it finds the same Penstock, wherever that lies and whoever calls.
+        # The child imports the same Penstock as this process.
         cwd=Path(penstock.__file__).parents[1],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
-        told = process.stdout.readline() if process.stdout else ""
-        promise(told == "half-way\n", "a second process writes to the same directory")
+        line = process.stdout.readline() if process.stdout else ""
+        promise(line == "half-way\n", "a second process writes to the same directory")
         drafts = leftovers_in(run.directory)
         promise([d.writer for d in drafts] == ["at work"], "its unfinished shard is hidden")
     finally:
@@ -130,8 +130,8 @@ def kill_a_writer(run: Run) -> None:
     ]
 
 
-def go_on(run: Run) -> None:
-    """Write what is missing with a new writer, which clears away the dead one's draft."""
+def go_on(run: DemoRun) -> None:
+    """Write the missing records with a new writer, which removes the dead one's draft."""
     present = sum(1 for _ in run.dataset.iter_records_sync())
     seconds, _ = _written(run, present, run.records)
     names = sorted(path.name for path in Path(run.directory).iterdir())
@@ -145,7 +145,7 @@ def go_on(run: Run) -> None:
     run.rows.append(Row("go on", seen, seconds, more))
 
 
-def stream_records(run: Run) -> None:
+def stream_records(run: DemoRun) -> None:
     """Read everything as Python records, and compare each with what was written."""
     start = time.perf_counter()
     count = sum(1 for _ in run.dataset.iter_records_sync())
@@ -160,7 +160,7 @@ def stream_records(run: Run) -> None:
     run.rows.append(Row("stream records", seen, seconds, run.records))
 
 
-def stream_arrow(run: Run) -> None:
+def stream_arrow(run: DemoRun) -> None:
     """Read everything as Arrow record batches."""
     import pyarrow.compute as pc  # noqa: PLC0415 (slow to load, and only needed here)
 
@@ -179,11 +179,11 @@ def stream_arrow(run: Run) -> None:
     run.rows.append(Row("stream Arrow", seen, seconds, rows))
 
 
-STAGES: list[Callable[[Run], None]] = [
+STAGES: list[Callable[[DemoRun], None]] = [
     write_dataset,
     kill_a_writer,
     go_on,
     stream_records,
     stream_arrow,
 ]
-"""In order; each finds what the ones before it have left."""
+"""In order; each reads the files of those before it."""

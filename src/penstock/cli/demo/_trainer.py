@@ -1,4 +1,4 @@
-"""The training run that `penstock demo` kills and goes on with; a Job in JSON says what it does.
+"""The training run that `penstock demo` kills and resumes; its argument is a Job in JSON.
 
 `python -m penstock.cli.demo._trainer '{"data": …}'`
 """
@@ -29,7 +29,7 @@ _MOMENTUM = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one run does."""
+    """The settings of one training run."""
 
     data: str
     index: str
@@ -44,7 +44,7 @@ class Job:
     begins_with: str | None = None
     """A checkpoint to go on from."""
     waits_at: int | None = None
-    """After this step it says so on stdout, and waits until somebody ends it."""
+    """After this step it prints a line and waits to be killed."""
 
     def to_json(self) -> str:
         """Return it as the trainer's one argument."""
@@ -52,7 +52,7 @@ class Job:
 
 
 class Step(NamedTuple):
-    """What the log tells of one step."""
+    """The log entry of one step."""
 
     loss: str
     """By `float.hex`, which leaves out no digit."""
@@ -72,7 +72,7 @@ def train(job: Job) -> None:
     torch.set_deterministic_debug_mode("error")
     torch.manual_seed(_SEED)
     loader = penstock.DataLoader(
-        # Beside the data the index would be one more thing in a folder that --keep leaves.
+        # Not beside the data, which --keep leaves to the user.
         penstock.open(job.data, index=job.index, progress=False),
         _TYPES,
         batch_size=job.batch_size,
@@ -80,7 +80,7 @@ def train(job: Job) -> None:
         seed=_SEED,
         epochs=EPOCHS,
         num_workers=job.num_workers,
-        # RANK and WORLD_SIZE of whoever calls the demo are not meant for it.
+        # RANK and WORLD_SIZE of the caller do not apply here.
         rank=0,
         world_size=1,
     )
@@ -102,8 +102,10 @@ def train(job: Job) -> None:
             loss.backward()  # type: ignore[no-untyped-call] # torch has no types for it
             _descend(weights, speeds)
             step += 1
-            told = Step(float(loss.item()).hex(), batch["id"].tolist(), time.perf_counter() - start)
-            log.write(json.dumps(told._asdict()) + "\n")
+            entry = Step(
+                float(loss.item()).hex(), batch["id"].tolist(), time.perf_counter() - start
+            )
+            log.write(json.dumps(entry._asdict()) + "\n")
             log.flush()
             if step % job.save_every == 0:
                 draft = Path(f"{job.checkpoint}.draft")
@@ -118,13 +120,13 @@ def train(job: Job) -> None:
             if step == job.waits_at:
                 sys.stdout.write("there\n")
                 sys.stdout.flush()
-                # Ends by itself only if nobody is left to kill it.
+                # Returns if the parent dies first.
                 sys.stdin.read()
                 return
 
 
 def _inputs(batch: penstock.Batch) -> torch.Tensor:
-    """Return what the model sees, float32[B, 3], each about 0 to 1.
+    """Return the inputs of the model, float32[B, 3], each about 0 to 1.
 
     To stack copies into memory that torch has aligned; how a matrix lies in memory can change the
     last digit of its product, and a batch of a worker lies elsewhere.
@@ -137,7 +139,7 @@ def _inputs(batch: penstock.Batch) -> torch.Tensor:
 
 
 def _target(batch: penstock.Batch) -> torch.Tensor:
-    """Return what the model should say, float32[B]."""
+    """Return the targets of the model, float32[B]."""
     target: torch.Tensor = batch["items"].to_padded(fill=0).sum(dim=1) / 4096
     return target
 

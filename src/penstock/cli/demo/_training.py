@@ -1,4 +1,4 @@
-"""The stages of `penstock demo` that need torch: train, kill the training, go on with it."""
+"""The stages of `penstock demo` that need torch: train, kill the training, resume it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import penstock
 from penstock.cli._units import counted
-from penstock.cli.demo._stages import Row, Run, promise
+from penstock.cli.demo._stages import DemoRun, Row, promise
 from penstock.cli.demo._trainer import EPOCHS, Job, Step
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ _SHOWN = 7
 
 
 def torch_is_there() -> bool:
-    """Return whether there is a torch to train with, without loading it."""
+    """Whether torch is installed, without loading it."""
     return importlib.util.find_spec("torch") is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TrainingPlan:
     """How a number of records is trained on.
 
-    >>> plan = Plan(50_000)
+    >>> plan = TrainingPlan(50_000)
     >>> plan.batch_size, plan.epoch_steps, plan.save_every, plan.saved_at, plan.killed_at
     (512, 98, 19, 133, 142)
     """
@@ -60,7 +60,7 @@ class Plan:
 
     @property
     def saved_at(self) -> int:
-        """Steps that the last checkpoint before the kill knows of: half-way in the last epoch."""
+        """Steps before the last checkpoint before the kill: half-way in the last epoch."""
         middle = (2 * EPOCHS - 1) * self.epoch_steps // 2
         return middle // self.save_every * self.save_every
 
@@ -69,7 +69,7 @@ class Plan:
         """Steps taken when the run is killed; some of them after the checkpoint."""
         return self.saved_at + max(1, self.save_every // 2)
 
-    def job(self, run: Run, name: str, num_workers: int) -> Job:
+    def job(self, run: DemoRun, name: str, num_workers: int) -> Job:
         """Return the job of one training run, uncut and from the beginning."""
         folder = Path(run.scratch)
         return Job(
@@ -96,9 +96,9 @@ class Plan:
         return epochs == [list(range(self.records))] * EPOCHS
 
 
-def train_uncut(run: Run) -> None:
-    """Train a small model, shuffled anew in each epoch, with nothing in the way."""
-    plan = Plan(run.records)
+def train_uncut(run: DemoRun) -> None:
+    """Train a small model, shuffled anew in each epoch, without interruption."""
+    plan = TrainingPlan(run.records)
     steps = _trained(plan.job(run, "uncut", num_workers=0))
     promise(plan.sees_all_once(steps), f"each epoch has all {run.records:,} records, each once")
     orders = [list(range(run.records)), *plan.epochs_of(steps)]
@@ -116,19 +116,19 @@ def train_uncut(run: Run) -> None:
     ]
 
 
-def kill_training(run: Run) -> None:
+def kill_training(run: DemoRun) -> None:
     """Train the same model with workers, and end it with SIGKILL in the middle of an epoch."""
-    plan = Plan(run.records)
+    plan = TrainingPlan(run.records)
     job = replace(plan.job(run, "killed", _WORKERS_KILLED), waits_at=plan.killed_at)
     process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
         _command(job), cwd=_home(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
-        told = process.stdout.readline() if process.stdout else ""
-        promise(told == "there\n", "the same training runs with workers")
+        line = process.stdout.readline() if process.stdout else ""
+        promise(line == "there\n", "the same training runs with workers")
     finally:
         process.send_signal(signal.SIGKILL)
-        # Returns when its workers have let go of stdout, too: none outlives the run.
+        # Returns when its workers have closed stdout, too: none outlives the run.
         process.communicate(timeout=_SECONDS_TO_DIE)
     promise(process.returncode == -signal.SIGKILL, "the training was killed")
     steps, uncut = _log("killed", run), _log("uncut", run)
@@ -141,9 +141,9 @@ def kill_training(run: Run) -> None:
     run.rows.append(Row("kill training", seen))
 
 
-def resume_training(run: Run) -> None:
+def resume_training(run: DemoRun) -> None:
     """Go on from the last checkpoint with another number of workers; compare every loss."""
-    plan = Plan(run.records)
+    plan = TrainingPlan(run.records)
     checkpoint = plan.job(run, "killed", _WORKERS_KILLED).checkpoint
     job = replace(plan.job(run, "resumed", _WORKERS_RESUMED), begins_with=checkpoint)
     steps = _trained(job)
@@ -165,12 +165,12 @@ def resume_training(run: Run) -> None:
     ]
 
 
-TRAINING_STAGES: list[Callable[[Run], None]] = [train_uncut, kill_training, resume_training]
-"""In order, after the others; each finds what the ones before it have left."""
+TRAINING_STAGES: list[Callable[[DemoRun], None]] = [train_uncut, kill_training, resume_training]
+"""In order, after the others; each reads the logs of those before it."""
 
 
 def _trained(job: Job) -> list[Step]:
-    """Run a training to its end; return its steps."""
+    """DemoRun a training to its end; return its steps."""
     done = subprocess.run(  # noqa: S603 (as above)
         _command(job), cwd=_home(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
     )
@@ -183,12 +183,12 @@ def _command(job: Job) -> list[str]:
 
 
 def _home() -> Path:
-    """Return where a process finds the same Penstock, wherever that lies and whoever calls."""
+    """Return the folder from which a child imports the same Penstock."""
     return Path(penstock.__file__).parents[1]
 
 
-def _log(name: str, run: Run) -> list[Step]:
-    return _steps(Plan(run.records).job(run, name, 0).log)
+def _log(name: str, run: DemoRun) -> list[Step]:
+    return _steps(TrainingPlan(run.records).job(run, name, 0).log)
 
 
 def _steps(log: str) -> list[Step]:
@@ -205,7 +205,7 @@ def _sum(steps: Sequence[Step]) -> float:
 
 
 def _curve(steps: Sequence[Step]) -> str:
-    """Return some losses, from the first to the last; the last one with every digit."""
+    """Return some losses from the first to the last, the last one with every digit."""
     last = len(steps) - 1
     losses = [float.fromhex(steps[last * at // (_SHOWN - 1)].loss) for at in range(_SHOWN)]
     return " ".join([*(f"{loss:.4f}" for loss in losses[:-1]), repr(losses[-1])])

@@ -1,18 +1,17 @@
-"""What an epoch will be: steps, rows, and what it asks of storage. Nothing is printed or read."""
+"""The numbers of an epoch: steps, rows, and reads from storage."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.jsonl import compression_of
 from penstock.loading import Sharing, Steps
 from penstock.order import Skips, clip_blocks, estimate, share_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """How the rest of an epoch is shared out; the same on every rank, but for padding."""
+    """How the rest of an epoch is shared; the same on every rank, but for padding."""
 
     each: int
     """Rows that every rank gets, padding included."""
@@ -31,11 +30,11 @@ class Rows:
     padded: int
     """Rows, over all ranks, that only make steps equal."""
     dropped: int
-    """Records at the end that nobody gets."""
+    """Records at the end that no rank gets."""
 
 
 def rows_of(steps: Steps) -> Rows:
-    """Return how what lies behind the cursor of an epoch is shared out.
+    """Return how the rest of an epoch, behind the cursor, is shared.
 
     >>> from penstock.order import Cursor
     >>> cursor = Cursor(fingerprint="", length=10)
@@ -63,22 +62,22 @@ def rows_of(steps: Steps) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the ranks of a run are, and what helps them."""
+class RunLayout:
+    """How the ranks of a run are spread, and what they cache."""
 
     workers: int = 0
     hosts: int = 1
     cache_bytes: int = 0
-    """Of blocks that a host keeps, for block and sequential order."""
+    """Blocks that a host keeps, for block and sequential order."""
 
 
 def costs(
-    source: Source, steps: Steps, layout: Layout, file_bytes: Mapping[str, int]
+    source: Source, steps: Steps, layout: RunLayout, file_bytes: Mapping[str, int]
 ) -> dict[Kind, Estimate]:
-    """Return what a whole epoch asks of storage in each kind of order.
+    """Return the reads of a whole epoch in each kind of order.
 
-    Where a record can be read by itself, a full order asks once for each record; else for the
-    blocks they lie in, again and again, because nothing keeps what is not needed soon.
+    Where a record can be read by itself, a full order reads each record once; else it reads the
+    blocks that they lie in again for every batch.
     """
     cursor, sharing = steps.cursor, steps.sharing
     blocks = clip_blocks(source.blocks, cursor.length)
@@ -98,7 +97,7 @@ def costs(
         )
         for kind in kinds
     }
-    if reads_records(source.files):
+    if not source.reads_blocks:
         kept = records / np.maximum(1, np.diff(blocks))
         found["full"] = type(found["full"])(
             requests=len(steps.order), bytes=round(float((text * kept).sum())), open_bytes=0
@@ -106,24 +105,13 @@ def costs(
     return found
 
 
-def reads_records(files: Sequence[str]) -> bool:
-    """Whether a record of these files is read without what stands around it.
-
-    >>> reads_records(["a.jsonl", "b.csv"]), reads_records(["a.jsonl.zst"])
-    (True, False)
-    """
-    return all(
-        compression_of(path) is None and not path.lower().endswith(".parquet") for path in files
-    )
-
-
 def block_bytes(
     source: Source, blocks: NDArray[np.int64], file_bytes: Mapping[str, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return how much text each block holds, and about how many stored bytes, int64[n] each.
+    """Return the bytes of text of each block, and about how many are stored, int64[n] each.
 
-    A block's share of its file's stored bytes is its share of the text, or of the rows where rows
-    are no bytes.
+    A block has the same share of its file's stored bytes as of its text, or of its rows where rows
+    have no bytes.
     """
     if len(blocks) <= 1 or not source.files:
         return np.zeros(len(blocks) - 1, np.int64), np.zeros(len(blocks) - 1, np.int64)
@@ -143,10 +131,5 @@ def block_bytes(
 def steps_of(cursor: Cursor, source: Source, sharing: Sharing, rank: int | None = None) -> Steps:
     """Return the steps of a cursor's epoch as one rank has them."""
     blocks = source.blocks if cursor.kind == "block" else None
-    own = Sharing(
-        sharing.batch_size,
-        sharing.rank if rank is None else rank,
-        sharing.world_size,
-        sharing.drop_last,
-    )
+    own = sharing if rank is None else replace(sharing, rank=rank)
     return Steps(cursor, blocks, own)

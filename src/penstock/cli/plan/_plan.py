@@ -1,4 +1,4 @@
-"""`penstock plan`: what a run over these records will do, before it does it."""
+"""`penstock plan`: steps, reads and records of a run, before it runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,24 +14,12 @@ import click
 from click.core import ParameterSource
 
 from penstock.cli._by_number import open_numbered
-from penstock.cli._formats import list_of_one_kind
-from penstock.cli._other_sources import format_of, is_tokens
-from penstock.cli._terminal import echo, echo_json
+from penstock.cli._terminal import echo
 from penstock.cli._units import parse_size
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-)
-from penstock.cli.plan._numbers import Layout, steps_of
-from penstock.cli.plan._steps import list_steps
-from penstock.cli.plan._text import Plan, document, text
-from penstock.cli.plan._tokens import Cut, windows_of
-from penstock.datasets import list_columns_of
+from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
+from penstock.cli.plan._numbers import RunLayout, steps_of
+from penstock.cli.plan._text import RunPlan, list_steps
+from penstock.datasets import is_tokens, list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
 from penstock.order import Cursor, Skips
@@ -40,22 +28,23 @@ from penstock.storage import locate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.cli._by_number import ByNumber
     from penstock.datasets import Source
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
+_FROM_0, _COUNT = click.IntRange(min=0), click.IntRange(min=1)
 _CACHE_BYTES = 10 << 30
-"""What a host keeps of remote blocks where nobody said otherwise and its disk has room."""
+"""Cache of remote blocks on a host, by default, if its disk has room."""
 _OF_A_VIEW = (
-    "(The state of a view, of a split say, is explained by its loader: loader.explain(step).)"
+    "(The state of a view, such as a split, is explained by its loader: loader.explain(step).)"
 )
 _OF_WINDOWS = "(The state of a run with Tokens is one of windows: give its --length and --stride.)"
-_SHUFFLES: dict[str, Any] = {"true": True, "full": "full", "block": "block", "none": False}
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """The numbers of a run, as the command line has them."""
+class _RunNumbers:
+    """The numbers of a run, as given on the command line."""
 
     batch_size: int | None
     global_batch_size: int | None
@@ -68,7 +57,7 @@ class _Asked:
     state: str | None
 
     def sharing(self, rank: int) -> Sharing:
-        """Return how batches are shared, or say which number is missing or does not fit."""
+        """Return how batches are shared; refuse numbers that are missing or do not fit."""
         if not 0 <= rank < self.world_size:
             raise OptionError(f"--rank {rank} is not one of {self.world_size}; ranks count from 0.")
         size = self.batch_size
@@ -97,65 +86,64 @@ def _parse_steps(ctx: click.Context, param: click.Parameter, given: str | None) 
     return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock plan logs --batch-size 512 --world-size 8 --workers 4",
-        "penstock plan logs --global-batch-size 4096 --world-size 8 --step 1200 --rank 3",
-        "penstock plan logs --batch-size 512 --shuffle full --step 0:2 --show",
-        "penstock plan s3://bucket/logs --batch-size 512 --world-size 64 --hosts 8 --json",
-        "penstock plan logs --batch-size 512 --state state.json --step 1200:1202",
-        "penstock plan tokens --length 2048 --batch-size 8 --state state.json",
-    ),
+@verb(
+    "penstock plan logs --batch-size 512 --world-size 8 --workers 4",
+    "penstock plan logs --global-batch-size 4096 --world-size 8 --step 1200 --rank 3",
+    "penstock plan logs --batch-size 512 --shuffle full --step 0:2 --show",
+    "penstock plan s3://bucket/logs --batch-size 512 --world-size 64 --hosts 8 --json",
+    "penstock plan logs --batch-size 512 --state state.json --step 1200:1202",
+    "penstock plan tokens --length 2048 --batch-size 8 --state state.json",
+    index=True,
 )
-@click.argument("path")
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="B", help="Rows of each rank.")
 @click.option(
-    "--global-batch-size", type=click.IntRange(min=1), metavar="G", help="Rows of all ranks."
+    "--batch-size", type=_COUNT, metavar="B", help="Rows of each rank in a step, as in your run."
 )
-@click.option("--world-size", type=click.IntRange(min=1), metavar="W", default=1, help="Ranks.")
-@click.option("--workers", type=click.IntRange(min=0), metavar="N", default=0, help="Of each rank.")
 @click.option(
-    "--shuffle",
-    type=click.Choice(list(_SHUFFLES)),
-    default="true",
-    show_default=True,
-    help="As for DataLoader; true chooses full or block by what is read.",
+    "--global-batch-size", type=_COUNT, metavar="G", help="Rows of all ranks in a step, instead."
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the order.")
-@click.option("--epoch", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--drop-last", is_flag=True, help="Without the last batch if it is not full.")
+@click.option("--world-size", type=_COUNT, metavar="W", default=1, help="Number of ranks.")
+@click.option(
+    "--workers", type=_FROM_0, metavar="N", default=0, help="Workers of each rank, for the reads."
+)
+@shuffle_option
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order.")
+@click.option("--epoch", type=_FROM_0, default=0, show_default=True, help="Epoch to plan.")
+@click.option("--drop-last", is_flag=True, help="Leave out the last batch if it is not full.")
 @click.option(
     "--skip",
     multiple=True,
     metavar="N | A:B | FILE",
     help="Records to leave out, as often as needed; a file has one number or range on a line.",
 )
-@click.option("--hosts", type=click.IntRange(min=1), metavar="H", default=1, help="Of all ranks.")
+@click.option(
+    "--hosts", type=_COUNT, metavar="H", default=1, help="Hosts that the ranks are spread over."
+)
 @click.option(
     "--cache-bytes",
     "cache_size",
     metavar="SIZE",
-    help="Of blocks that a host keeps: cache_limit, or 10GiB.",
+    help="Blocks that a host keeps on disk; by default the storage option cache_limit, or 10GiB.",
 )
 @click.option("--step", metavar="A:B", callback=_parse_steps, help="List the records of steps.")
-@click.option("--rank", type=click.IntRange(min=0), metavar="R", help="Of one rank only.")
+@click.option("--rank", type=_FROM_0, metavar="R", help="List the records of one rank only.")
 @click.option("--show", is_flag=True, help="With --step: print the records themselves.")
 @click.option(
-    "--state", metavar="FILE", help="Plan from where a run stands: what state_dict() gave, as JSON."
+    "--state",
+    metavar="FILE",
+    help="Plan from where a run stands: a file with the state_dict() of its loader as JSON.",
 )
 @click.option(
     "--length",
-    type=click.IntRange(min=1),
+    type=_COUNT,
     metavar="N",
-    help="Of tokens: records are windows, as Tokens(N) cuts them; samples if not given.",
+    help="For tokens: plan windows of N tokens, as Tokens(N) cuts them, instead of samples.",
 )
 @click.option(
-    "--stride", type=click.IntRange(min=1), metavar="N", help="From window to window: N of Tokens."
+    "--stride",
+    type=_COUNT,
+    metavar="N",
+    help="For tokens: distance from window to window, if it is not the length.",
 )
-@index_option
-@storage_option
-@json_option
 @click.pass_context
 def plan(  # noqa: PLR0913 (one argument an option)
     ctx: click.Context,
@@ -173,26 +161,26 @@ def plan(  # noqa: PLR0913 (one argument an option)
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
-    **numbers: Any,  # noqa: ANN401 (those of `_Asked`)
+    **numbers: Any,  # noqa: ANN401 (those of `_RunNumbers`)
 ) -> int:
-    """Say what a run over PATH will do: steps, rows, padding, reads, and which records come when.
+    """Show what a run over PATH will do: steps, rows, padding, reads, and which records come when.
 
     It is the order of penstock.DataLoader with the same numbers. Nothing but the index is read,
     unless --show asks for records. PATH needs an index (penstock index), or is CSV, Parquet
     or tokens.
     """
-    asked = _Asked(**numbers)
+    asked = _RunNumbers(**numbers)
     if show and step is None:
         raise click.UsageError("--show prints the records of steps: give --step A:B.")
     if hosts > asked.world_size:
-        raise click.UsageError(f"--hosts {hosts}: {asked.world_size} ranks run on as many at most.")
+        raise click.UsageError(f"--hosts {hosts}: more than --world-size {asked.world_size}.")
     if asked.state is not None:
         _refuse_beside_state(ctx)
     sharing = asked.sharing(rank or 0)
-    layout = Layout(workers, hosts, _cache_bytes(cache_size, storage_options))
+    layout = RunLayout(workers, hosts, _cache_bytes(cache_size, storage_options))
     state = None if asked.state is None else _read_state(asked.state)
     with open_numbered(path, storage_options, folder) as found:
-        opened = windows_of(found, Cut(length, stride), state)
+        opened = _windows(found, length, stride, state)
         try:
             cursor, why = _cursor(asked, opened.source, state)
         except ChangedSourceError as failure:
@@ -202,30 +190,48 @@ def plan(  # noqa: PLR0913 (one argument an option)
         if step is not None:
             ranks = range(asked.world_size) if rank is None else [rank]
             return list_steps(opened, cursor, sharing, step, ranks, show=show, as_json=as_json)
-        whole = Plan(
+        plan_ = RunPlan(
             path,
             opened.source,
             steps_of(cursor, opened.source, sharing),
             why,
             layout,
-            _sizes(path, opened.source, storage_options),
+            _sizes(opened.source, storage_options),
             has_state=state is not None,
             columns=_columns(opened.source),
         )
-        if as_json:
-            echo_json(document(whole))
-        else:
-            echo(text(whole))
+        plan_.report().print(as_json=as_json)
     return FINE
 
 
-def _sizes(path: str, source: Source, options: StorageOptions) -> dict[str, int]:
+def _windows(
+    opened: ByNumber, length: int | None, stride: int | None, state: dict[str, Any] | None
+) -> ByNumber:
+    """Return the windows that a run with `Tokens` goes over; without a length the records.
+
+    A state decides whether a window includes the next token, for `shift=True`.
+    """
+    if length is None:
+        if stride is not None:
+            raise OptionError("--stride: from window to window of --length N tokens. Give it, too.")
+        return opened
+    if not is_tokens(opened.source):
+        raise OptionError(f"--length: {opened.path} holds records, not tokens. Leave it out.")
+    from penstock.batch import Tokens  # noqa: PLC0415 (only for tokens)
+
+    rows = [
+        Tokens(length, stride, shift, boundaries=False).over(opened.source)
+        for shift in (True, False)
+    ]
+    known = state or {}
+    was = (str(known.get("fingerprint")), known.get("length", 0))
+    return replace(opened, source=next((one for one in rows if one.was(*was)), rows[0]))
+
+
+def _sizes(source: Source, options: StorageOptions) -> dict[str, int]:
     """Return the bytes of each file."""
-    if format_of(source) is not None:
-        entries = ((file, locate(file, options)) for file in source.files)
-        return {file: store.entry(name).size for file, (store, name) in entries}
-    _, listing = list_of_one_kind(path, options)
-    return {found.path: found.entry.size for found in listing.files}
+    entries = ((file, locate(file, options)) for file in source.files)
+    return source.file_sizes() or {file: store.entry(name).size for file, (store, name) in entries}
 
 
 def _columns(source: Source) -> list[str]:
@@ -233,7 +239,7 @@ def _columns(source: Source) -> list[str]:
     if is_tokens(source):
         return []
     there = [one.meta for one in list_columns_of(source) if not one.stale]
-    # Those in which null stands for what does not fit are used by nobody who did not ask for them.
+    # A loader ignores columns in which null replaces misfits, unless they are asked for.
     whole = (meta for meta in there if meta.length == len(source) and not meta.nulled)
     return list(dict.fromkeys(meta.path for meta in whole))
 
@@ -251,17 +257,17 @@ def _refuse_beside_state(ctx: click.Context) -> None:
             raise click.UsageError(f"--{name} is what the state says: leave it out with --state.")
 
 
-def _cursor(asked: _Asked, source: Source, state: dict[str, Any] | None) -> tuple[Cursor, str]:
+def _cursor(asked: _RunNumbers, source: Source, state: dict[str, Any] | None) -> tuple[Cursor, str]:
     """Return where the run stands, and why its order is of its kind."""
     skip = _skips(asked.skip, len(source))
     if state is not None:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             cursor = resumed(state, source, skip, "raise")
-        for warning in told:
+        for warning in caught:
             _log.warning("%s", warning.message)
         return cursor, "as the state says"
-    kind, why = chosen_order(source, _SHUFFLES[asked.shuffle])
+    kind, why = chosen_order(source, SHUFFLES[asked.shuffle])
     cursor = Cursor(
         fingerprint=source.fingerprint,
         length=len(source),

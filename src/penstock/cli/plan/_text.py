@@ -1,111 +1,211 @@
-"""A plan in words, and as one document."""
+"""A plan, or the records of single steps, as text and as JSON."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from penstock.cli._by_number import Record, records_of
 from penstock.cli._paths import as_typed
-from penstock.cli._terminal import table
-from penstock.cli._units import bytes_text, counted
-from penstock.cli.plan._numbers import Layout, costs, reads_records, rows_of
+from penstock.cli._report import Report
+from penstock.cli._terminal import echo, echo_json, without_nonfinite
+from penstock.cli._units import bytes_text, counted, few
+from penstock.cli._verb import FINDINGS, FINE
+from penstock.cli.plan._numbers import RunLayout, costs, rows_of, steps_of
+from penstock.cli.show._printing import Printed
 from penstock.loading import StepRecords, natural_shuffle, step_records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from penstock.cli._by_number import ByNumber
     from penstock.datasets import Source
-    from penstock.loading import Steps
-    from penstock.order import Estimate, Kind
+    from penstock.loading import Sharing, Steps
+    from penstock.order import Cursor
 
-_FEW_COLUMNS = 8
 _STEPS, _RECORDS = 3, 3
-"""Of a plan only so many first steps are told, and so many records of each."""
+"""First steps that a plan shows, and records of each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is planned, and for whom."""
+class RunPlan:
+    """A run, and the data that it reads."""
 
     path: str
-    """What the user named."""
+    """As the user named it."""
     source: Source
     steps: Steps
-    """Of the rank whose first records are told."""
+    """Of the rank whose first records are shown."""
     why: str
     """Why the order is of its kind."""
-    layout: Layout
+    layout: RunLayout
     file_bytes: Mapping[str, int]
     has_state: bool = False
     columns: Sequence[str] = ()
-    """Fields that are gathered from columns, by whoever asks for them alone."""
+    """Fields that a run which asks for nothing else gathers from columns."""
 
-    def records(self, step: int) -> StepRecords:
-        """Return the records of a step."""
-        return step_records(self.steps.task(step), self.steps.sharing.rank, self.source)
+    def report(self) -> Report:
+        """Return steps, rows, reads and the first records."""
+        steps, cursor, sharing = self.steps, self.steps.cursor, self.steps.sharing
+        length, fingerprint = len(self.source), self.source.fingerprint
+        report = Report(self.path, path=self.path, records=length, fingerprint=fingerprint)
+        files = len(self.source.files)
+        appended = f", {cursor.length:,} when the run began; it goes on over those"
+        report.row(
+            "records",
+            f"{length:,} in {counted(files, 'file')}" + appended * (length > cursor.length),
+            files=files,
+            length=cursor.length,
+        )
+        skipped, masked = _total(cursor.order_skip), _total(cursor.masked)
+        report.data(skipped=skipped, masked=masked, position=cursor.position)
+        if skipped:
+            report.row("skipped", counted(skipped, "record"))
+        if masked:
+            report.row("masked", f"{counted(masked, 'record')} until the next epoch")
+        report.row(
+            "order",
+            f"{cursor.kind}, seed {cursor.seed}, epoch {cursor.epoch} ({self.why})",
+            order={"kind": cursor.kind, "why": self.why, "lanes": steps.order.lanes},
+            seed=cursor.seed,
+            epoch=cursor.epoch,
+        )
+        natural, why = natural_shuffle(self.source)
+        report.data(shuffle_true={"kind": natural, "why": why})
+        if cursor.kind != natural:
+            report.row("shuffle=True", f"{natural} order: {why}")
+        report.row(
+            "batch",
+            f"{counted(sharing.batch_size, 'row')} × {counted(sharing.world_size, 'rank')} = "
+            f"{sharing.global_batch_size:,}",
+            batch_size=sharing.batch_size,
+            world_size=sharing.world_size,
+            global_batch_size=sharing.global_batch_size,
+            drop_last=sharing.drop_last,
+        )
+        report.data(**asdict(self.layout))
+        self._add_steps(report)
+        self._add_reads(report)
+        first = range(steps.first, min(len(steps), steps.first + _STEPS))
+        records = [step_records(steps.task(step), sharing.rank, self.source) for step in first]
+        for one in records:
+            report.line("", _step_text(self.path, one, _RECORDS))
+        report.data(first_steps=[_step_document(self.path, one, _RECORDS) for one in records])
+        return report
 
-    def costs(self) -> dict[Kind, Estimate]:
-        """Return what an epoch asks of storage, by the kind of order."""
+    def _add_steps(self, report: Report) -> None:
+        steps, cursor, rows = self.steps, self.steps.cursor, rows_of(self.steps)
+        if self.has_state:
+            share = cursor.position / max(1, len(steps.order))
+            report.row(
+                "stands at",
+                f"position {cursor.position:,} of {len(steps.order):,} ({share:.1%}); step "
+                f"{steps.first:,} is next, {len(steps) - steps.first:,} are left",
+            )
+        is_short = rows.last and rows.last < steps.sharing.batch_size
+        last = f", the last one of {counted(rows.last, 'row')}" if is_short else ""
+        report.row(
+            "steps", f"{len(steps):,} on every rank{last}", steps=len(steps), next_step=steps.first
+        )
+        rest = " from here on" if self.has_state else ""
+        report.row("each rank", counted(rows.each, "row") + rest, rows_per_rank=rows.each)
+        report.data(last_rows=rows.last, padded_rows=rows.padded, dropped_records=rows.dropped)
+        if rows.padded:
+            report.row(
+                "padding", f"{counted(rows.padded, 'row')} over all ranks, marked as not valid"
+            )
+        if rows.dropped:
+            report.row("dropped", f"{counted(rows.dropped, 'record')} at the end")
+
+    def _add_reads(self, report: Report) -> None:
+        report.data(columns=self.columns)
+        if self.columns:
+            gathered = "batches of nothing else are gathered, and read none of this"
+            report.row("columns", f"{few(self.columns, 8)}: {gathered}")
+        if self.source.files and not self.source.reads_blocks:
+            report.row("full order", "reads every record by itself")
         found = costs(self.source, self.steps, self.layout, self.file_bytes)
-        wanted = dict.fromkeys(("full", "block", self.steps.cursor.kind))
-        return {kind: cost for kind, cost in found.items() if kind in wanted}
-
-    @property
-    def first_steps(self) -> list[int]:
-        """The steps that come first from here on."""
-        return list(range(self.steps.first, min(len(self.steps), self.steps.first + _STEPS)))
-
-
-def document(plan: Plan) -> dict[str, object]:
-    """Return a plan as one JSON document."""
-    steps, cursor, sharing = plan.steps, plan.steps.cursor, plan.steps.sharing
-    natural, why_natural = natural_shuffle(plan.source)
-    rows = rows_of(steps)
-    return {
-        "path": plan.path,
-        "records": len(plan.source),
-        "files": len(plan.source.files),
-        "fingerprint": plan.source.fingerprint,
-        "length": cursor.length,
-        "seed": cursor.seed,
-        "epoch": cursor.epoch,
-        "order": {"kind": cursor.kind, "why": plan.why, "lanes": steps.order.lanes},
-        "shuffle_true": {"kind": natural, "why": why_natural},
-        "batch_size": sharing.batch_size,
-        "world_size": sharing.world_size,
-        "global_batch_size": sharing.global_batch_size,
-        "workers": plan.layout.workers,
-        "hosts": plan.layout.hosts,
-        "cache_bytes": plan.layout.cache_bytes,
-        "drop_last": sharing.drop_last,
-        "skipped": _total(cursor.order_skip),
-        "masked": _total(cursor.masked),
-        "position": cursor.position,
-        "steps": len(steps),
-        "next_step": steps.first,
-        "rows_per_rank": rows.each,
-        "last_rows": rows.last,
-        "padded_rows": rows.padded,
-        "dropped_records": rows.dropped,
-        "columns": plan.columns,
-        "costs": {kind: asdict(cost) for kind, cost in plan.costs().items()},
-        "first_steps": [
-            step_document(plan.path, plan.records(step), _RECORDS) for step in plan.first_steps
-        ],
-    }
+        kinds = {"full", "block", self.steps.cursor.kind}
+        shown = {kind: cost for kind, cost in found.items() if kind in kinds}
+        report.line("")
+        report.table(
+            ["an epoch's reads", "requests", "bytes", "in use at a time"],
+            [
+                [
+                    f"{kind} order",
+                    f"{cost.requests:,}",
+                    bytes_text(cost.bytes),
+                    bytes_text(cost.open_bytes) if cost.open_bytes else "–",
+                ]
+                for kind, cost in shown.items()
+            ],
+            costs={kind: asdict(cost) for kind, cost in shown.items()},
+        )
 
 
-def step_document(
+def _total(ranges: tuple[tuple[int, int], ...]) -> int:
+    return sum(stop - start for start, stop in ranges)
+
+
+def list_steps(  # noqa: PLR0913 (which steps of which ranks, and how)
+    opened: ByNumber,
+    cursor: Cursor,
+    sharing: Sharing,
+    wanted: slice,
+    ranks: Sequence[int],
+    *,
+    show: bool,
+    as_json: bool,
+) -> int:
+    """Print the rows of steps, rank by rank; return the exit code."""
+    plans = [steps_of(cursor, opened.source, sharing, rank) for rank in ranks]
+    first, count = plans[0].first, len(plans[0])
+    numbers = range(max(wanted.start or 0, first), min(count, wanted.stop or count))
+    if not numbers or (wanted.start is not None and wanted.start < first):
+        present = f"{first:,} to {count - 1:,}" if count > first else "none"
+        echo(f"penstock: no such step: the steps of this epoch are {present}.", err=True)
+        return FINDINGS
+    documents: list[object] = []
+    printed = Printed(None, as_json=False)
+    for number in numbers:
+        for steps in plans:
+            rank = steps.sharing.rank
+            found = step_records(steps.task(number), rank, opened.source)
+            if as_json:
+                values = _values(opened, found) if show else None
+                documents.append(_step_document(opened.path, found, values=values))
+            elif show:
+                echo(f"epoch {found.epoch}, step {number:,}, rank {rank}")
+                printed.add_all(_valid_records(opened, found))
+            else:
+                echo(_step_text(opened.path, found))
+    if as_json:
+        echo_json({"path": opened.path, "steps": documents})
+    return FINE
+
+
+def _valid_records(opened: ByNumber, found: StepRecords) -> Iterator[Record]:
+    rows = {int(number): row for row, number in enumerate(found.ids)}
+    for record in records_of(opened, found.ids[found.valid].tolist()):
+        yield record._replace(place=_place(opened.path, found, rows[record.number]))
+
+
+def _values(opened: ByNumber, found: StepRecords) -> dict[int, object]:
+    valid = _valid_records(opened, found)
+    return {record.number: without_nonfinite(record.value) for record in valid}
+
+
+def _step_document(
     path: str,
     found: StepRecords,
     most: int | None = None,
     values: Mapping[int, object] | None = None,
 ) -> dict[str, object]:
-    """Return the rows of a step, or the first ones; with the records themselves where given."""
+    """Return the first rows of a step, or all; with the records themselves where given."""
     rows: list[dict[str, object]] = []
     for row in range(len(found.ids))[:most]:
         number = int(found.ids[row])
-        told: dict[str, object] = {
+        facts: dict[str, object] = {
             "record": number,
             "file": as_typed(path, found.files[row]),
             "offset": int(found.offsets[row]),
@@ -113,9 +213,9 @@ def step_document(
             "valid": bool(found.valid[row]),
         }
         if values is not None:
-            # Null where it does not count or cannot be read; a warning has said so.
-            told["value"] = values.get(number) if found.valid[row] else None
-        rows.append(told)
+            # Null for padding, and for a bad record, which a warning has named.
+            facts["value"] = values.get(number) if found.valid[row] else None
+        rows.append(facts)
     return {
         "epoch": found.epoch,
         "step": found.step,
@@ -125,95 +225,19 @@ def step_document(
     }
 
 
-def text(plan: Plan) -> str:
-    """Return a plan for people."""
-    facts = _facts(plan)
-    width = max(map(len, facts))
-    lines = [plan.path, *(f"  {name:<{width}}  {told}" for name, told in facts.items())]
-    costs_told = [
-        [
-            f"{kind} order",
-            f"{cost.requests:,}",
-            bytes_text(cost.bytes),
-            bytes_text(cost.open_bytes) if cost.open_bytes else "–",
-        ]
-        for kind, cost in plan.costs().items()
-    ]
-    header = ["an epoch's reads", "requests", "bytes", "in use at a time"]
-    lines += ["", table(header, costs_told)]
-    for step in plan.first_steps:
-        lines += ["", step_text(plan.path, plan.records(step), _RECORDS)]
-    return "\n".join(lines)
-
-
-def _facts(plan: Plan) -> dict[str, str]:
-    steps, cursor, sharing = plan.steps, plan.steps.cursor, plan.steps.sharing
-    rows = rows_of(steps)
-    source = plan.source
-    files = counted(len(source.files), "file")
-    facts = {"records": f"{len(source):,} in {files}"}
-    if len(source) > cursor.length:
-        facts["records"] += f", {cursor.length:,} when the run began; it goes on over those"
-    if skipped := _total(cursor.order_skip):
-        facts["skipped"] = counted(skipped, "record")
-    if masked := _total(cursor.masked):
-        facts["masked"] = f"{counted(masked, 'record')} until the next epoch"
-    facts["order"] = f"{cursor.kind}, seed {cursor.seed}, epoch {cursor.epoch} ({plan.why})"
-    natural, why = natural_shuffle(source)
-    if cursor.kind != natural:
-        facts["shuffle=True"] = f"{natural} order: {why}"
-    facts["batch"] = (
-        f"{sharing.batch_size:,} rows × {counted(sharing.world_size, 'rank')} = "
-        f"{sharing.global_batch_size:,}"
-    )
-    if plan.has_state:
-        share = cursor.position / max(1, len(steps.order))
-        facts["stands at"] = (
-            f"position {cursor.position:,} of {len(steps.order):,} ({share:.1%}); step "
-            f"{steps.first:,} is next, {len(steps) - steps.first:,} are left"
-        )
-    facts["steps"] = f"{len(steps):,} on every rank"
-    if rows.last and rows.last < sharing.batch_size:
-        facts["steps"] += f", the last one of {counted(rows.last, 'row')}"
-    facts["each rank"] = counted(rows.each, "row") + (" from here on" if plan.has_state else "")
-    if rows.padded:
-        facts["padding"] = f"{counted(rows.padded, 'row')} over all ranks, marked as not valid"
-    if rows.dropped:
-        facts["dropped"] = f"{counted(rows.dropped, 'record')} at the end"
-    facts |= _columns(plan.columns)
-    if plan.source.files and reads_records(plan.source.files):
-        facts["full order"] = "reads every record by itself"
-    return facts
-
-
-def _columns(names: Sequence[str]) -> dict[str, str]:
-    if not names:
-        return {}
-    more = len(names) - _FEW_COLUMNS
-    told = ", ".join(names[:_FEW_COLUMNS]) + (f" and {more} more" if more > 0 else "")
-    return {"columns": f"{told}: batches of nothing else are gathered, and read none of this"}
-
-
-def step_text(path: str, found: StepRecords, most: int | None = None) -> str:
-    """Return the rows of a step for people, or the first ones."""
+def _step_text(path: str, found: StepRecords, most: int | None = None) -> str:
+    """Return the first rows of a step, or all."""
     head = f"epoch {found.epoch}, step {found.step:,}, rank {found.rank}: "
     lines = [head + counted(len(found.ids), "row")]
     width = max((len(f"{number:,}") for number in found.ids[:most].tolist()), default=0)
     for row in range(len(found.ids))[:most]:
-        where = place_of(path, found, row)
         mark = "" if found.valid[row] else "  (does not count)"
-        lines.append(f"  {int(found.ids[row]):>{width},}  {where}{mark}")
+        lines.append(f"  {int(found.ids[row]):>{width},}  {_place(path, found, row)}{mark}")
     if most is not None and len(found.ids) > most:
         lines.append(f"  … {len(found.ids) - most:,} more")
     return "\n".join(lines)
 
 
-def place_of(path: str, found: StepRecords, row: int) -> str:
-    """Return where the record of a row lies."""
-    file = as_typed(path, found.files[row])
-    offset = int(found.offsets[row])
+def _place(path: str, found: StepRecords, row: int) -> str:
+    file, offset = as_typed(path, found.files[row]), int(found.offsets[row])
     return f"{file} at byte {offset}" if found.bytes[row] else f"{file}, row {offset}"
-
-
-def _total(ranges: tuple[tuple[int, int], ...]) -> int:
-    return sum(stop - start for start, stop in ranges)

@@ -1,4 +1,4 @@
-"""The profile of a PATH: the one that is there, or one that is made and kept."""
+"""The profile of a PATH: found beside its index or in the cache, or made and kept there."""
 
 from __future__ import annotations
 
@@ -11,128 +11,133 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli._by_number import source_of
-from penstock.cli._formats import list_of_one_kind, scanner_of
+from penstock.cli._facts import index_facts
 from penstock.cli._indexed import index_of
-from penstock.cli._other_sources import other_source
 from penstock.cli._terminal import Progress
-from penstock.cli.info._index_facts import index_facts
-from penstock.datasets import keep_profile, known_profile, profile_of
-from penstock.datasets import open as open_source
-from penstock.index import BuildOptions, make_index, place_of, read_profile
+from penstock.datasets import keep_profile, known_profile, open_found, profile_of
+from penstock.index import BuildOptions, look_at, make_index, place_of, read_profile
 
 if TYPE_CHECKING:
-    from penstock.cli._formats import Kind
     from penstock.cli._indexed import Indexed
     from penstock.datasets import Source
-    from penstock.index import Listing
-    from penstock.storage import StorageOptions
+    from penstock.index import Detected, Listing, Mode, Scanner
 
 _log = logging.getLogger("penstock.cli")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundProfile:
-    """A profile, and the records that it is of."""
+    """A profile, and the records that it describes."""
 
     document: dict[str, Any]
-    """What `profile.json` holds."""
+    """The contents of `profile.json`."""
     created: float
     source: Source | None
-    """None where the records have no numbers, because the index is not right."""
+    """None where the index cannot be used."""
     is_new: bool = False
     """Whether it was made just now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Whose profile, and how it is made."""
+class ProfileSearch:
+    """Finds the profile of a PATH, or makes it if there is none of the present records."""
 
     path: str
-    options: StorageOptions
-    chosen: str | None = None
+    at_path: Detected
     workers: int | None = None
 
+    def find(self) -> FoundProfile:
+        """Return the profile.
 
-def find_profile(asked: Asked) -> FoundProfile:
-    """Return the profile of PATH; make it where there is none of the records that are there.
+        JSON Lines and CSV without an index get one with a profile, in one pass over the files. An
+        index without a profile is built again where records keep their numbers. For everything
+        else records are read, and their profile is kept in the cache directory.
+        """
+        if self.at_path.format.folder is not None:
+            return self._of_source(open_found(self.at_path))
+        facts = index_facts(self.path, self.at_path)
+        found = self.at_path.checked()
+        if facts.problem is not None or (facts.found is not None and facts.found.is_stale):
+            _log.warning(
+                "the index is damaged or stale, and the profile is not kept; penstock index %s %s "
+                "--profile repairs it",
+                self.path,
+                "--overwrite" if facts.found is None else facts.found.remedy,
+            )
+            return self._unkept(found.listing, found.scanner())
+        if facts.found is not None:
+            return self._of_index(facts.found)
+        if found.format.scanner is None:
+            return self._of_source(open_found(found))
+        place = place_of(found.listing, found.scanner(), found.options, found.index)
+        self._build(found.listing, found.scanner(), "new", place.folder)
+        return self._of_new_index()
 
-    JSON Lines and CSV without an index get one with a profile, in one pass over the files; one
-    that has no profile is built again where nothing else about it changes by that. For everything
-    else records are gone through, and what was found is kept in the cache directory.
-    """
-    other = other_source(asked.path, asked.options) if asked.chosen is None else None
-    if other is not None:
-        return _of_source(asked, other)
-    facts = index_facts(asked.path, asked.options, asked.chosen)
-    kind, listing = list_of_one_kind(asked.path, asked.options)
-    if facts.problem is not None or (facts.found is not None and facts.found.is_stale):
-        remedy = "--overwrite" if facts.found is None else facts.found.remedy
-        _log.warning(
-            "the index is damaged or stale, and the profile is not kept; penstock index %s %s "
-            "--profile repairs it",
-            asked.path,
-            remedy,
-        )
-        return _unkept(asked, kind, listing)
-    if facts.found is not None:
-        return _of_index(asked, facts.found)
-    if kind == "parquet":
-        return _of_source(asked, open_source(asked.path, storage_options=asked.options))
-    scanner = scanner_of(kind, names=[found.path for found in listing.files])
-    place = place_of(listing, scanner, asked.options, asked.chosen)
-    with Progress(listing.bytes) as progress:
-        make_index(
-            listing,
-            scanner,
-            "new",
-            options=asked.options,
-            index=place.folder,
-            build=BuildOptions(progress=progress, profile=True, num_workers=asked.workers),
-        )
-    return _of_new_index(asked)
+    def _build(
+        self,
+        listing: Listing,
+        scanner: Scanner,
+        mode: Mode,
+        folder: str,
+        **options: Any,  # noqa: ANN401 (of `BuildOptions`)
+    ) -> None:
+        """Build an index with a profile."""
+        with Progress(listing.bytes) as progress:
+            build = BuildOptions(
+                progress=progress, profile=True, num_workers=self.workers, **options
+            )
+            make_index(
+                listing, scanner, mode, options=self.at_path.options, index=folder, build=build
+            )
 
-
-def _of_index(asked: Asked, indexed: Indexed) -> FoundProfile:
-    source = source_of(indexed, asked.options)
-    known = known_profile(source)
-    if known is not None:
-        return FoundProfile(known.document, known.created, source)
-    if not _is_built_the_same(indexed):
-        return _of_source(asked, source)
-    meta = indexed.meta
-    assert meta is not None  # noqa: S101 (or it could not be built again)
-    with Progress(indexed.listing.bytes) as progress:
-        build = BuildOptions(
-            progress=progress,
+    def _of_index(self, indexed: Indexed) -> FoundProfile:
+        source, meta = source_of(indexed, self.at_path.options), indexed.meta
+        known = known_profile(source)
+        if known is not None:
+            return FoundProfile(known.document, known.created, source)
+        if meta is None or not _keeps_numbers(indexed):
+            return self._of_source(source)
+        self._build(
+            indexed.listing,
+            indexed.format.scanner_for(made_with=meta.options),
+            "overwrite",
+            indexed.place.folder,
             full_hash=meta.is_hashed,
             validate=meta.validated,
-            profile=True,
             max_line_bytes=meta.max_line_bytes,
-            num_workers=asked.workers,
         )
-        make_index(
-            indexed.listing,
-            scanner_of(indexed.kind, meta.options),
-            "overwrite",
-            options=asked.options,
-            index=indexed.place.folder,
-            build=build,
-        )
-    return _of_new_index(asked)
+        return self._of_new_index()
+
+    def _of_new_index(self) -> FoundProfile:
+        options = self.at_path.options
+        indexed = index_of(self.path, look_at(self.path, options, self.at_path.index))
+        assert indexed is not None  # noqa: S101 (it was just built)
+        source = source_of(indexed, options)
+        known = known_profile(source)
+        if known is None:  # Another process has just replaced it.
+            return self._of_source(source)
+        return FoundProfile(known.document, known.created, source, is_new=True)
+
+    def _of_source(self, source: Source) -> FoundProfile:
+        known = known_profile(source)
+        if known is not None:
+            return FoundProfile(known.document, known.created, source)
+        with Progress(len(source), unit="records") as progress:
+            document = profile_of(source, workers=self.workers, progress=progress).document()
+        keep_profile(source, document)
+        return FoundProfile(document, time.time(), source, is_new=True)
+
+    def _unkept(self, listing: Listing, scanner: Scanner) -> FoundProfile:
+        """Profile files as they are now, in a temporary index."""
+        with TemporaryDirectory(prefix="penstock-profile-") as folder:
+            self._build(listing, scanner, "new", f"{folder}/index")
+            document = read_profile(f"{folder}/index")
+        assert document is not None  # noqa: S101 (it was just built)
+        return FoundProfile(document, time.time(), None, is_new=True)
 
 
-def _of_new_index(asked: Asked) -> FoundProfile:
-    indexed = index_of(asked.path, asked.options, asked.chosen)
-    assert indexed is not None  # noqa: S101 (it was just built)
-    source = source_of(indexed, asked.options)
-    known = known_profile(source)
-    if known is None:  # Replaced by another process in this very moment.
-        return _of_source(asked, source)
-    return FoundProfile(known.document, known.created, source, is_new=True)
-
-
-def _is_built_the_same(indexed: Indexed) -> bool:
-    """Whether an index may be built again, and records would have the numbers that they have."""
+def _keeps_numbers(indexed: Indexed) -> bool:
+    """Whether an index can be built again, and records would keep their numbers."""
     meta, folder = indexed.meta, Path(indexed.place.folder)
     if meta is None or indexed.place.is_remote or indexed.since.new:
         return False
@@ -141,30 +146,6 @@ def _is_built_the_same(indexed: Indexed) -> bool:
     empty = {file.path for file in meta.empty}
     names = [indexed.listing.relative(found) for found in indexed.listing.files]
     in_order = [name for name in names if name not in empty]
-    # An update puts what is new behind everything else, wherever it would be by its name.
-    return [file.path for file in meta.files] == in_order and [
-        run.file for run in meta.runs
-    ] == list(range(len(in_order)))
-
-
-def _of_source(asked: Asked, source: Source) -> FoundProfile:
-    known = known_profile(source)
-    if known is not None:
-        return FoundProfile(known.document, known.created, source)
-    with Progress(len(source), unit="records") as progress:
-        document = profile_of(source, workers=asked.workers, progress=progress).document()
-    keep_profile(source, document)
-    return FoundProfile(document, time.time(), source, is_new=True)
-
-
-def _unkept(asked: Asked, kind: Kind, listing: Listing) -> FoundProfile:
-    """Profile files as they are now, in an index that goes away with its profile."""
-    scanner = scanner_of(kind, names=[found.path for found in listing.files])
-    with TemporaryDirectory(prefix="penstock-profile-") as folder:
-        place = f"{folder}/index"
-        with Progress(listing.bytes) as progress:
-            build = BuildOptions(progress=progress, profile=True, num_workers=asked.workers)
-            make_index(listing, scanner, "new", options=asked.options, index=place, build=build)
-        document = read_profile(place)
-    assert document is not None  # noqa: S101 (it was just built)
-    return FoundProfile(document, time.time(), None, is_new=True)
+    # An update puts new files behind all others, regardless of their names.
+    runs = [run.file for run in meta.runs]
+    return [file.path for file in meta.files] == in_order and runs == list(range(len(in_order)))

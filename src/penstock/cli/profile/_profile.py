@@ -1,70 +1,64 @@
-"""`penstock profile`: what the fields of records hold."""
+"""`penstock profile`: types, ranges and drift of every field."""
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from penstock.batch import FieldEncoder
-from penstock.cli._other_sources import refuse_tokens
-from penstock.cli._terminal import echo
+from penstock.cli._opening import refuse_tokens
+from penstock.cli._terminal import echo, table
+from penstock.cli._typed_fields import parse_fields
 from penstock.cli._units import age_text, counted
-from penstock.cli._verb import (
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-)
-from penstock.cli.bench._fields import parse_fields
-from penstock.cli.profile._found import Asked, find_profile
-from penstock.cli.profile._table import drift_lines, profile_table
+from penstock.cli._verb import FINE, verb, workers_option
+from penstock.cli.profile._found import ProfileSearch
 from penstock.datasets import paths_in, profile_types
 from penstock.errors import OptionError
+from penstock.index import look_at
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     from penstock.cli.profile._found import FoundProfile
     from penstock.datasets import Source
     from penstock.storage import StorageOptions
 
+_HEADER = ["", "field", "type", "null", "missing", "distinct", "min", "median", "max"]
+_MORE = ["spread".ljust(16), "length", "example"]
+_LEVELS = "▁▂▃▄▅▆▇█"
+_SIGNS = {"warning": "!", "note": "?"}
+_FEW_DIGITS = 6
+_EXAMPLE = 28
+_BOUND = 20
+_BARS = 16
+_NONE = "–"
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock profile logs",
-        "penstock profile logs --fields price,user",
-        "penstock profile logs --as fields",
-        "penstock profile 'tables/*.parquet' --workers 4 --json",
-        "penstock profile s3://bucket/logs -o region=eu-west-1",
-    ),
+
+@verb(
+    "penstock profile logs",
+    "penstock profile logs --fields price,user",
+    "penstock profile logs --as fields",
+    "penstock profile 'tables/*.parquet' --workers 4 --json",
+    "penstock profile s3://bucket/logs -o region=eu-west-1",
+    index=True,
 )
-@click.argument("path")
 @click.option(
     "--as",
     "form",
     type=click.Choice(["table", "fields", "json"]),
     default="table",
     show_default=True,
-    help="fields: a dict for DataLoader, with types that hold every value seen.",
+    help="Form of the output; fields is a dict for DataLoader, with types that hold every value "
+    "seen.",
 )
 @click.option(
-    "--fields", "names", metavar="A,B.C", help="Only these fields, and what is inside of them."
+    "--fields", "names", metavar="A,B.C", help="Show only these fields, and those inside of them."
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Processes that read, if there is no profile yet; by default one a processor.",
-)
-@index_option
-@storage_option
-@json_option
+@workers_option("read, if there is no profile yet")
 def profile(  # noqa: PLR0913 (one argument an option)
     *,
     path: str,
@@ -77,9 +71,9 @@ def profile(  # noqa: PLR0913 (one argument an option)
 ) -> int:
     """Show what every field of PATH holds: types, nulls, ranges, examples, and what drifts.
 
-    The profile of the index is shown (penstock index --profile), if it is of the files as they
-    are. Else all records are read once, and what was found is kept: in the index, which is built
-    if there is none, or in the cache directory for Parquet, remote and read-only data.
+    The profile of the index is shown (penstock index --profile), if the files did not change
+    since. Else all records are read once, and the profile is kept: in the index, which is built if
+    there is none, or in the cache directory for Parquet, remote and read-only data.
 
     A field marked ! changes on the way, as a line below the table says. Marked ? it may mean
     nothing: a rare field that begins late or ends early, integers beside floats, a CSV column of
@@ -87,12 +81,13 @@ def profile(  # noqa: PLR0913 (one argument an option)
     """
     if as_json and form == "fields":
         raise click.UsageError("give either --json or --as fields, not both.")
-    refuse_tokens(path, storage_options, folder, "they have no fields")
+    at_path = look_at(path, storage_options, folder)
+    refuse_tokens(path, at_path, "they have no fields")
     wanted = None if names is None else list(parse_fields(names))
-    found = find_profile(Asked(path, storage_options, folder, workers))
+    found = ProfileSearch(path, at_path, workers).find()
     document = found.document if wanted is None else _only(found.document, wanted)
     if as_json or form == "json":
-        # What the file holds, but in plain ASCII: nothing in it can fail to be printed.
+        # As in the file, but in plain ASCII, which every locale can print.
         click.echo(json.dumps(document, indent=1))
     elif form == "fields":
         echo(_fields(path, document, found))
@@ -102,7 +97,7 @@ def profile(  # noqa: PLR0913 (one argument an option)
 
 
 def _only(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """Return a profile of some fields, and of all that is inside of them."""
+    """Return a profile of some fields, and of those inside of them."""
     paths = [field["path"] for field in document["fields"]]
     below = tuple(f"{name}{sign}" for name in names for sign in (".", "["))
     chosen = {path for path in paths if path in names or path.startswith(below)}
@@ -118,8 +113,8 @@ def _only(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 
 def _shown(path: str, document: dict[str, Any], found: FoundProfile) -> str:
-    lines = [f"{path}: {_heading(document, found)}", "", profile_table(document)]
-    if drift := drift_lines(document):
+    lines = [f"{path}: {_heading(document, found)}", "", _table(document)]
+    if drift := _drift_lines(document):
         lines += ["", *drift]
     return "\n".join(lines)
 
@@ -127,18 +122,18 @@ def _shown(path: str, document: dict[str, Any], found: FoundProfile) -> str:
 def _heading(document: dict[str, Any], found: FoundProfile) -> str:
     records = counted(document["records"], "record")
     age = age_text(time.time() - found.created)
-    told = f"{records}, read just now" if found.is_new else f"{records}, profile of {age} ago"
+    text = f"{records}, read just now" if found.is_new else f"{records}, profile of {age} ago"
     odd = {
         kind: seen["count"] for kind, seen in document["record_types"].items() if kind != "object"
     }
     if odd:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in odd.items())
-        told += f"; {sum(odd.values()):,} of them no objects ({kinds})"
-    return told
+        text += f"; {sum(odd.values()):,} of them no objects ({kinds})"
+    return text
 
 
 def _fields(path: str, document: dict[str, Any], found: FoundProfile) -> str:
-    """Return a dict for `DataLoader` as Python; what is left out is a comment in it."""
+    """Return a dict for `DataLoader` as Python, with a comment for each field that is left out."""
     types = profile_types(document, _certain_types(found.source), categories=True)
     ways = types.types | types.left_out
     paths = [field["path"] for field in document["fields"] if field["path"] in ways]
@@ -156,7 +151,7 @@ def _quoted(text: str) -> str:
 
 
 def _certain_types(source: Source | None) -> dict[str, str] | None:
-    """Return the types that a source knows for sure; None where only its records tell."""
+    """Return the types of a source with a complete schema; None for other sources."""
     if source is None or not getattr(source, "schema_is_complete", False):
         return None
     types: dict[str, str] = {}
@@ -166,3 +161,135 @@ def _certain_types(source: Source | None) -> dict[str, str] | None:
         except OptionError:
             continue  # An object, whose fields have paths of their own, or null everywhere.
     return types
+
+
+def _table(document: Mapping[str, Any]) -> str:
+    """Return the fields of a profile, one per row, with a sign before those that drift."""
+    signs: dict[str, str] = {}
+    for found in document["drift"]:
+        signs.setdefault(found["path"], _SIGNS[found["level"]])
+    rows = [[signs.get(field["path"], ""), *_cells(field)] for field in document["fields"]]
+    return table([*_HEADER, *_MORE], rows, left=3) if rows else "(no fields)"
+
+
+def _drift_lines(document: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each drift."""
+    return [f"{_SIGNS[found['level']]} {found['text']}" for found in document["drift"]]
+
+
+def _cells(field: Mapping[str, Any]) -> list[str]:
+    places = field["count"] + field["missing"]
+    main = _main_type(field)
+    return [
+        _printable(field["path"]),
+        _types(field),
+        _share(field["nulls"], places),
+        _share(field["missing"], places),
+        _distinct(field),
+        *_range(field, main),
+        _spread(main).ljust(_BARS),
+        _length(main),
+        _example(field),
+    ]
+
+
+def _main_type(field: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the facts of the type that most values have."""
+    held = [facts for kind, facts in field["types"].items() if kind != "null"]
+    return max(held, key=lambda facts: int(facts["count"]), default={})
+
+
+def _types(field: Mapping[str, Any]) -> str:
+    held = {kind: facts["count"] for kind, facts in field["types"].items() if kind != "null"}
+    if len(held) <= 1:
+        return next(iter(held), "null")
+    total = sum(held.values())
+    return ", ".join(f"{kind} {_share(count, total)}" for kind, count in held.items())
+
+
+def _share(part: int, whole: int) -> str:
+    """Return a share in percent, rounded neither to none nor to all.
+
+    >>> _share(0, 10), _share(1, 3), _share(1, 10_000), _share(9_999, 10_000), _share(5, 5)
+    ('–', '33 %', '<1 %', '>99 %', '100 %')
+    """
+    if not part or not whole:
+        return _NONE
+    percent = 100 * part / whole
+    if percent < 1:
+        return "<1 %"
+    return ">99 %" if part < whole and percent > 99 else f"{percent:.0f} %"  # noqa: PLR2004
+
+
+def _distinct(field: Mapping[str, Any]) -> str:
+    if "distinct" not in field:
+        return _NONE
+    sign = "" if field.get("distinct_is_exact") else "~"
+    return f"{sign}{field['distinct']:,}"
+
+
+def _range(field: Mapping[str, Any], main: Mapping[str, Any]) -> list[str]:
+    """Return minimum, median and maximum, of numbers and times alone."""
+    if "quantiles" not in main or "min" not in field:
+        return [_NONE] * 3
+    return [_value(field["min"]), _value(main["quantiles"]["p50"]), _value(field.get("max"))]
+
+
+def _value(value: object) -> str:
+    """Return a number or a time in few characters.
+
+    >>> _value(1234567), _value(0.1 + 0.2), _value("2024-05-01"), _value(10**30)
+    ('1234567', '0.3', '2024-05-01', '1e+30')
+    """
+    if isinstance(value, int) and len(str(value)) > 2 * _FEW_DIGITS:
+        return f"{value:.{_FEW_DIGITS}g}"
+    if isinstance(value, float):
+        return f"{value:.{_FEW_DIGITS}g}"
+    return _cut(str(value), _BOUND)
+
+
+def _spread(main: Mapping[str, Any]) -> str:
+    if "true" in main:
+        return f"true {_share(main['true'], main['count'])}"
+    bars = main.get("bars") or main.get("lengths", {}).get("bars")
+    return bars_text(bars["counts"]) if bars else _NONE
+
+
+def bars_text(counts: Sequence[int]) -> str:
+    """Return counts as small bars; only zero has none.
+
+    >>> bars_text([0, 1, 50, 100])
+    ' ▁▅█'
+    """
+    most = max(counts, default=0)
+    if not most:
+        return ""
+    last = len(_LEVELS) - 1
+    return "".join(
+        _LEVELS[min(last, math.floor(last * count / most + 0.5))] if count else " "
+        for count in counts
+    )
+
+
+def _length(main: Mapping[str, Any]) -> str:
+    lengths = main.get("lengths")
+    if lengths is None:
+        return _NONE
+    low, middle, high = lengths["min"], lengths["quantiles"]["p50"], lengths["max"]
+    return f"{low:,}" if low == high else f"{low:,} … {middle:,} … {high:,}"
+
+
+def _example(field: Mapping[str, Any]) -> str:
+    examples = field.get("examples")
+    if not examples:
+        return _NONE
+    return _cut(_printable(json.dumps(examples[0], ensure_ascii=False)), _EXAMPLE)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _printable(text: str) -> str:
+    """Return a text without characters that break the line."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

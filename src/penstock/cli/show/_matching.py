@@ -1,4 +1,4 @@
-"""The records of a stream for which a condition holds."""
+"""The records of a stream that match a condition."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from penstock.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from penstock.cli._selection import Batch, Numbered
+    from penstock.cli._selection import Numbered, NumberedText
 
 _STEP = 1000
 
 
 class Matches(NamedTuple):
-    """Records that match, counted through; see `penstock.cli._selection.Stretch`."""
+    """Records that match, with numbers; see `penstock.cli._selection.Stretch`."""
 
     first: int
     end: int
     records: list[Numbered]
 
     def take(self, numbers: Collection[int]) -> Iterator[tuple[int, Numbered]]:
-        """Yield those that are asked for, each with its place among all matches."""
+        """Yield the matches with these numbers, each with its number."""
         for number, record in enumerate(self.records, self.first):
             if number in numbers:
                 yield number, record
 
 
-class Matching:
-    """Decides as `source.where` does, some records at a time; a field has the type it has there."""
+class StreamCondition:
+    """Decides as `source.where` does, some records at a time."""
 
     def __init__(self, text: str) -> None:
         self._condition = TextCondition(text)
@@ -42,7 +42,7 @@ class Matching:
         if not records:
             return []
         values = [one.value if isinstance(one.value, dict) else {} for one in records]
-        # Only what is asked about, because types are found on the way.
+        # Types are inferred, so only the fields of the condition are looked at.
         keys = {
             name if any(name in value for value in values) else name.partition(".")[0]
             for name in self._names
@@ -57,8 +57,8 @@ class Matching:
             start += columns.num_rows
         return found
 
-    def batches(self, batches: Iterable[Batch]) -> Iterator[Matches]:
-        """Yield what matches in a stream, counted through."""
+    def batches(self, batches: Iterable[NumberedText]) -> Iterator[Matches]:
+        """Yield the matches of a stream, with numbers."""
         total = 0
         for batch in batches:
             everything = range(batch.first, batch.end)
@@ -67,7 +67,7 @@ class Matching:
             total += len(matches)
 
     def filter(self, records: Iterable[Numbered]) -> Iterator[Numbered]:
-        """Yield those of some records that match."""
+        """Yield the records that match."""
         some: list[Numbered] = []
         for record in records:
             some.append(record)
@@ -77,6 +77,6 @@ class Matching:
         yield from self.among(some)
 
     def refuse_unseen(self) -> None:
-        """Raise where no record at all had a field: it is misspelt, nearly always."""
+        """Raise where no record had a field: it is misspelt, nearly always."""
         for name in self._unseen:
             raise OptionError(f"--where: no record has a field {name!r}.")

@@ -1,44 +1,38 @@
-"""`penstock show`: records to look at."""
+"""`penstock show`: print records."""
 
 from __future__ import annotations
 
 import re
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock.cli._by_number import (
     ByNumber,
     Record,
+    by_number,
     chosen_numbers,
-    open_by_number,
     records_of,
 )
-from penstock.cli._other_sources import eos_of, is_tokens, other_source
 from penstock.cli._paths import find
-from penstock.cli._printing import Printed
-from penstock.cli._selection import Batches, sampled, sliced
+from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted
-from penstock.cli._verb import (
-    FINDINGS,
-    FINE,
-    Verb,
-    examples,
-    index_option,
-    json_option,
-    storage_option,
-)
+from penstock.cli._verb import FINDINGS, FINE, Verb, verb
+from penstock.cli.show._printing import Printed
+from penstock.datasets import open_found
 from penstock.errors import OptionError
+from penstock.index import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._selection import Batch, Numbered
-    from penstock.cli.show._matching import Matching
+    from penstock.cli._selection import Numbered, NumberedText
+    from penstock.cli.show._matching import StreamCondition
     from penstock.datasets import Source
+    from penstock.index import Detected
     from penstock.storage import StorageOptions
 
 _FIRST = slice(0, 5)
@@ -46,7 +40,7 @@ _FIRST = slice(0, 5)
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which records."""
+    """Which records are shown."""
 
     path: str
     which: slice | None
@@ -56,7 +50,7 @@ class _Wanted:
 
     @property
     def head(self) -> int | None:
-        """How many of the first records are enough, if that can be said beforehand."""
+        """How many of the first records are enough, if that is known beforehand."""
         if self.sample or self.where is not None:
             return None
         start, stop = (self.which or _FIRST).start or 0, (self.which or _FIRST).stop
@@ -64,7 +58,7 @@ class _Wanted:
 
 
 class _Show(Verb):
-    """Takes `-1` as a record number although it looks like an option."""
+    """A verb that takes `-1` as a record number, although it looks like an option."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         valued = {name for p in self.params if not getattr(p, "is_flag", True) for name in p.opts}
@@ -92,68 +86,69 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
 
 
-@click.command(
+@verb(
+    "penstock show logs",
+    "penstock show logs 1000",
+    "penstock show logs -3: --fields id,user.name",
+    "penstock show table.csv --where \"age > 30 and city starts with 'B'\"",
+    "penstock show s3://bucket/logs --sample 10 --seed 1 --json",
+    "penstock show tokens 0 --decode tokenizer.json",
+    index=True,
     cls=_Show,
-    epilog=examples(
-        "penstock show logs",
-        "penstock show logs 1000",
-        "penstock show logs -3: --fields id,user.name",
-        "penstock show table.csv --where \"age > 30 and city starts with 'B'\"",
-        "penstock show s3://bucket/logs --sample 10 --seed 1 --json",
-        "penstock show tokens 0 --decode tokenizer.json",
-    ),
 )
-@click.argument("path")
 @click.argument("which", metavar="[N | A:B]", required=False, callback=_parse_which)
 @click.option(
     "--sample",
     type=click.IntRange(min=1),
     metavar="K",
-    help="K records of all of them, each equally likely; without an index that reads everything.",
+    help="Show K random records; without an index that reads everything.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Seed of the sample; another one shows other records.",
+)
 @click.option(
     "--where",
     metavar="CONDITION",
-    help="Only records for which it holds: \"age > 30 and not name starts with 'test'\".",
+    help="Show only records that match: \"age > 30 and not name starts with 'test'\".",
 )
-@click.option("--fields", metavar="A,B.C", help="Only these fields; items[].price goes into lists.")
+@click.option(
+    "--fields", metavar="A,B.C", help="Show only these fields; items[].price goes into lists."
+)
 @click.option(
     "--decode",
     metavar="TOKENIZER",
-    help="Of tokens: the text that they stand for, by this file (tokenizer.json, or a .model).",
+    help="For tokens: show their text, by this tokenizer (tokenizer.json, or a .model).",
 )
-@index_option
-@storage_option
-@json_option
-def show(  # noqa: PLR0913 (one argument an option)
+def show(
     *,
-    path: str,
-    which: slice | None,
-    sample: int | None,
-    seed: int,
-    where: str | None,
     fields: str | None,
     decode: str | None,
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
+    **given: Any,  # noqa: ANN401 (those of `_Wanted`)
 ) -> int:
     """Show records of PATH: the first 5, number N (from 0; -1 is the last), or the range A:B.
 
-    JSON Lines, CSV, Parquet, or tokens (a folder of penstock tokenize, Megatron-LM's .bin and
-    .idx, an MDS folder), of which --decode shows the text. With an index (penstock index) any
-    record is fetched at once, and numbers are those of the index. Without one JSON Lines are
-    streamed; malformed lines are passed over with a warning and have no number.
+    PATH holds JSON Lines, CSV, Parquet, or tokens (a folder of penstock tokenize, Megatron-LM's
+    .bin and .idx, an MDS folder); --decode shows the text of tokens. With an index (penstock index)
+    any record is fetched at once, by its number in the index. Without one JSON Lines are streamed;
+    malformed lines are skipped with a warning and have no number.
     """
-    if which is not None and sample is not None:
+    wanted = _Wanted(**given)
+    path, where = wanted.path, wanted.where
+    if wanted.which is not None and wanted.sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
-    wanted = _Wanted(path, which, sample, seed, where)
-    source = other_source(path, storage_options) if folder is None else None
-    if source is not None and (decode is not None or is_tokens(source)):
+    found = look_at(path, storage_options, folder)
+    row = found.format
+    if row.is_tokens or (row.folder is not None and decode is not None):
         if where is not None:
             raise OptionError("--where: tokens have no fields that a condition could be about.")
-        return _show_tokens(wanted, source, (decode, fields), storage_options, as_json=as_json)
+        return _show_tokens(wanted, open_found(found), (decode, fields), as_json=as_json)
     if decode is not None:
         raise OptionError(
             f"--decode: {path} holds records, not tokens; they are shown without it. penstock "
@@ -161,13 +156,13 @@ def show(  # noqa: PLR0913 (one argument an option)
         )
     names = [name.strip() for name in fields.split(",")] if fields else None
     printed = Printed(names, as_json=as_json)
-    with open_by_number(path, storage_options, folder, head=wanted.head) as opened:
+    with by_number(path, found, head=wanted.head) as opened:
         if opened is not None:
             held = _show_by_number(wanted, opened, printed)
         else:
-            held = _show_stream(wanted, storage_options, printed)
+            held = _show_stream(wanted, found, printed)
     printed.finish()
-    if printed.count or (which is None and where is None):
+    if printed.count or (wanted.which is None and where is None):
         return FINE
     missing = "no such record" if where is None else "no record matches"
     echo(f"penstock: {missing}: {held}.", err=True)
@@ -175,7 +170,7 @@ def show(  # noqa: PLR0913 (one argument an option)
 
 
 def _show_by_number(wanted: _Wanted, opened: ByNumber, printed: Printed) -> str:
-    """Print the records; return what there is."""
+    """Print the records; return how many PATH holds."""
     sample = (wanted.sample, wanted.seed) if wanted.sample else None
     numbers = chosen_numbers(opened.source, wanted.which, sample, wanted.where)
     printed.add_all(records_of(opened, numbers))
@@ -186,17 +181,18 @@ def _show_tokens(
     wanted: _Wanted,
     source: Source,
     shown: tuple[str | None, str | None],
-    options: StorageOptions,
     *,
     as_json: bool,
 ) -> int:
-    """Print samples of tokens; `shown` is the tokenizer and the field that they lie in."""
-    from penstock.cli.show._tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for them)
+    """Print samples of tokens; `shown` is the tokenizer and the field of the tokens."""
+    from penstock.cli.show._tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for tokens)
 
     sample = (wanted.sample, wanted.seed) if wanted.sample else None
     numbers = chosen_numbers(source, wanted.which, sample, None)
     decode, field = shown
-    printed = PrintedTokens(eos_of(wanted.path, options), decode, as_json=as_json)
+    meta = source.index_meta
+    eos = None if meta is None or meta.tokens is None else meta.tokens.eos
+    printed = PrintedTokens(eos, decode, as_json=as_json)
     printed.add_all(samples_of(ByNumber(wanted.path, source), numbers, field))
     printed.finish()
     if printed.count or wanted.which is None:
@@ -206,16 +202,16 @@ def _show_tokens(
     return FINDINGS
 
 
-def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> str:
-    """Print the records, reading no more than that takes; return what is known to be there."""
+def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
+    """Print the records, reading no more than necessary; return how many PATH holds."""
     matching = None
     if wanted.where is not None:
-        from penstock.cli.show._matching import Matching  # noqa: PLC0415 (pyarrow)
+        from penstock.cli.show._matching import StreamCondition  # noqa: PLC0415 (pyarrow)
 
-        matching = Matching(wanted.where)
-    found = find(wanted.path, options)
+        matching = StreamCondition(wanted.where)
+    found = find(wanted.path, at_path.options, at_path)
     with Progress(sum(found.entry(file).size for file in found.files)) as progress:
-        batches = Batches(found.files, progress)
+        batches = RecordStream(found.files, progress)
         with closing(iter(batches)) as stream:
             records = _streamed(wanted, stream, matching)
             printed.add_all(
@@ -229,9 +225,9 @@ def _show_stream(wanted: _Wanted, options: StorageOptions, printed: Printed) -> 
 
 
 def _streamed(
-    wanted: _Wanted, stream: Iterator[Batch], matching: Matching | None
+    wanted: _Wanted, stream: Iterator[NumberedText], matching: StreamCondition | None
 ) -> Iterator[Numbered]:
-    """Yield the records that are wanted; a range is one of record numbers, also of matches."""
+    """Yield the wanted records; a range counts all records, not only matches."""
     if matching is None or wanted.which is not None:
         if wanted.sample:
             return sampled(stream, wanted.sample, wanted.seed)

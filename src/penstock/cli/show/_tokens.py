@@ -1,4 +1,4 @@
-"""Samples of tokens on their way to a person or a program: numbers, or the text they stand for."""
+"""Samples of tokens as text or JSON: their numbers, or the text that they stand for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import numpy as np
 
-from penstock.cli._other_sources import documents_of, is_tokens
 from penstock.cli._terminal import echo
 from penstock.cli._units import counted
+from penstock.datasets import is_tokens
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 
 _STEP = 256
 _HEAD, _TAIL = 24, 8
-"""Of a sample in a terminal so many tokens are shown."""
+"""Tokens of a sample that a terminal shows."""
 
 
-class Sample(NamedTuple):
+class TokenSample(NamedTuple):
     """One sample, its number, and where it lies."""
 
     number: int
     place: str
     tokens: NDArray[np.integer]
-    """Those that fill up, too."""
+    """Padding included."""
     length: int
-    """Tokens that do not fill up."""
+    """Tokens without padding."""
     ends: Sequence[int] | None
-    """Where its documents end; None where that is not known."""
+    """Ends of its documents; None where they are not known."""
     goes_on: bool = False
-    """Whether its document is known to go on in the next one, whatever its last token is."""
+    """Whether the index says that its document goes on in the next sample."""
 
     @property
     def padding(self) -> int:
-        """Tokens that only fill up."""
+        """Tokens of padding."""
         return len(self.tokens) - self.length
 
     def documents(self, eos: int | None) -> list[NDArray[np.integer]]:
         """Return the tokens of each document in it, or of each piece of one.
 
-        Where nothing else says where documents end, the token does that ends them.
+        Where the index does not know the ends, the token decides that ends documents.
         """
         tokens = self.tokens[: self.length]
         ends = self.ends
@@ -62,8 +62,8 @@ class Sample(NamedTuple):
 
 def samples_of(
     opened: ByNumber, numbers: Sequence[int], field: str | None = None
-) -> Iterator[Sample]:
-    """Yield samples in the order asked; of records with fields the tokens of one of them."""
+) -> Iterator[TokenSample]:
+    """Yield samples in the order asked; of records with fields the tokens of one field."""
     source = opened.source
     if not is_tokens(source):
         yield from _samples_of_field(opened, numbers, token_field(source, field, opened.path))
@@ -79,18 +79,18 @@ def samples_of(
                 values, offsets = found
                 ends = values[offsets[row] : offsets[row + 1]].tolist()
             place = opened.place(number)[1]
-            yield Sample(number, place, tokens, int(lengths[row]), ends, bool(goes_on[row]))
+            yield TokenSample(number, place, tokens, int(lengths[row]), ends, bool(goes_on[row]))
 
 
 def _going_on(source: TokenSource, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return for each sequence of Megatron-LM whether its document goes on in the next one.
 
-    Of other sources the samples themselves tell, by the token that ends documents.
+    In other sources the token that ends documents shows it.
     """
     goes_on = np.zeros(len(ids), bool)
-    if documents_of(source) in (None, len(source)) or not source.is_stream:
+    if source.documents in (None, len(source)) or not source.is_stream:
         return goes_on
-    # Its file is the stream, so that a byte's place tells a token's.
+    # The file is the stream, so an offset in bytes gives that of a token.
     begins = np.asarray(source.location(ids).offset) // source.token_dtype.itemsize
     last = begins + source.lengths(ids) - 1
     pairs = source.windows(2, 1)
@@ -100,12 +100,14 @@ def _going_on(source: TokenSource, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
     return goes_on
 
 
-def _samples_of_field(opened: ByNumber, numbers: Sequence[int], field: str) -> Iterator[Sample]:
+def _samples_of_field(
+    opened: ByNumber, numbers: Sequence[int], field: str
+) -> Iterator[TokenSample]:
     for ids in _steps(numbers):
         column = opened.source.read(ids, [field]).column(0).to_pylist()
         for number, values in zip(ids.tolist(), column, strict=True):
             tokens = np.array(values or [], np.int64)
-            yield Sample(number, opened.place(number)[1], tokens, len(tokens), None)
+            yield TokenSample(number, opened.place(number)[1], tokens, len(tokens), None)
 
 
 def _steps(numbers: Sequence[int]) -> Iterator[NDArray[np.int64]]:
@@ -114,7 +116,7 @@ def _steps(numbers: Sequence[int]) -> Iterator[NDArray[np.int64]]:
 
 
 def token_field(source: Source, wanted: str | None, path: str) -> str:
-    """Return the field that holds tokens: the one that was named, or the only list of integers."""
+    """Return the field that holds tokens: the named one, or the only list of integers."""
     import pyarrow as pa  # noqa: PLC0415 (only for records with fields)
 
     found = [
@@ -135,23 +137,23 @@ def token_field(source: Source, wanted: str | None, path: str) -> str:
 
 
 class PrintedTokens:
-    """Prints samples as they come, or gathers them for one JSON array."""
+    """Prints samples as they come, or collects them for one JSON array."""
 
     def __init__(self, eos: int | None, tokenizer: str | None, *, as_json: bool) -> None:
         self._decoder: NamedTokenizer | None = None
         if tokenizer is not None:
-            from penstock.index import load_tokenizer  # noqa: PLC0415 (only for those who want it)
+            from penstock.index import load_tokenizer  # noqa: PLC0415 (only with --decode)
 
             self._decoder = load_tokenizer(tokenizer)
         self._eos = eos
         self._ends_all = eos is not None
-        """Whether every document has its end: what has none goes on elsewhere."""
+        """Whether every document ends with EOS: a piece without it goes on elsewhere."""
         if eos is None and self._decoder is not None:
             self._eos = self._decoder.eos
         self._document: list[object] | None = [] if as_json else None
         self.count = 0
 
-    def add_all(self, samples: Iterator[Sample]) -> None:
+    def add_all(self, samples: Iterator[TokenSample]) -> None:
         """Print samples, each with its number and its place."""
         for sample in samples:
             self.count += 1
@@ -191,8 +193,8 @@ class PrintedTokens:
     def _is_ended(self, tokens: NDArray[np.integer]) -> bool:
         return self._eos is not None and bool(len(tokens)) and int(tokens[-1]) == self._eos
 
-    def _text(self, sample: Sample) -> str:
-        """Return the text of a sample; where documents end, and what fills up, is marked."""
+    def _text(self, sample: TokenSample) -> str:
+        """Return the text of a sample, with marks for the ends of documents and for padding."""
         lines: list[str] = []
         documents = sample.documents(self._eos)
         for number, tokens in enumerate(documents, 1):
@@ -208,17 +210,17 @@ class PrintedTokens:
         return "\n".join(lines)
 
 
-def _facts(sample: Sample) -> str:
-    told = counted(len(sample.tokens), "token")
+def _facts(sample: TokenSample) -> str:
+    text = counted(len(sample.tokens), "token")
     if sample.goes_on:
-        told += ", a part of a document"
+        text += ", a part of a document"
     elif sample.ends is not None:
-        told += f", {counted(len(sample.ends), 'document')}"
-    return told + (f", {sample.padding:,} of padding" if sample.padding else "")
+        text += f", {counted(len(sample.ends), 'document')}"
+    return text + (f", {sample.padding:,} of padding" if sample.padding else "")
 
 
 def ids_text(tokens: NDArray[np.integer]) -> str:
-    """Return the tokens of a sample; in a terminal only the first and the last."""
+    """Return the tokens of a sample; in a terminal only the first and last ones."""
     ids = tokens.tolist()
     if len(ids) <= _HEAD + _TAIL + 1 or not sys.stdout.isatty():
         return str(ids)

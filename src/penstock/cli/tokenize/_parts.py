@@ -1,4 +1,4 @@
-"""Parts of text that are tokenised: how far this run is, and what one before it has left."""
+"""Parts of text that are tokenised: those of this run, and those that an earlier run finished."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.storage import is_remote, locate
 _PARTS = "*.unit"
 
 
-class Now(NamedTuple):
-    """What a run itself has made: nothing of what lay there when it began."""
+class MadeNow(NamedTuple):
+    """Documents and tokens of this run, without those of an earlier one."""
 
     documents: int
     tokens: int
@@ -26,36 +26,38 @@ class PartsLeft:
 
     def __init__(self, dst: str) -> None:
         self.dst = dst
-        self._before = self._there()
+        self._before = self._present()
         self._kept: int | None = None
 
     def look(self) -> None:
-        """Note what is gone on with; to be called before a part is begun.
+        """Count the parts that this run takes over; called before it begins its first part.
 
-        A builder first removes what others left that did another work.
+        A builder first removes the parts of runs with other inputs or options.
         """
         if self._kept is None:
-            self._kept = len(self._before & self._there())
+            self._kept = len(self._before & self._present())
 
     @property
     def kept(self) -> int:
-        """How many parts were gone on with."""
+        """How many parts this run took over."""
         return self._kept or 0
 
-    def told(self) -> str:
-        """Return what a run that is interrupted leaves."""
+    def note(self) -> str:
+        """Return what an interrupted run leaves."""
         if is_remote(self.dst):
             return "Parts that were finished are kept: the same command goes on with them."
-        count = len(self._there())
+        count = len(self._present())
         if not count:
             return f"No part was finished: nothing of it stays in {self.dst}."
         are = "is" if count == 1 else "are"
-        told = f"{counted(count, 'finished part')} of the text {are} kept, hidden, in {self.dst}"
-        return f"{told}: the same command goes on with what is left."
+        return (
+            f"{counted(count, 'finished part')} of the text {are} kept, hidden, in {self.dst}: "
+            "the same command goes on with what is left."
+        )
 
-    def _there(self) -> set[Path]:
+    def _present(self) -> set[Path]:
         if is_remote(self.dst):
-            return set()  # Those lie in the cache directory, and nothing is told of them.
+            return set()  # Those lie in the cache directory, and are not reported.
         folders = [Path(one.entry.name) for one in builders_in(locate(self.dst)[1])]
         return {part for folder in folders for part in folder.glob(_PARTS)}
 
@@ -67,30 +69,30 @@ class TokenProgress(Progress):
         super().__init__(total, every=every)
         self._left = left
         self._counts = 0
-        self.now = Now(0, 0)
+        self.now = MadeNow(0, 0)
 
     def add(self, count: int) -> None:
-        """Note that bytes were read; what was done before comes first, and at once."""
+        """Count bytes that were read; those of an earlier run come first, all at once."""
         if self._left is not None:
             self._left.look()
         super().add(count)
 
     def count(self, documents: int, tokens: int) -> None:
-        """Note what was made of a part; those of an earlier run come first."""
+        """Count what a part became; parts of an earlier run come first."""
         self._counts += 1
         if self._left is None or self._counts > self._left.kept:
-            self.now = Now(self.now.documents + documents, self.now.tokens + tokens)
+            self.now = MadeNow(self.now.documents + documents, self.now.tokens + tokens)
         if self._bar is not None:
-            self._bar.set_postfix_str(self._told(), refresh=False)
+            self._bar.set_postfix_str(self._rates(), refresh=False)
 
     def _line(self) -> str:
-        return f"{super()._line()}; {self._told()}"
+        return f"{super()._line()}; {self._rates()}"
 
-    def _told(self) -> str:
+    def _rates(self) -> str:
         return rates(self.now, time.monotonic() - self._start)
 
 
-def rates(made: Now, seconds: float) -> str:
+def rates(made: MadeNow, seconds: float) -> str:
     """Return documents and tokens a second."""
     seconds = max(1e-9, seconds)
     return f"{made.documents / seconds:,.0f} documents/s, {made.tokens / seconds:,.0f} tokens/s"

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import numpy as np
 
-from penstock.cli._terminal import echo, echo_json
-from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option, storage_option
-from penstock.cli.tokenize._errors import in_options
-from penstock.cli.tokenize._parts import PartsLeft, TokenProgress
-from penstock.cli.tokenize._text import Made, document, nothing_made, summary
-from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.cli._report import Report
+from penstock.cli._terminal import echo
+from penstock.cli._units import counted
+from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
+from penstock.cli.tokenize._parts import PartsLeft, TokenProgress, rates
+from penstock.errors import (
+    IndexExistsError,
+    MalformedLineError,
+    ObjectNotFoundError,
+    OptionError,
+    PenstockError,
+    StorageError,
+)
 from penstock.index import (
-    JSONL,
+    LINES,
     create_tokenize_and_index_jsonl_text_func,
     list_files,
     load_tokenizer,
@@ -23,24 +33,24 @@ from penstock.index import (
 from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
-    from penstock.index import Listing, NamedTokenizer
+    from collections.abc import Iterator
+
+    from penstock.index import Listing, NamedTokenizer, TokenReport
     from penstock.storage import StorageOptions
 
 _NARROW = 1 << 16
 """So many token ids fit two bytes."""
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock tokenize corpus tokens --tokenizer tokenizer.json --sample-size 2048",
-        "penstock tokenize 'web/*.jsonl.zst' tokens --tokenizer bpe.model --sample-size 4096 "
-        "--packing best_fit",
-        "penstock tokenize corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
-        "--text-key meta.body --eos 50256 --workers 8",
-        "penstock tokenize s3://bucket/corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
-        "-o region=eu-west-1",
-    ),
+@verb(
+    "penstock tokenize corpus tokens --tokenizer tokenizer.json --sample-size 2048",
+    "penstock tokenize 'web/*.jsonl.zst' tokens --tokenizer bpe.model --sample-size 4096 "
+    "--packing best_fit",
+    "penstock tokenize corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
+    "--text-key meta.body --eos 50256 --workers 8",
+    "penstock tokenize s3://bucket/corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
+    "-o region=eu-west-1",
+    path=False,
 )
 @click.argument("src")
 @click.argument("dst")
@@ -49,13 +59,15 @@ _NARROW = 1 << 16
     "file",
     metavar="FILE",
     required=True,
-    help="tokenizer.json (tokenizers, transformers), or the .model of sentencepiece.",
+    help="File of the tokenizer: tokenizer.json (tokenizers, transformers), or the .model of "
+    "sentencepiece.",
 )
 @click.option(
     "--sample-size",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tokens of every sample. Without it a sample is a document, however long, without EOS.",
+    help="Tokens of every sample: the context length of the model. Without it a sample is a "
+    "document, however long, without EOS.",
 )
 @click.option(
     "--packing",
@@ -63,55 +75,49 @@ _NARROW = 1 << 16
     default="concat",
     show_default=True,
     help="concat: one stream, cut every N tokens. best_fit: documents stay whole where they fit, "
-    "and samples are filled up.",
+    "and samples are filled up with padding.",
 )
 @click.option(
     "--text-key",
     metavar="FIELD",
     default="text",
     show_default=True,
-    help="Where the text stands in a record; a path goes into objects: meta.body.",
+    help="Field of a record that holds the text; a path goes into objects: meta.body.",
 )
 @click.option(
     "--dtype",
     type=click.Choice(["auto", "uint16", "uint32"]),
     default="auto",
     show_default=True,
-    help="Of the tokens on disk; auto: uint16 where the vocabulary fits.",
+    help="Type of the tokens on disk; auto takes uint16 where the vocabulary fits.",
 )
 @click.option(
     "--eos",
     type=click.IntRange(min=0),
     metavar="ID",
-    help="The token that ends every document; by default the tokenizer's own.",
+    help="Token that ends every document; by default the tokenizer's own.",
 )
 @click.option(
     "--pad",
     type=click.IntRange(min=0),
     metavar="ID",
-    help="The token that fills up samples; by default that which ends documents.",
+    help="Token that fills up samples; by default the one that ends documents.",
 )
 @click.option(
     "--keep-remainder",
     is_flag=True,
-    help="Fill up the last sample of concat, in place of dropping its tokens.",
+    help="Fill up the last sample of concat instead of dropping its tokens.",
 )
 @click.option(
     "--on-error",
     type=click.Choice(["raise", "skip"]),
     default="raise",
     show_default=True,
-    help="Of a line without a text: stop and name it, or leave it out and count it.",
+    help="What happens at a line without a text: raise stops and names it, skip leaves it out "
+    "and counts it.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Processes that tokenise; by default one a processor. The samples do not depend on it.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the tokens that are in DST.")
-@storage_option
-@json_option
+@workers_option("tokenise")
+@click.option("--overwrite", is_flag=True, help="Replace the tokens that are in DST already.")
 def tokenize(  # noqa: PLR0913 (one argument an option)
     *,
     src: str,
@@ -133,7 +139,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     """Tokenise the text of SRC once, and pack it into samples of N tokens in the folder DST.
 
     SRC is JSON Lines: a file, a folder, a pattern in quotes, or a URL. penstock.open(DST) gives
-    any sample by its number; penstock show DST --decode FILE shows what is in it.
+    any sample by its number; penstock show DST --decode FILE shows its text.
 
     DST appears as a whole. Text is tokenised in parts of 2 to 16 MiB; killed or interrupted, the
     same command goes on with those that were finished, unless SRC or an option changed. Exit code 1
@@ -144,19 +150,24 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     ends = known.eos if eos is None else eos
     if ends is None and sample_size is not None:
         raise OptionError(f"{file} does not say which token ends a document. Give its id: --eos ID")
-    for option, token in (("--eos", eos), ("--pad", pad)):
-        _check_known(option, token, known, file)
     listing = _listed(src, storage_options)
     width = _dtype(dtype, known)
+    for option, token in (("--eos", eos), ("--pad", pad)):
+        _check_token(option, token, width, known, file)
     if sample_size and eos is None and ends is not None and ends > np.iinfo(width).max:
         raise OptionError(
             f"--dtype {dtype} does not hold {ends}, the token that ends a document in {file}. Give "
             "--dtype uint32, or another token: --eos ID"
         )
     _check_folder(dst)
+    if overwrite and is_remote(dst):
+        raise OptionError(
+            f"--overwrite: tokens in {dst} cannot be replaced as a whole, because objects cannot "
+            "be put aside. Remove them and their index, or give another DST."
+        )
     left = PartsLeft(dst)
-    with TokenProgress(listing.bytes, left) as progress, in_options(left):
-        report = create_tokenize_and_index_jsonl_text_func(
+    with TokenProgress(listing.bytes, left) as progress, _command_line_errors(left):
+        result = create_tokenize_and_index_jsonl_text_func(
             known.tokenizer,
             ends,
             **_inputs(src, listing),
@@ -170,26 +181,53 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             storage_options=storage_options,
             **packed,
         )()
-    made = Made(
-        src,
-        dst,
-        file,
-        report,
-        sample_size,
-        packing,
-        width.name,
-        files=len(listing.files),
-        now=progress.now,
-        kept_parts=left.kept,
+    made_with = {
+        "path": dst,
+        "source": src,
+        "tokenizer": file,
+        "dtype": width.name,
+        "sample_size": sample_size,
+        "packing": packing if sample_size else None,
+        "files": len(listing.files),
+    }
+    _report(made_with, result, left.kept, rates(progress.now, result.seconds)).print(
+        as_json=as_json
     )
-    if as_json:
-        echo_json(document(made))
-    else:
-        echo(summary(made))
-    if not report.samples:
-        echo(f"penstock: {nothing_made(made)}", err=True)
+    if not result.samples:
+        echo(f"penstock: {_nothing_made(src, result, sample_size)}", err=True)
         return FINDINGS
     return FINE
+
+
+@contextmanager
+def _command_line_errors(left: PartsLeft) -> Iterator[None]:
+    """Give errors command-line remedies, and note on an interruption which parts are kept."""
+    try:
+        yield
+    except KeyboardInterrupt as failure:
+        failure.add_note(left.note())
+        raise
+    except PenstockError as failure:
+        if failure.remedy:
+            failure.advise(_remedy(failure, left.dst))
+        if isinstance(failure, IndexExistsError | FileExistsError):
+            raise OptionError(str(failure)) from None
+        raise
+
+
+def _remedy(failure: PenstockError, dst: str) -> str:
+    if isinstance(failure, MalformedLineError):
+        return "Repair it, give another --text-key FIELD, or leave such lines out: --on-error skip."
+    if isinstance(failure, OptionError):  # A token that the type does not hold.
+        return "Give --dtype uint32."
+    if isinstance(failure, IndexExistsError | FileExistsError):
+        if is_remote(dst):
+            return "Remove those tokens and their index, or give another DST."
+        return "--overwrite replaces tokens that are there; another DST leaves them."
+    if isinstance(failure, StorageError):
+        cache = " (for one in a bucket: another PENSTOCK_CACHE)" if is_remote(dst) else ""
+        return f"Give another DST{cache}, or free space there."
+    return failure.remedy
 
 
 def _packed(
@@ -199,7 +237,7 @@ def _packed(
     *,
     keep_remainder: bool,
 ) -> dict[str, Any]:
-    """Return how documents become samples, or say which options do not go together."""
+    """Return how documents become samples; refuse options that contradict each other."""
     fills_up = packing == "best_fit" or keep_remainder
     if sample_size is None and fills_up:
         option = "--packing best_fit" if packing == "best_fit" else "--keep-remainder"
@@ -218,12 +256,19 @@ def _packed(
     }
 
 
-def _check_known(option: str, token: int | None, known: NamedTokenizer, file: str) -> None:
-    if token is not None and token >= known.vocabulary:
+def _check_token(
+    option: str, token: int | None, width: np.dtype[Any], known: NamedTokenizer, file: str
+) -> None:
+    """Refuse a token that the vocabulary or the type on disk does not have."""
+    if token is None:
+        return
+    if token >= known.vocabulary:
         raise OptionError(
             f"{option} {token} is no token of {file}: it has {known.vocabulary:,}, from 0 to "
             f"{known.vocabulary - 1}."
         )
+    if token > np.iinfo(width).max:
+        raise OptionError(f"{option} {token} does not fit {width.name}. Give --dtype uint32.")
 
 
 def _check_folder(dst: str) -> None:
@@ -231,11 +276,9 @@ def _check_folder(dst: str) -> None:
     if is_remote(dst):
         return
     place = Path(locate(dst)[1])
-    for folder in (place, *place.parents):
-        if folder.exists():
-            if not folder.is_dir():
-                raise OptionError(f"DST {dst}: {folder} is a file. Give DST a folder, new or old.")
-            return
+    nearest = next(folder for folder in (place, *place.parents) if folder.exists())
+    if not nearest.is_dir():
+        raise OptionError(f"DST {dst}: {nearest} is a file. Give DST a folder, new or old.")
 
 
 def _dtype(asked: str, known: NamedTokenizer) -> np.dtype[np.unsignedinteger[Any]]:
@@ -247,9 +290,10 @@ def _dtype(asked: str, known: NamedTokenizer) -> np.dtype[np.unsignedinteger[Any
 
 def _listed(src: str, options: StorageOptions) -> Listing:
     """Return the files of SRC."""
-    listing = list_files(src, JSONL, options)
+    listing = list_files(src, LINES.endings, options)
     if not listing.files:
-        message = f"{src} holds no JSON Lines ({', '.join(JSONL)}), and nothing else is tokenised."
+        ends = ", ".join(LINES.endings)
+        message = f"{src} holds no JSON Lines ({ends}), and nothing else is tokenised."
         raise ObjectNotFoundError(message, path=src)
     return listing
 
@@ -258,3 +302,56 @@ def _inputs(src: str, listing: Listing) -> dict[str, Any]:
     if listing.folder is not None:
         return {"input_base_path": src}
     return {"input_file_paths": [found.path for found in listing.files]}
+
+
+def _report(made_with: dict[str, Any], result: TokenReport, kept_parts: int, rate: str) -> Report:
+    dst, size, tokens = made_with["path"], made_with["sample_size"], result.tokens
+    samples = counted(result.samples, "sample")
+    if size is None:
+        samples += ", one a document, without EOS (--sample-size N packs them)"
+    else:
+        samples += f" of {counted(size, 'token')}, {made_with['packing']}"
+    if kept_parts:
+        rate += f", gone on with {counted(kept_parts, 'part')} of an earlier run"
+    report = Report(
+        f"{dst}: {counted(result.documents, 'document')}, {counted(tokens, 'token')} "
+        f"({made_with['dtype']}) in {samples}",
+        f"  {counted(made_with['files'], 'file')}, {result.seconds:.1f} s: {rate}",
+        **made_with,
+        documents=result.documents,
+        tokens=tokens,
+        samples=result.samples,
+        dropped=result.dropped,
+        padding=result.padding,
+        bad_documents=result.bad_documents,
+        kept_parts=kept_parts,
+        seconds=round(result.seconds, 3),
+    )
+    for name, count in (
+        ("padding", result.padding),
+        ("dropped behind the last full sample", result.dropped),
+    ):
+        if count:
+            report.line(f"  {name}: {count:,} ({count / (tokens + count):.2%}) of all tokens")
+    if result.bad_documents:
+        report.line(f"  {counted(result.bad_documents, 'line')} without a text left out")
+    if result.samples:
+        use = f"penstock.open({json.dumps(dst)})"
+        if size is not None:
+            use = f"penstock.DataLoader({use}, penstock.Tokens({size}), batch_size=8, shuffle=True)"
+        tokenizer = shlex.quote(made_with["tokenizer"])
+        report.line(
+            f"look at it: penstock show {shlex.quote(dst)} 0 --decode {tokenizer}", f"use it: {use}"
+        )
+    return report
+
+
+def _nothing_made(src: str, result: TokenReport, size: int | None) -> str:
+    """Return why there is no sample, and the remedy."""
+    if not result.dropped or size is None:
+        return f"no sample came out: {src} holds no documents."
+    return (
+        f"no sample came out: all {counted(result.dropped, 'token')} were dropped, because they do "
+        f"not fill one of {size:,}. Give a smaller --sample-size, or --keep-remainder or --packing "
+        "best_fit, which fill up; and --overwrite, because the empty folder is there now."
+    )

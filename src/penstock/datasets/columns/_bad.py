@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._join_batches import joined
-from penstock.datasets.text._dataset import Dataset
 from penstock.decode import bad_rows
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from penstock.jsonl import decompressed
@@ -29,7 +28,7 @@ _BLOCK = 1 << 20
 _MOST_FETCHED = 64 << 20
 """Bytes of a remote file that are read to count its lines."""
 _FEW, _MANY = 100, 10_000
-_REMEDY = ". With on_error='null' such values become null, and are counted."
+_REMEDY = "With on_error='null' such values become null, and are counted."
 
 
 class Decoded(NamedTuple):
@@ -79,12 +78,13 @@ def too_many(
     try:
         _read(source, bad[:1], schema)
     except OF_A_RECORD as why:
-        first = f" The first: {str(told(source, why, bad[:1], schema)).removesuffix(_REMEDY)}."
+        first = f" The first: {told(source, why, bad[:1], schema).fact}"
     return BadRecordsError(
         f"{len(bad):,} records or more cannot be read as the types asked for, and at most "
-        f"{most:,} are set aside.{first} Give the fields types that hold their values. Where the "
-        "records are bad indeed: on_error='null' of materialize has null in their place, skip= of "
-        "a loader leaves them out, and its max_bad= with on_error='mask' allows for more."
+        f"{most:,} are set aside.{first}",
+        remedy="Give the fields types that hold their values. Where the records are bad indeed: "
+        "on_error='null' of materialize has null in their place, skip= of a loader leaves them "
+        "out, and its max_bad= with on_error='mask' allows for more.",
     )
 
 
@@ -130,7 +130,9 @@ def told(
 ) -> MalformedLineError | SchemaMismatchError:
     """Return the error about a bad record with the line that it stands on, and what can be done."""
     details: dict[str, Any] = {
-        name: value for name, value in vars(why).items() if not name.startswith("_")
+        name: value
+        for name, value in vars(why).items()
+        if not name.startswith("_") and name not in ("fact", "remedy")
     }
     record = details.get("record")
     if record is None:
@@ -146,18 +148,17 @@ def told(
         elif details["path"] not in text:
             text += f". It lies in {details['path']} at {details['offset']:,}"
     kind = MalformedLineError if isinstance(why, MalformedLineError) else SchemaMismatchError
-    return kind(text + _REMEDY, **details)
+    return kind(f"{text}.", remedy=_REMEDY, **details)
 
 
 def _line_number(source: Source, record: int) -> int | None:
     """Return the number of a record's line in its file; None where records are no lines."""
-    if not isinstance(source, Dataset):
+    if source.sample_index is None:
         return None
     path, offset, _ = source.location(record)
     if is_remote(path) and offset > _MOST_FETCHED:
         return None
-    origin = source._sample_index.origin  # noqa: SLF001 (where its files are read)
-    store, name = locate(path, None if origin is None else origin.options)
+    store, name = locate(path, source.storage_options)
     line, left = 1, int(offset)
     with closing(store.open(name)) as file:
         for block in decompressed(file, _BLOCK):

@@ -20,12 +20,10 @@ import pyarrow as pa
 
 from penstock.datasets.columns._bad import most_bad, numbers_of, too_many
 from penstock.datasets.columns._estimate import estimated
-from penstock.datasets.columns._facts import are_unchanged, as_lists, facts_of
+from penstock.datasets.columns._facts import are_unchanged, as_lists
 from penstock.datasets.columns._folder import HIDDEN, META, list_columns, publish_column
 from penstock.datasets.columns._place import OTHER_FOLDER, make_root
 from penstock.datasets.columns._units import ColumnUnit, UnitFiles, UnitParts, cut
-from penstock.datasets.parquet._parquet import ParquetRows
-from penstock.datasets.text._dataset import Dataset
 from penstock.decode import keep_pandas_out
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
 from penstock.index import digest
@@ -138,7 +136,7 @@ def build(
     the same columns are used; other leftovers are removed.
     """
     _refuse_touched(source, freshness)
-    if isinstance(source, Dataset):
+    if source.sample_index is not None:
         source = copy(source)  # It opens the files that are there now.
     starts = sorted({one.start for one in wanted})
     groups = [[one for one in wanted if one.start == start] for start in starts]
@@ -148,7 +146,7 @@ def build(
     needed = sum(cost.disk_bytes for cost in costs)
     refuse_full_disk(needed, root, "building these columns", OTHER_FOLDER)
     is_quick = sum(cost.core_seconds for cost in costs) < _IN_CALLER_SECONDS
-    workers = 0 if is_quick or not isinstance(source, Dataset | ParquetRows) else None
+    workers = 0 if is_quick or not source.decodes_in_processes else None
     workers = workers if how.workers is None else how.workers
     units = [unit for folder in folders for unit in folder.units]
     total = sum(unit.size for unit in units)
@@ -295,7 +293,7 @@ def _remove_leftovers(root: Path, kept: set[Path]) -> None:
 
 
 def _refuse_touched(source: Source, before: Freshness) -> None:
-    if not are_unchanged(before.files, facts_of(source)):
+    if not are_unchanged(before.files, source.file_facts()):
         raise StaleIndexError(
             f"files were overwritten while their records were decoded: {source.files[0]}, or "
             f"others of {len(source.files):,}. Open them again when they are written."

@@ -11,8 +11,6 @@ import pyarrow as pa
 
 from penstock._cpus import usable_cpus
 from penstock.datasets.columns._bad import OF_A_RECORD, decoded
-from penstock.datasets.columns._units import is_stream
-from penstock.datasets.text._dataset import Dataset
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -120,12 +118,7 @@ def _sample(source: Source, start: int) -> Iterator[NDArray[np.int64]]:
         # Each place is a request.
         yield np.arange(start, min(length, start + _RUN_RECORDS), dtype=np.int64)
         return
-    places = source.blocks[:-1]
-    meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
-    if isinstance(source, Dataset) and meta is not None:
-        streams = [run for run in meta.runs if is_stream(source, run.file)]
-        if streams:
-            places = meta.starts()[:-1]
+    places = source.unit_borders[:-1]
     places = places[places >= start] if (places >= start).any() else np.array([start])
     chosen = np.unique(places[np.linspace(0, len(places) - 1, _RUNS).astype(np.int64)])
     first = int(chosen[0])
@@ -157,5 +150,5 @@ def column_bytes(array: pa.Array) -> int:
 
 
 def _stored_bytes(source: Source) -> int:
-    meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
+    meta = source.index_meta
     return 0 if meta is None else sum(file.size for file in meta.files)

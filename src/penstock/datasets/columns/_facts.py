@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.datasets._views import origins_of
-from penstock.datasets.parquet._parquet import ParquetRows
-from penstock.datasets.text._dataset import Dataset
 from penstock.index import digest
 from penstock.storage import is_remote
 
@@ -56,30 +54,13 @@ class FileFacts(msgspec.Struct, frozen=True, omit_defaults=True, array_like=True
         return self.modified == now.modified
 
 
-def facts_of(origin: Source) -> list[FileFacts]:
-    """Return what is known of the files of a source, in their order, without asking a network.
-
-    Local files are looked at; of remote ones counts what the source was opened with. There is none
-    for records in memory, and for remote files in an index of another tool.
-    """
-    if isinstance(origin, ParquetRows):
-        return [_entry_facts(found.path, found.entry) for found in origin._opened().files]
-    if not isinstance(origin, Dataset):
-        return []
-    meta, paths = origin._sample_index.meta, origin.files
-    if any(map(is_remote, paths[:1])):
-        return [] if meta is None else [_told(file.path, file) for file in meta.files]
-    names = paths if meta is None else [file.path for file in meta.files]
-    return [*map(_looked_at, paths, names)]
-
-
 def state_of(source: Source) -> str:
     """Return a text that changes whenever a file of a source, or of a view, is written to.
 
     Its fingerprint does not see what changed in the middle of a file of the same size. The same
     for all records in memory.
     """
-    files = (facts_of(origin._bare) for origin in origins_of(source))
+    files = (origin._bare.file_facts() for origin in origins_of(source))
     return digest([*as_lists(chain.from_iterable(files))])
 
 
@@ -101,7 +82,8 @@ def as_lists(files: Iterable[FileFacts]) -> Iterator[list[object]]:
         yield [file.path, file.size, file.modified, file.version]
 
 
-def _looked_at(path: str, name: str) -> FileFacts:
+def looked_at(path: str, name: str) -> FileFacts:
+    """Return the state of a local file; `name` is its path in the index."""
     try:
         found = os.stat(path)
     except OSError:
@@ -109,13 +91,15 @@ def _looked_at(path: str, name: str) -> FileFacts:
     return FileFacts(name, found.st_size, found.st_mtime_ns)
 
 
-def _told(name: str, file: FileMeta | Entry) -> FileFacts:
+def noted(name: str, file: FileMeta | Entry) -> FileFacts:
+    """Return the state of a file as an index or a listing notes it."""
     return FileFacts(name, file.size, round(file.modified * 1e9), file.version)
 
 
-def _entry_facts(path: str, entry: Entry) -> FileFacts:
+def listed_facts(path: str, entry: Entry) -> FileFacts:
+    """Return the state of a file that was opened when a listing found it so."""
     if is_remote(path):
-        return _told(path, entry)
+        return noted(path, entry)
     try:
         found = os.stat(path)
     except OSError:

@@ -1,7 +1,5 @@
 """Where the columns of a source lie, and whether they are of its present records."""
 
-# ruff: noqa: SLF001 (what a source is made from decides where its columns lie)
-
 from __future__ import annotations
 
 import os
@@ -9,18 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.datasets._memory import MapStyleSource
 from penstock.datasets._views import fingerprint_of
-from penstock.datasets.columns._facts import are_unchanged, facts_of
-from penstock.datasets.parquet._parquet import ParquetRows
-from penstock.datasets.text._dataset import Dataset
+from penstock.datasets.columns._facts import are_unchanged
 from penstock.errors import OptionError, StorageError
 from penstock.index import digest
 from penstock.storage import (
     CACHE_TAG,
     StorageOptions,
     cache_directory,
-    is_pattern,
     is_remote,
     join,
     leads_through_link,
@@ -68,21 +62,14 @@ def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> 
     cache directory, under a name that stays the same when data is appended. `path` is another
     folder; a remote one is what they are published to and fetched from.
     """
-    if isinstance(origin, MapStyleSource):
-        raise OptionError(
-            f"{type(origin._dataset).__qualname__} is a map-style dataset: nobody knows when its "
-            "records change, so what was decoded from them cannot be kept. Give the files, a table "
-            "or a list of dicts that it reads."
-        )
-    options = _options(origin)
+    home, options = origin.column_home(), origin.storage_options
     if path is not None and not is_remote(path):
         return ColumnPlace(Path(locate(path)[1]), options=options)
-    base = _remote_base(origin)
-    beside = None if base is None else join(base, _BESIDE)
+    beside = None if home.remote is None else join(home.remote, _BESIDE)
     if path is not None:
         beside = os.fspath(path).rstrip("/")
-    cached = cache_directory() / COLUMNS / _key(origin)
-    own = _index_folder(origin)
+    cached = cache_directory() / COLUMNS / digest(home.key)
+    own = home.folder
     if own is None:
         return ColumnPlace(cached, beside=beside, options=options)
     if os.access(own, os.W_OK | os.X_OK) and not _is_behind_link(own):
@@ -127,60 +114,6 @@ def make_root(root: Path) -> None:
         ) from None
 
 
-def _options(origin: Source) -> StorageOptions:
-    if isinstance(origin, ParquetRows):
-        return origin._options
-    if isinstance(origin, Dataset) and origin._sample_index.origin is not None:
-        return origin._sample_index.origin.options
-    return StorageOptions()
-
-
-def _is_own_reading(origin: Source) -> bool:
-    """Whether fields are decoded in another way than the files and the index say."""
-    is_plain = origin._cache_name() in (*_WITH_INDEX, "penstock.datasets._parquet.ParquetRows")
-    return not is_plain or getattr(origin, "_encoding", "utf-8") != "utf-8"
-
-
-def _index_folder(origin: Source) -> Path | None:
-    """Return the folder of the index, unless it is a copy of one that lies elsewhere."""
-    if not isinstance(origin, Dataset) or _is_own_reading(origin):
-        return None
-    place = origin._sample_index.origin
-    if place is None or Path(place.folder).parent == cache_directory() / "fetched-indexes":
-        return None
-    return Path(place.folder)
-
-
-def _key(origin: Source) -> str:
-    """Return a name for a source: by where it lies, so that appended data finds its columns."""
-    kind = origin._cache_name()
-    if isinstance(origin, ParquetRows):
-        origin._opened()  # After that the paths are absolute.
-        return digest([kind, origin._paths, origin._names])
-    if not isinstance(origin, Dataset):
-        return digest([kind, origin.fingerprint])
-    place = origin._sample_index.origin
-    encoding = getattr(origin, "_encoding", "utf-8")
-    if place is None:
-        return digest([kind, encoding, origin.files])
-    is_copy = Path(place.folder).parent == cache_directory() / "fetched-indexes"
-    return digest([kind, encoding, place.base if is_copy else place.folder])
-
-
-def _remote_base(origin: Source) -> str | None:
-    """Return the remote folder in which a source lies as a whole."""
-    files = origin.files
-    if not files or not is_remote(files[0]) or _is_own_reading(origin):
-        return None
-    if isinstance(origin, Dataset):
-        place = origin._sample_index.origin
-        return None if place is None else place.base
-    if isinstance(origin, ParquetRows) and len(origin._paths) == 1:
-        (path,) = origin._paths
-        return None if is_pattern(path) or path in files else path
-    return None
-
-
 class Freshness:
     """Says of columns whether they are of the records that a source has.
 
@@ -196,14 +129,14 @@ class Freshness:
     def files(self) -> list[FileFacts]:
         """What the files of the source were when they were first asked for."""
         if self._files is None:
-            self._files = facts_of(self._origin)
+            self._files = self._origin.file_facts()
         return self._files
 
     @property
     def fingerprint(self) -> str:
         """What a column of the present records is told to be of."""
         fingerprint = self._origin.fingerprint
-        if not isinstance(self._origin, Dataset) or self._origin._sample_index.meta is not None:
+        if self._origin.sample_index is None or self._origin.index_meta is not None:
             return fingerprint
         # The index of another tool says nothing of the contents of files.
         facts = [os.stat(path) for path in self._origin.files if not is_remote(path)]

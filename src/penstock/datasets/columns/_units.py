@@ -15,15 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets.columns._bad import decoded
-from penstock.datasets.text._dataset import Dataset
-from penstock.index import LARGEST_FRAME
-from penstock.jsonl import compression_of
 from penstock.work import PublishedUnit, shares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
 
     from penstock.datasets._source import Source
     from penstock.datasets.columns._bad import OnError
@@ -131,49 +126,24 @@ def cut(source: Source, start: int) -> list[tuple[int, int]]:
     if text_bytes:
         unit_bytes = min(_UNIT_BYTES, max(_LEAST_BYTES, text_bytes // _MANY_UNITS))
         records = min(records, max(1, unit_bytes * length // text_bytes))
-    borders = _borders(source)
+    borders = source.unit_borders
     borders = borders[borders > start] - start
     return [(start + low, start + high) for low, high in shares(length - start, borders, records)]
 
 
 def _text_bytes(source: Source) -> int:
-    meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
-    return 0 if meta is None else meta.bytes
-
-
-def _borders(source: Source) -> NDArray[np.int64]:
-    """Return the first records of blocks, but none inside of a file that is read as a whole."""
-    borders = source.blocks
-    meta = source._sample_index.meta if isinstance(source, Dataset) else None  # noqa: SLF001
-    if meta is None or not isinstance(source, Dataset):
-        return borders
-    starts = meta.starts()
-    streams = [is_stream(source, run.file) for run in meta.runs]
-    runs = np.minimum(np.searchsorted(starts, borders, "right") - 1, len(streams) - 1)
-    kept = np.isin(borders, starts) | ~np.array([*streams, False], np.bool_)[runs]
-    found: NDArray[np.int64] = borders[kept]
-    return found
-
-
-def is_stream(source: Dataset, file: int) -> bool:
-    """Whether a file can only be decompressed from its beginning."""
-    index = source._sample_index  # noqa: SLF001 (where its records lie)
-    compression = compression_of(index.file_locations[file])
-    if compression != "zstd":
-        return compression is not None
-    frames = index.frames_of(file)
-    return not len(frames) or int(frames[:, 4].max()) > LARGEST_FRAME
+    return 0 if source.index_meta is None else source.index_meta.bytes
 
 
 def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of records that are decoded together: not too many, and not too much text."""
     for low in range(start, stop, _STRETCH):
         high = min(low + _STRETCH, stop)
-        if not isinstance(source, Dataset):
+        if source.sample_index is None:
             yield low, high
             continue
         at = source.location(np.arange(low, high))
-        is_forward = any(is_stream(source, file) for file in np.unique(at.file).tolist())
+        is_forward = any(map(source.is_stream_file, np.unique(at.file).tolist()))
         most = _STREAM_BYTES if is_forward else _STRETCH_BYTES
         ends = np.cumsum(at.bytes)
         # A stretch goes on until its text is too much, but has one record at least.

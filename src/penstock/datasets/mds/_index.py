@@ -16,16 +16,18 @@ from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
     OptionError,
+    PenstockError,
     StorageError,
     TruncatedFileError,
 )
-from penstock.index import Found, digest, file_fingerprint
+from penstock.index import Found, digest, file_fingerprint, format_by_name
 from penstock.storage import LocalStore, fetch_metadata, locate, path_below
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
+    from penstock.index import Listing
     from penstock.storage import Entry, StorageOptions, Store
 
 _SHARD = re.compile(r"\.mds(\.(br|bz2|gz|snappy|zstd))?$")
@@ -129,6 +131,39 @@ def is_shard(name: str) -> bool:
     (True, True, False)
     """
     return _SHARD.search(name) is not None
+
+
+class MdsFolder:
+    """A folder of MDS shards, named by its `index.json`."""
+
+    @staticmethod
+    def found(
+        path: str, listing: Listing | None, options: StorageOptions, index: str | None
+    ) -> str | None:
+        """Return the folder, where it has an `index.json` of shards, if only a damaged one."""
+        del index
+        if listing is None or listing.folder is None or INDEX not in listing.top:
+            return None
+        return path if _shards(listing) or is_mds(listing.folder, options) else None
+
+    @staticmethod
+    def problem(listing: Listing, options: StorageOptions) -> PenstockError | None:
+        """Return what to do about shards that no `index.json` names."""
+        shards = [] if listing.folder is None else _shards(listing)
+        if not shards or (INDEX in listing.top and is_mds(str(listing.folder), options)):
+            return None
+        lacks = f"no {INDEX} that names them"
+        lacks = f"the {INDEX} that names them is damaged" if INDEX in listing.top else lacks
+        return ObjectNotFoundError(
+            f"shards of MDS lie here, and {lacks}, first {shards[0]}. Copy the folder again",
+            path=_joined(str(listing.folder), INDEX),
+        )
+
+
+def _shards(listing: Listing) -> list[str]:
+    """Return the shards in a folder; none where records lie beside them."""
+    names = [found.path for found in listing.files]
+    return [] if any(map(format_by_name, names)) else [name for name in names if is_shard(name)]
 
 
 def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> MdsIndex:

@@ -8,11 +8,18 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from penstock.datasets.megatron._index import MAGIC, map_index
-from penstock.errors import ObjectNotFoundError, StorageError, TruncatedFileError
-from penstock.index import Found, digest, file_fingerprint
-from penstock.storage import is_remote, locate
+from penstock.errors import (
+    ObjectNotFoundError,
+    OptionError,
+    PenstockError,
+    StorageError,
+    TruncatedFileError,
+)
+from penstock.index import Found, digest, file_fingerprint, format_by_name
+from penstock.storage import is_pattern, is_remote, locate
 
 if TYPE_CHECKING:
+    from penstock.index import Listing
     from penstock.storage import StorageOptions
 
 BIN, IDX = ".bin", ".idx"
@@ -49,6 +56,51 @@ def _begins_like_idx(prefix: str, options: StorageOptions | None) -> bool:
             return bool(file.size) and file.read_at(0, min(len(MAGIC), file.size)) == MAGIC
     except StorageError:
         return False
+
+
+class MegatronPair:
+    """A `.bin` and an `.idx` of one name, named by one of them, by their prefix or by a folder."""
+
+    @staticmethod
+    def found(
+        path: str, listing: Listing | None, options: StorageOptions, index: str | None
+    ) -> str | None:
+        """Return one of the two files, or their prefix; raise where the `.bin` is missing."""
+        del index
+        if is_pattern(path) or (listing is not None and listing.is_pattern):
+            return None
+        if listing is None or listing.folder is None:
+            if not names_pair(path, options):
+                return None
+            prefix = prefix_of(path)[0]
+            _found(f"{prefix}{BIN}", prefix, options)
+            return path
+        names = {found.path for found in listing.files}
+        ends = [name.removesuffix(IDX) for name in sorted(names) if name.endswith(IDX)]
+        pairs = [prefix for prefix in ends if f"{prefix}{BIN}" in names] or ends[:1]
+        if not pairs or any(map(format_by_name, names)):
+            return None
+        if not names_pair(f"{pairs[0]}{IDX}", options):
+            return None
+        if len(pairs) > 1:
+            raise OptionError(
+                f"{listing.folder} holds {len(pairs):,} pairs of Megatron files. Name one of them, "
+                f"as penstock.open({pairs[0] + BIN!r}), or put several together by open(…) + "
+                "open(…)."
+            )
+        return f"{pairs[0]}{BIN}"
+
+    @staticmethod
+    def problem(listing: Listing, options: StorageOptions) -> PenstockError | None:
+        """Return what to do about a `.bin` without its `.idx`, which may be anything else."""
+        first = listing.files[0].path if listing.files else ""
+        other = f"{first.removesuffix(BIN)}{IDX}"
+        if not first.endswith(BIN) or _is_there(other, options):
+            return None
+        return OptionError(
+            f"cannot tell what {first} holds. If it is of Megatron-LM its {IDX} is missing: there "
+            f"is no {other}. Copy both."
+        )
 
 
 class MegatronFiles:

@@ -91,6 +91,11 @@ class MegatronTokens(TokenSource):
     def _index(self) -> MegatronIndex:
         return self._opened().index
 
+    @property
+    def documents(self) -> int:
+        """How many documents the sequences are."""
+        return self._index.documents
+
     def by_blocks(self) -> Self:
         """Return the same rows out of whole MiB of a remote `.bin`, fetched once a host."""
         if self._is_by_blocks or not is_remote(self._prefix):

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._source import Location, Source
+from penstock.datasets._source import ColumnHome, Location, Source
+from penstock.datasets.columns._facts import listed_facts
 from penstock.datasets.parquet._rows import ParquetTable
 from penstock.decode import as_records, fit_batch
 from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import PARQUET, list_files
-from penstock.storage import StorageOptions, is_remote
+from penstock.storage import StorageOptions, is_pattern, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from penstock.datasets.columns._facts import FileFacts
 
 _SHOWN = 10
 
@@ -69,10 +72,13 @@ class ParquetRows(Source):
         table = self._table
         if table is None:
             paths = self._paths
-            listing = list_files(paths[0] if len(paths) == 1 else paths, PARQUET, self._options)
+            listing = list_files(
+                paths[0] if len(paths) == 1 else paths, PARQUET.endings, self._options
+            )
             if not listing.files:
                 raise ObjectNotFoundError(
-                    f"{listing.named[0]} holds no {' or '.join(PARQUET)} file.", path=listing.base
+                    f"{listing.named[0]} holds no {' or '.join(PARQUET.endings)} file.",
+                    path=listing.base,
                 )
             # Another process may have another working directory.
             self._paths = list(listing.named)
@@ -127,6 +133,37 @@ class ParquetRows(Source):
     def files(self) -> list[str]:
         """The files with rows, in the order of the numbers."""
         return [found.path for found in self._opened().files]
+
+    decodes_in_processes = True
+    reads_blocks = "row groups of Parquet files are read as a whole, each once"
+
+    @property
+    def storage_options(self) -> StorageOptions:
+        """The options with which its files are read."""
+        return self._options
+
+    @property
+    def reopens_as(self) -> str | None:
+        """The path by which `penstock.open` finds this again."""
+        self._opened()  # After that the paths are absolute.
+        return self._paths[0] if len(self._paths) == 1 and self._names is None else None
+
+    def file_sizes(self) -> dict[str, int]:
+        """Return the bytes of each file."""
+        return {found.path: found.entry.size for found in self._opened().files}
+
+    def file_facts(self) -> list[FileFacts]:
+        """Return the state of its files; one that changed since it was opened counts as gone."""
+        return [listed_facts(found.path, found.entry) for found in self._opened().files]
+
+    def column_home(self) -> ColumnHome:
+        """Return where columns lie: in the cache directory, or beside a remote folder."""
+        files = self.files
+        key: list[object] = [self._cache_name(), self._paths, self._names]
+        path = self._paths[0] if len(self._paths) == 1 else ""
+        is_folder = is_remote(path) and not is_pattern(path) and path not in files
+        is_own = "_NAME_IN_CACHE" in vars(type(self))
+        return ColumnHome(key, remote=path if files and is_folder and is_own else None)
 
     @property
     def blocks(self) -> NDArray[np.int64]:

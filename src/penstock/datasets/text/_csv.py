@@ -65,7 +65,7 @@ class CsvRows(Dataset):
     ) -> None:
         scanner = CsvScanner(delimiter, quote, escape, header, column_names)
         options = StorageOptions(storage_options)
-        listing = list_files(path, CSV, options)
+        listing = list_files(path, CSV.endings, options)
         super().__init__(
             open_or_build(listing, scanner, options=options, index=index, progress=progress)
         )

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._source import Location, Source
+from penstock.datasets._source import Location
+from penstock.datasets.text._about import AboutText
 from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockTexts
 from penstock.datasets.text._texts import open_text
 from penstock.errors import CorruptIndexError, OptionError
@@ -43,7 +44,7 @@ _opened: deque[tuple[weakref.ref[Dataset], int]] = deque()
 _datasets: weakref.WeakSet[Dataset] = weakref.WeakSet()
 
 
-class Dataset(Source):
+class Dataset(AboutText):
     """Samples by number; a subclass says in `_process_sample` what bytes mean.
 
     Nothing is open before the first sample is asked for. Any number of threads and processes may

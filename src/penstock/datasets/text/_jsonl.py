@@ -72,6 +72,13 @@ class JsonlDataset(Dataset):
         self._decode = decode_fast if self._fields is None else _projecting(self._fields)
         self._decoders: dict[pa.Schema, TypedDecoder] = {}
 
+    @property
+    def _reads_as_indexed(self) -> bool:
+        return super()._reads_as_indexed and self._encoding == "utf-8"
+
+    def _columns_key(self, where: object) -> list[object]:
+        return [self._cache_name(), self._encoding, where]
+
     def __getitem__(self, which: Any) -> Any:
         """Return the record of a number, or a list for a slice, a list or an array of them."""
         if type(which) is not int or not 0 <= which < self._length or self._encoding != "utf-8":

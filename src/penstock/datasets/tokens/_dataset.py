@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,13 +17,17 @@ from penstock.datasets.tokens._rows import between, items, one_size, runs_of, ta
 from penstock.datasets.tokens._source import TokenSource
 from penstock.errors import OptionError
 from penstock.index import rows_before
-from penstock.storage import is_remote
+from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import DTypeLike, NDArray
 
     from penstock.datasets.tokens._rows import Ends, Runs
     from penstock.index import Documents, SampleIndex, TokensMeta
+
+_log = logging.getLogger("penstock.datasets")
 
 
 class TokensDataset(TokenSource, Dataset):
@@ -330,3 +336,27 @@ def _ends(documents: Documents, samples: NDArray[np.int64], size: int) -> Ends:
             at = int(np.searchsorted(offsets, row, "right")) - 1
             raise documents.damaged(int(samples[at]))
     return ends, offsets
+
+
+def open_tokens(
+    path: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    index: str | os.PathLike[str] | None = None,
+) -> TokensDataset:
+    """Return the samples of a token folder; `index` is the folder of an index elsewhere."""
+    folder = "index"
+    if not is_remote(path):
+        path = locate(path)[1]
+        folder = folder if index is None else os.path.relpath(locate(index)[1], path)
+    dataset = TokensDataset.create_from_index_on_filesystem(
+        path, folder, storage_options=storage_options
+    )
+    if dataset._sample_index.meta is None:  # noqa: SLF001 (of this class)
+        _log.warning(
+            "%s does not say of which type its tokens are: uint16 is assumed. If they are not, "
+            "open it by TokensDataset.create_from_index_on_filesystem(%r, token_dtype=…)",
+            path,
+            path,
+        )
+    return dataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -46,6 +46,7 @@ class TokenSource(Source):
         "windows": "tokens._windows.Windows",
     }
     schema_is_complete = True
+    is_tokens = True
 
     if TYPE_CHECKING:  # Views of tokens are tokens.
 
@@ -257,3 +258,8 @@ class TokenSource(Source):
         if size is None:
             return f"{self._stream_tokens:,} tokens ({dtype}), a document a record"
         return f"{len(self) * size:,} tokens ({dtype}), {size:,} a record"
+
+
+def is_tokens(source: Source) -> TypeGuard[TokenSource]:
+    """Whether records are rows of tokens."""
+    return source.is_tokens

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import shutil
 import time
 from contextlib import contextmanager
 from dataclasses import astuple, replace
@@ -27,7 +25,13 @@ from penstock.index.tokens._pickling import sending_obstacle, work_key
 from penstock.index.tokens._units import TokenStream, UnitCounter, token_units
 from penstock.index.tokens._write import refuse_existing, write_tokens
 from penstock.jsonl import compression_of
-from penstock.storage import NO_ROOM, join, keep_tokenizers_to_one_thread
+from penstock.storage import (
+    NO_ROOM,
+    join,
+    keep_tokenizers_to_one_thread,
+    no_room,
+    refuse_full_disk,
+)
 from penstock.work import Shared, run_units, viewed
 
 if TYPE_CHECKING:
@@ -43,6 +47,10 @@ if TYPE_CHECKING:
     from penstock.index.tokens._job import TokenJob
     from penstock.index.tokens._units import TokenUnit
 
+_ROOM = (
+    "writing these tokens",
+    "output_base_path= (for tokens of a bucket: the variable PENSTOCK_CACHE)",
+)
 _LOOK_BYTES = 32 << 10
 _LONGEST = 1 << 20
 """Bytes of a line that the estimate looks at."""
@@ -90,12 +98,13 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
     # Once in units, and put together once, or twice for best_fit.
     copies = 2 if job.pack.packing == "best_fit" else 1
     share = left / max(1, job.listing.bytes)
-    refuse_full_disk(int(expected.token_bytes * (share + copies)), folder)
+    room = int(expected.token_bytes * (share + copies))
+    refuse_full_disk(room, folder.parent, *_ROOM)
     with _writing(job, folder, expected.token_bytes * (1 + copies)):
         _tokenise(job, units, obstacle, expected)
         stream = TokenStream(units, job.listing, job.work.dtype)
     needed = stream.tokens * job.work.dtype.itemsize * copies
-    refuse_full_disk(needed, folder)
+    refuse_full_disk(needed, folder.parent, *_ROOM)
     with _writing(job, folder, needed):
         samples = write_tokens(job, stream, folder)
     if samples.dropped:
@@ -122,12 +131,12 @@ def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
         yield
     except OSError as why:
         if why.errno in NO_ROOM:
-            raise no_room(needed, folder, str(why), why.errno) from why
+            raise no_room(needed, folder.parent, *_ROOM, why=str(why), number=why.errno) from why
         if isinstance(why, PenstockError):
             raise
         raise StorageError(
-            f"tokens cannot be written in {job.folder}: {why}. Give another folder: "
-            "output_base_path=",
+            f"tokens cannot be written in {job.folder}: {why}.",
+            remedy="Give another folder: output_base_path=",
             path=job.folder,
             errno=why.errno,
         ) from why
@@ -237,21 +246,3 @@ def _first_lines(found: Found) -> LinePiece | None:
 def _text_bytes(found: Found) -> int:
     is_plain = compression_of(found.entry.name) is None
     return found.entry.size * (1 if is_plain else _COMPRESSED)
-
-
-def refuse_full_disk(needed: int, folder: Path) -> None:
-    """Raise if the disk has too little room."""
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise no_room(needed, folder, f"{free:,} are free", errno.ENOSPC)
-
-
-def no_room(needed: int, folder: Path, why: str, number: int | None) -> StorageError:
-    """Return the error that says how much room tokens need."""
-    return StorageError(
-        f"writing these tokens takes about {needed:,} bytes in {folder.parent}: {why}. Free space "
-        "there, or give another folder: output_base_path= (for tokens of a bucket: the variable "
-        "PENSTOCK_CACHE).",
-        path=str(folder.parent),
-        errno=number,
-    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from penstock.errors import MalformedLineError, OptionError, PenstockError
+from penstock.errors import MalformedLineError, PenstockError
 from penstock.index._line_pieces import LongLine
 from penstock.index._parts import FilePart, opened_lines
 from penstock.index.checked._checks import Aside
@@ -142,7 +142,7 @@ class DocumentMaker:
             if not self._work.skips:
                 why.add_note(
                     f"Raised by the tokenizer for the text in {self._place(number, here)}; "
-                    'on_error="skip" sets such documents aside.'
+                    'on_error="skip" (--on-error skip) sets such documents aside.'
                 )
                 if isinstance(why, TypeError) and isinstance(self._work.tokenizer, EachText):
                     why.add_note("One that takes a list of texts needs batched=True.")
@@ -162,8 +162,8 @@ class DocumentMaker:
         at = first_misfit(ids, self._work.dtype)
         if at is not None:
             number = numbers[int(np.searchsorted(np.cumsum(lengths), at, side="right"))]
-            told = misfit(ids, at, self._work.dtype, self._place(number, here))
-            raise OptionError(told, path=self._found.path)
+            where = self._place(number, here)
+            raise misfit(ids, at, self._work.dtype, where, path=self._found.path)
 
     def _place(self, number: int, here: _PieceLines) -> str:
         line, record = line_of(self._found, here.offset(number))
@@ -178,8 +178,9 @@ class DocumentMaker:
         line, record = line_of(self._found, here.offset(number))
         return MalformedLineError(
             f"{self._found.path}, line {line:,} (record {record:,}, byte "
-            f"{here.offset(number):,}) is no document: {reason}. Repair it, name another field "
-            '(text_key=), or set such lines aside: on_error="skip".',
+            f"{here.offset(number):,}) is no document: {reason}.",
+            remedy="Repair it, name another field (text_key=), or set such lines aside: "
+            'on_error="skip".',
             path=self._found.path,
             line_number=line,
         )

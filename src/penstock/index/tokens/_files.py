@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from penstock.errors import OptionError
-from penstock.index._listing import JSONL
+from penstock.index._formats import LINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ def stem_of(name: str) -> str:
     >>> stem_of("a.b.JSONL"), stem_of("a.jsonl.zst"), stem_of("a.txt")
     ('a.b', 'a', 'a')
     """
-    for suffix in sorted(JSONL, key=len, reverse=True):
+    for suffix in sorted(LINES.endings, key=len, reverse=True):
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             return name[: -len(suffix)]
     return posixpath.splitext(name)[0]

@@ -131,7 +131,7 @@ class TokenizedSampleGenerator:
 
     def _encoded(self, text_line: bytes) -> NDArray[Any]:
         where = f"line {self._line:,} of {self._from}"
-        about = {"path": self._from, "line_number": self._line}
+        about: dict[str, Any] = {"path": self._from, "line_number": self._line}
         try:
             (text,) = self._text.texts([text_line])
         except BadText as bad:
@@ -147,7 +147,7 @@ class TokenizedSampleGenerator:
             raise
         at = first_misfit(ids, self._dtype)
         if at is not None:
-            raise OptionError(misfit(ids, at, self._dtype, where), **about)
+            raise misfit(ids, at, self._dtype, where, **about)
         return ids
 
     def _samples(self, draft: Draft, tokens: NDArray[Any]) -> list[SampleData]:

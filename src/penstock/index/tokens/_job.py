@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
-from penstock.index._listing import CSV, JSONL, PARQUET, list_files
+from penstock.index._formats import LINES, format_by_name
+from penstock.index._listing import list_files
 from penstock.index._names import refuse_unnamable
 from penstock.index.tokens._files import token_file_names
 from penstock.index.tokens._journal import Reach
@@ -102,17 +103,17 @@ class TokenJob:
 
 def text_files(what: What | Sequence[What], options: StorageOptions) -> Listing:
     """Return the JSON Lines files of a path, a folder, a pattern, or a list of those."""
-    listing = list_files(what, JSONL, options)
+    listing = list_files(what, LINES.endings, options)
     if not listing.files:
         raise ObjectNotFoundError(
-            f"{listing.named[0]} holds no JSON Lines files ({', '.join(JSONL)}).",
+            f"{listing.named[0]} holds no JSON Lines files ({', '.join(LINES.endings)}).",
             path=listing.named[0],
         )
     for found in listing.files:
-        if found.path.lower().endswith((*CSV, *PARQUET)):
+        if format_by_name(found.path) not in (None, LINES):
             raise OptionError(
-                f"{found.path} is no JSON Lines file ({', '.join(JSONL)}), and nothing else is "
-                "tokenised. Write its text as JSON Lines first, as penstock.writer does."
+                f"{found.path} is no JSON Lines file ({', '.join(LINES.endings)}), and nothing "
+                "else is tokenised. Write its text as JSON Lines first, as penstock.writer does."
             )
     return listing
 

@@ -64,13 +64,16 @@ def first_misfit(ids: NDArray[Any], dtype: np.dtype[np.integer[Any]]) -> int | N
     return int(np.flatnonzero((ids < 0) | (ids > most))[0])
 
 
-def misfit(ids: NDArray[Any], at: int, dtype: np.dtype[np.integer[Any]], where: str) -> str:
-    """Return what is said of such a token, and what to do."""
+def misfit(
+    ids: NDArray[Any], at: int, dtype: np.dtype[np.integer[Any]], where: str, **details: object
+) -> OptionError:
+    """Return the error for a token that the dtype does not hold."""
     remedy = f"Give token_dtype=np.{holding(int(ids.max()))}."
     if int(ids[at]) < 0:
         remedy = "Tokens are numbers from 0 on: look at what the tokenizer returns."
     most = int(np.iinfo(dtype).max)
-    return f"token {int(ids[at])} does not fit {dtype.name} (0 to {most}): {where}. {remedy}"
+    fact = f"token {int(ids[at])} does not fit {dtype.name} (0 to {most}): {where}."
+    return OptionError(fact, remedy=remedy, **details)
 
 
 def pack_options(  # noqa: PLR0913, PLR0917 (as they are given)

@@ -257,7 +257,8 @@ def _refuse_taken(path: str, options: StorageOptions) -> None:
 def taken(path: str) -> ObjectExistsError:
     """Return the error for a token file that is there already."""
     return ObjectExistsError(
-        f"the token file {path} exists already. {remedy(path, 'replaces it and its index')}",
+        f"the token file {path} exists already.",
+        remedy=remedy(path, "replaces it and its index"),
         path=path,
         errno=errno.EEXIST,
     )

@@ -144,8 +144,8 @@ def refuse_existing(job: TokenJob) -> None:
         raise taken(path)
     if has_index:
         raise IndexExistsError(
-            f"there is an index in {job.place.folder} already. "
-            + remedy(job.place.folder, "builds it and its token files anew")
+            f"there is an index in {job.place.folder} already.",
+            remedy=remedy(job.place.folder, "builds it and its token files anew"),
         )
 
 
@@ -156,7 +156,8 @@ def _refuse_links(job: TokenJob) -> None:
         if leads_through_link(base, folder):
             raise StorageError(
                 f"{folder} is a link, or lies behind one, and token files are not written through "
-                "links. Remove the link, or give another folder: output_base_path=",
+                "links.",
+                remedy="Remove the link, or give another folder: output_base_path=",
                 path=folder,
             )
 
@@ -172,7 +173,8 @@ def _has_index(job: TokenJob) -> bool:
         if kind != "tokens":
             raise IndexExistsError(
                 f"{job.place.folder} holds an index of {kind or 'records'}, and is not overwritten "
-                "by one of tokens. Give another folder: output_base_path="
+                "by one of tokens.",
+                remedy="Give another folder: output_base_path=",
             )
     return True
 

@@ -1,4 +1,4 @@
-"""The fields that a run asks for: as the user names them, or all that a batch can hold."""
+"""Fields with their types: as the user names them, or all that a batch can hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLOATS = ("float16", "float32", "float64")
 def parse_fields(text: str, option: str = "--fields") -> dict[str, str | None]:
     """Return the names, or paths, of a list such as `id,price:float32`, with the types given.
 
-    `option` is what errors call it.
+    Errors name it by `option`.
 
     >>> parse_fields("id, user.age:int64?, tags:list<int64>, at:timestamp[us, UTC]")
     {'id': None, 'user.age': 'int64?', 'tags': 'list<int64>', 'at': 'timestamp[us, UTC]'}
@@ -50,10 +50,10 @@ def _parts(text: str) -> list[str]:
 
 
 def field_types(given: dict[str, str | None], schema: pa.Schema) -> dict[str, str]:
-    """Return a type for each field: the one given, or what the schema says.
+    """Return a type for each field: the one given, or that of the schema.
 
-    What the schema calls an integer may be null in a record that it was not made from, so such a
-    field has values and a mask.
+    A field that the schema calls an integer gets a mask, because a record that the schema was not
+    made from may hold null.
 
     >>> import pyarrow as pa
     >>> field_types({"n": None, "x": "float32"}, pa.schema({"n": pa.int64(), "x": pa.float64()}))

@@ -1,0 +1,341 @@
+"""`penstock convert`: copy lines into other compressions or shards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.core import ParameterSource
+
+from penstock.cli._paths import entry_of, find
+from penstock.cli._reading import MalformedLine, Skipped, describe, read_fast, read_lines, texts_of
+from penstock.cli._report import Report
+from penstock.cli._signals import uninterrupted
+from penstock.cli._terminal import Progress
+from penstock.cli._units import bytes_text, counted, parse_size
+from penstock.cli._verb import FINE, verb
+from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
+from penstock.jsonl import (
+    OTHER_FORMATS,
+    SHARD_EXTENSIONS,
+    JsonlDir,
+    JsonlDirWriterSync,
+    JsonlFile,
+    compression_of,
+    is_jsonl,
+)
+from penstock.storage import LocalStore, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from penstock.cli._paths import Found
+    from penstock.cli._reading import TextPiece
+    from penstock.jsonl import JsonlWriterSync
+    from penstock.storage import StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _WriteOptions:
+    """How lines are written."""
+
+    shard_extension: str | None
+    max_records_per_shard: int | None
+    max_bytes_per_shard: int
+    compression_level: int
+    frame_bytes: int
+    overwrite: bool
+    append: bool
+
+
+@verb(
+    "penstock convert logs.jsonl logs.jsonl.zst",
+    "penstock convert 'raw/*.jsonl.gz' logs --shard-extension .jsonl.zst",
+    "penstock convert logs s3://bucket/logs --max-bytes-per-shard 64MB",
+    path=False,
+)
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="What happens at a malformed line: raise stops and names it, skip leaves it out.",
+)
+@click.option(
+    "--shard-extension",
+    type=click.Choice(SHARD_EXTENSIONS),
+    help="Compression of shards; by default .jsonl.zst if SRC is compressed, else .jsonl.",
+)
+@click.option(
+    "--max-records-per-shard",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Begin a new shard after N records, for shards of equal length.",
+)
+@click.option(
+    "--max-bytes-per-shard",
+    type=parse_size,
+    default="256MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Begin a new shard after this much uncompressed text (64MB, 1GiB).",
+)
+@click.option(
+    "--compression-level",
+    type=int,
+    default=3,
+    show_default=True,
+    metavar="N",
+    help="Level of zstd or gzip: higher is smaller, and slower to write.",
+)
+@click.option(
+    "--frame-bytes",
+    type=parse_size,
+    default="256KiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Text in one zstd frame: smaller frames make single records cheaper to read, and files "
+    "larger.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace DST, a file that exists.")
+@click.option("--append", is_flag=True, help="Add shards to DST, a directory that has some.")
+def convert(
+    *,
+    source: str,
+    target: str,
+    on_error: str,
+    storage_options: StorageOptions,
+    as_json: bool,
+    **shape: object,
+) -> int:
+    """Write the lines of SRC to DST: another compression, other shards, another place.
+
+    DST is a file if its name ends in .jsonl, .jsonl.zst, .jsonl.zstd or .jsonl.gz, else a
+    directory of shards. Lines are copied byte for byte; blank ones are left out. DST is complete,
+    or, after a failure, empty: shards published by then are removed again. The storage options
+    hold for SRC and DST.
+    """
+    chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
+    found = find(source, storage_options)
+    _check_apart(found, target)
+    writer = _writer(found, target, storage_options, chosen)
+    copy = _Copy(
+        writer,
+        on_error == "skip",
+        chosen.max_bytes_per_shard,
+        chosen.max_records_per_shard,
+        storage_options,
+    )
+    with Progress(sum(entry_of(file).size for file in found.files)) as progress:
+        copy.run(found.files, progress)
+    _report(found, target, copy).print(as_json=as_json)
+    return FINE
+
+
+def _writer(
+    found: Found, target: str, options: StorageOptions, shape: _WriteOptions
+) -> JsonlWriterSync:
+    if target.lower().endswith(OTHER_FORMATS):
+        raise OptionError(
+            f"cannot write {target}: this release writes .jsonl[.zst|.gz] and directories."
+        )
+    if is_jsonl(target):
+        return _file_writer(target, options, shape)
+    return _dir_writer(found, target, options, shape)
+
+
+def _file_writer(target: str, options: StorageOptions, shape: _WriteOptions) -> JsonlWriterSync:
+    ctx = click.get_current_context()
+    for name in ("shard_extension", "max_records_per_shard", "max_bytes_per_shard", "append"):
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            message = f"--{name.replace('_', '-')} is for a directory, and {target} names a file."
+            raise OptionError(message)
+    file = JsonlFile(target, options)
+    store, name, _ = file.source()
+    if isinstance(store, LocalStore) and Path(name).is_dir():
+        raise OptionError(f"{target} is a directory, although its name is that of a file.")
+    if not shape.overwrite and file.exists_sync():
+        raise OptionError(f"{target} exists already; --overwrite replaces it.")
+    return file.writer_sync(
+        compression_level=shape.compression_level,
+        overwrite=shape.overwrite,
+        frame_bytes=shape.frame_bytes,
+    )
+
+
+def _dir_writer(
+    found: Found, target: str, options: StorageOptions, shape: _WriteOptions
+) -> JsonlWriterSync:
+    if shape.overwrite:
+        raise OptionError(
+            f"--overwrite is for a file, and {target} is a directory: empty it first."
+        )
+    directory = JsonlDir(target, options)
+    if not shape.append and (present := _shards(directory)):
+        message = (
+            f"{target} already holds {counted(len(present), 'JSON Lines file')}, first "
+            f"{present[0].path}; --append adds shards after them."
+        )
+        raise OptionError(message)
+    compressed = bool(found.files) and compression_of(found.files[0].path) is not None
+    return directory.writer_sync(
+        shape.shard_extension or (".jsonl.zst" if compressed else ".jsonl"),
+        shape.max_records_per_shard,
+        shape.max_bytes_per_shard,
+        compression_level=shape.compression_level,
+        frame_bytes=shape.frame_bytes,
+    )
+
+
+def _shards(directory: JsonlDir) -> list[JsonlFile]:
+    try:
+        return directory.shards_sync()
+    except ObjectNotFoundError:
+        return []
+
+
+def _check_apart(found: Found, target: str) -> None:
+    """Refuse a DST inside of SRC: the next reader would find everything twice."""
+    place = _place(target)
+    sources = [_place(file.path) for file in found.files]
+    parents = {_parent(source) for source in sources}
+    if found.kind == "directory":
+        parents.add(_place(found.path))
+    if place in sources or (not is_jsonl(target) and place in parents):
+        raise OptionError(
+            f"DST {target} is where SRC {found.path} is read from; write somewhere else."
+        )
+    inside = found.kind == "directory" and _parent(place) == _place(found.path)
+    if inside and is_jsonl(target):
+        raise OptionError(f"DST {target} lies in SRC {found.path}; write it somewhere else.")
+
+
+def _place(path: str) -> str:
+    store, name = locate(path)
+    return str(Path(name).resolve()) if isinstance(store, LocalStore) else store.path(name)
+
+
+def _parent(place: str) -> str:
+    return place.rpartition("/")[0]
+
+
+def _report(found: Found, target: str, copy: _Copy) -> Report:
+    stored = sum(entry_of(JsonlFile(path, copy.options)).size for path in copy.published)
+    skipped = copy.skipped.count
+    left_out = f", {counted(skipped, 'bad line')} left out" if skipped else ""
+    return Report(
+        f"{target}: {counted(copy.records, 'record')} from {counted(len(found.files), 'file')} "
+        f"in {counted(len(copy.published), 'file')}{left_out}, {bytes_text(copy.text_bytes)} of "
+        f"text stored in {bytes_text(stored)}",
+        source=found.path,
+        target=target,
+        files_read=len(found.files),
+        files_written=copy.published,
+        records=copy.records,
+        text_bytes=copy.text_bytes,
+        bytes=stored,
+        skipped=skipped,
+    )
+
+
+@dataclass(slots=True)
+class _Copy:
+    """One run from files to a writer."""
+
+    writer: JsonlWriterSync
+    skips: bool
+    """Whether bad lines are left out; else the first one ends the run."""
+    most_bytes: int
+    """Of text that is written at once: at most a shard."""
+    most_lines: int | None
+    options: StorageOptions
+    skipped: Skipped = field(default_factory=Skipped)
+    records: int = 0
+    text_bytes: int = 0
+    complete: bool = False
+
+    @property
+    def published(self) -> list[str]:
+        """The files that are visible so far."""
+        if isinstance(self.writer, JsonlDirWriterSync):
+            return self.writer.published
+        return [self.writer.path] if self.complete else []
+
+    def run(self, files: Sequence[JsonlFile], progress: Progress) -> None:
+        """Copy every good line; after a failure or Ctrl-C remove what was published."""
+        try:
+            with self.writer as writer:
+                for text in self._steps(self._texts(files, progress)):
+                    # A signal between publishing a shard and noting it would leave it behind.
+                    with uninterrupted():
+                        writer.write_raw(text)
+                with uninterrupted():
+                    writer.close()
+                    self.complete = True
+        except BaseException as failure:
+            self._take_back(failure)
+            raise
+        self.skipped.finish()
+
+    def _texts(self, files: Sequence[JsonlFile], progress: Progress) -> Iterator[bytes]:
+        """Yield the good lines of all files, each with its newline, in large pieces."""
+        for file in files:
+            for text in texts_of(file, progress):
+                lines, records = self._good_lines(text)
+                self.records += records
+                self.text_bytes += len(lines)
+                yield lines
+
+    def _good_lines(self, text: TextPiece) -> tuple[bytes, int]:
+        values = read_fast(text)
+        if values is not None:
+            return text.text if text.text.endswith(b"\n") else text.text + b"\n", len(values)
+        good = []
+        for line in read_lines(text):
+            if not isinstance(line, MalformedLine):
+                good.append(line.text + b"\n")
+            elif self.skips:
+                self.skipped.add(line)
+            else:
+                message = f"{describe(line)}. --on-error skip leaves such lines out."
+                raise MalformedLineError(message, path=line.path, line_number=line.number)
+        return b"".join(good), len(good)
+
+    def _steps(self, texts: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the same in steps of at most a shard, so that Ctrl-C does not wait long."""
+        for text in texts:
+            # Lines are counted only where a limit could be below what the text holds.
+            count = text.count(b"\n") if self.most_lines or len(text) > self.most_bytes else 0
+            most = min(self.most_lines or count, self.most_bytes * count // max(1, len(text)))
+            if count <= most:
+                yield text
+                continue
+            lines = text.split(b"\n")[:-1]
+            step = max(1, most)
+            for start in range(0, count, step):
+                yield b"\n".join(lines[start : start + step]) + b"\n"
+
+    def _take_back(self, failure: BaseException) -> None:
+        """Remove the shards that were published, and note that on the error."""
+        published = self.published
+        if self.complete:
+            failure.add_note(f"{self.writer.path} was complete by then and stays.")
+            return
+        if not published:
+            failure.add_note("Nothing was written.")
+            return
+        left = []
+        with uninterrupted(tidying=True):
+            for path in published:
+                try:
+                    JsonlFile(path, self.options).delete_sync()
+                except OSError:
+                    left.append(path)
+        removed = counted(len(published) - len(left), "shard")
+        failure.add_note(f"{removed} that this run had published: removed again.")
+        if left:
+            failure.add_note(f"Could not be removed, though complete: {', '.join(left)}")

@@ -1,0 +1,321 @@
+"""`penstock materialize`: decode fields once, into columns that batches are gathered from."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from penstock.cli._opening import (
+    folders_without_index,
+    open_existing,
+    open_indexed,
+    refuse_tokens,
+)
+from penstock.cli._paths import as_typed
+from penstock.cli._report import Report
+from penstock.cli._terminal import Progress, echo
+from penstock.cli._typed_fields import field_types, parse_fields
+from penstock.cli._units import age_text, bytes_text, counted
+from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
+from penstock.datasets import (
+    Source,
+    drop_columns_in,
+    drop_columns_of,
+    estimate_columns,
+    known_profile,
+    list_columns_in,
+    list_columns_of,
+    origins_of,
+    profile_types,
+    typed_schema,
+)
+from penstock.errors import (
+    BadRecordsError,
+    MalformedLineError,
+    OptionError,
+    SchemaMismatchError,
+    StaleIndexError,
+)
+from penstock.index import look_at
+from penstock.storage import is_remote
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pyarrow as pa
+
+    from penstock.datasets import ColumnsEstimate, ListedColumn
+    from penstock.storage import StorageOptions
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnsTask:
+    """The options of the verb, by their names."""
+
+    path: str
+    target: str | None
+    on_error: Literal["raise", "null"]
+    workers: int | None
+    folder: str | None
+    storage_options: StorageOptions
+    as_json: bool
+
+    @property
+    def published(self) -> str | None:
+        """The remote folder that columns are published in."""
+        return self.target if self.target is not None and is_remote(self.target) else None
+
+    def shown(self, folder: str) -> str:
+        """Return a folder relative to PATH, if it lies there."""
+        if is_remote(folder) or is_remote(self.path):
+            return folder
+        is_below = Path(folder).is_relative_to(Path(self.path).absolute())
+        return as_typed(self.path, folder) if is_below else folder
+
+
+@verb(
+    "penstock materialize logs 'price:float32,tags:list<int64>,user.age'",
+    "penstock materialize logs --list",
+    "penstock materialize logs price --drop",
+    "penstock materialize s3://bucket/logs price,user.age",
+    "penstock materialize s3://bucket/logs price --path s3://bucket/logs/index/columns",
+    index=True,
+)
+@click.argument("fields", required=False)
+@click.option("--list", "lists", is_flag=True, help="Only show the columns that are there.")
+@click.option("--drop", is_flag=True, help="Remove the columns of FIELDS, or all columns.")
+@click.option(
+    "--path",
+    "target",
+    metavar="FOLDER",
+    help="Folder of the columns, if the usual place has no room or is not shared; columns in a "
+    "remote folder beside the data serve every reader of that data.",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "null"]),
+    default="raise",
+    show_default=True,
+    help="What happens at a value that does not fit its type: raise stops and names it, null "
+    "replaces it with null and counts it.",
+)
+@workers_option("decode")
+def materialize(
+    *,
+    fields: str | None,
+    lists: bool,
+    drop: bool,
+    **given: Any,  # noqa: ANN401 (those of `_ColumnsTask`)
+) -> int:
+    """Decode FIELDS of every record of PATH once, into columns that batches are gathered from.
+
+    FIELDS are names or paths with types as for DataLoader, or without: then the type comes from the
+    profile (penstock profile), or the schema. DataLoader finds and uses columns by itself.
+
+    Columns that are there are not built again, and of data that was appended to only the new
+    records are decoded. Killed or interrupted, the same command goes on with what was finished.
+    Columns lie in index/columns beside the data; of single files, read-only and remote data in the
+    cache directory.
+    """
+    if lists and drop:
+        raise click.UsageError("give either --list or --drop, not both.")
+    task = _ColumnsTask(**given)
+    found = look_at(task.path, task.storage_options, task.folder)
+    refuse_tokens(task.path, found, "batches of them are gathered as they are")
+    if fields is None and not (lists or drop):
+        raise click.UsageError("name the FIELDS to decode, such as price:float32,user.age.")
+    types = None if fields is None else parse_fields(fields, "FIELDS")
+    try:
+        if lists or drop:
+            where: Source | Sequence[Path] | None = open_existing(task.path, found)
+            if where is None:
+                where = folders_without_index(found, task.target)
+            report = (_drop if drop else _list)(task, where, types)
+        else:
+            source = open_indexed(task.path, found)
+            report = _build(task, source, _schema(types or {}, source))
+    except (BadRecordsError, MalformedLineError, SchemaMismatchError, StaleIndexError) as failure:
+        if failure.remedy and not isinstance(failure, StaleIndexError):
+            failure.advise("With --on-error null such values become null, and are counted.")
+        echo(f"penstock: {task.storage_options.redact(str(failure))}", err=True)
+        return FINDINGS
+    report.print(as_json=task.as_json)
+    return FINE
+
+
+def _schema(given: dict[str, str | None], source: Source) -> pa.Schema:
+    """Return all fields with their Arrow types; an `OptionError` names a field that has none."""
+    types = _types(given, source)
+    for name, type_ in types.items():
+        try:
+            typed_schema({name: type_})
+        except OptionError as why:
+            raise OptionError(f"field {name!r}: {why}") from None
+    schema = typed_schema(types)
+    assert schema is not None  # noqa: S101 (each has its type)
+    return schema
+
+
+def _types(given: dict[str, str | None], source: Source) -> dict[str, str]:
+    """Return a type for each field: the one given, or that of the profile or the schema."""
+    known = {name: type_ for name, type_ in given.items() if type_ is not None}
+    if len(known) == len(given):
+        return known
+    is_certain = getattr(source, "schema_is_complete", False)
+    profile = None if is_certain else known_profile(source)
+    if profile is not None:
+        found = profile_types(profile.document)
+        odd = next((name for name in given if name in found.left_out and name not in known), None)
+        if odd is not None:
+            raise OptionError(f"{odd} has no type of its own: {found.left_out[odd]}. Give it one.")
+        known = found.types | known
+    return field_types({name: known.get(name) for name in given}, source.schema)
+
+
+def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:
+    cost = estimate_columns(source, schema, task.target)
+    free = _free_bytes(cost.folder)
+    if cost.records and not task.as_json:
+        echo(_estimate(task, cost, free))
+    began, start = time.time(), time.monotonic()
+    with Progress(cost.records, unit="records") as progress:
+        columns = source.materialize(
+            schema, task.target, progress, on_error=task.on_error, workers=task.workers
+        )
+    seconds = time.monotonic() - start
+    used = _used(task, columns)
+    built = [column for column in used if column.meta.created >= began]
+    size = sum(column.meta.bytes for column in built)
+    report = Report(
+        path=task.path,
+        records=len(source),
+        estimate={
+            "seconds": round(cost.seconds, 3),
+            "bytes": cost.bytes,
+            "records": cost.records,
+            "free_bytes": free,
+        },
+        bytes=size,
+        published=task.published,
+        seconds=round(seconds, 3),
+    )
+    _add_columns(report, used, len(source), built)
+    if not len(source):
+        report.line(f"{task.path} holds no records: there is nothing to decode")
+        return report
+    count = len(used) - len(built)
+    before = f"{counted(count, 'column')} {'was' if count == 1 else 'were'} there already"
+    text = f"{counted(len(built), 'column')} of {bytes_text(size)} built in {seconds:.1f} s"
+    text += f", {before}" if count else ""
+    text = text if built else f"nothing to build: {before}"
+    where = f"in {task.shown(used[0].folder)}"
+    where = f"published in {task.published}, and {where}" if task.published else where
+    report.line(f"{task.path}: {text}; {where}")
+    return report
+
+
+def _estimate(task: _ColumnsTask, cost: ColumnsEstimate, free: int) -> str:
+    seconds = "less than a second" if cost.seconds < 1 else f"about {age_text(cost.seconds)}"
+    return (
+        f"{task.path}: {counted(cost.records, 'record')} to decode: {seconds}, about "
+        f"{bytes_text(cost.bytes)}; {bytes_text(free)} free in {task.shown(cost.folder)}"
+    )
+
+
+def _free_bytes(folder: str) -> int:
+    """Return the free space where a folder is, or will be."""
+    path = Path(folder).absolute()
+    return shutil.disk_usage(next(p for p in (path, *path.parents) if p.is_dir())).free
+
+
+def _used(task: _ColumnsTask, columns: Source) -> list[ListedColumn]:
+    """Return the columns of a source, in the order of its fields."""
+    present = {
+        (one.folder, one.meta.path, one.meta.arrow_type, one.meta.nulled > 0): one
+        for one in list_columns_of(columns, task.target)
+    }
+    specs = [spec for origin in origins_of(columns) for spec in getattr(origin, "specs", ())]
+    return [present[spec] for spec in specs if spec in present]
+
+
+def _add_columns(
+    report: Report,
+    columns: Sequence[ListedColumn],
+    records: int,
+    built: Collection[ListedColumn] | None = None,
+) -> None:
+    """Report columns one by one; `records` is the number of records of their source."""
+    documents, rows = [], []
+    for column in columns:
+        meta, state = column.meta, "not known: no index tells"
+        missing = max(0, records - meta.length)
+        if column.stale is not None:
+            state = f"{counted(missing, 'record')} behind" if missing else "fresh"
+            state = "stale: of other records" if column.stale else state
+        numbers = f"{meta.length:,}", bytes_text(meta.bytes), f"{meta.nulled:,}", f"{meta.bad:,}"
+        rows.append([meta.path, meta.type, *numbers, age_text(time.time() - meta.created), state])
+        document = {
+            "path": meta.path,
+            "type": meta.type,
+            "records": meta.length,
+            "bytes": meta.bytes,
+            "created": meta.created,
+            "stale": column.stale,
+            "missing_records": None if column.stale is None else missing,
+            "nulled": meta.nulled,
+            "bad": meta.bad,
+            "folder": column.folder,
+        }
+        documents.append(document if built is None else document | {"built": column in built})
+    report.data(columns=documents)
+    if rows:
+        header = ["column", "type", "records", "bytes", "nulled", "bad", "age", "state"]
+        report.table(header, rows, left=2)
+
+
+def _list(
+    task: _ColumnsTask, where: Source | Sequence[Path], given: dict[str, str | None] | None
+) -> Report:
+    records = 0
+    if isinstance(where, Source):
+        columns, records = list_columns_of(where, task.target), len(where)
+    else:
+        columns = list_columns_in(where)
+    columns = [column for column in columns if given is None or column.meta.path in given]
+    size = sum(column.meta.bytes for column in columns)
+    report = Report(path=task.path, records=records, bytes=size)
+    _add_columns(report, columns, records)
+    folders = dict.fromkeys(task.shown(column.folder) for column in columns)
+    more = f", {bytes_text(size)}, in {' and '.join(folders)}" if columns else ""
+    report.line(f"{task.path}: {counted(len(columns), 'column')}{more}")
+    return report
+
+
+def _drop(
+    task: _ColumnsTask, where: Source | Sequence[Path], given: dict[str, str | None] | None
+) -> Report:
+    names = None if given is None else list(given)
+    if isinstance(where, Source):
+        dropped = drop_columns_of(where, names, task.target)
+    else:
+        dropped = drop_columns_in(where, names)
+    size, stays = sum(meta.bytes for meta in dropped), None
+    report = Report(path=task.path, bytes=size)
+    report.data(dropped=[{"path": m.path, "type": m.type, "bytes": m.bytes} for m in dropped])
+    for meta in dropped:
+        nulled = f"{counted(meta.nulled, 'value')} null instead, " if meta.nulled else ""
+        report.line(f"dropped {meta.path} ({meta.type}, {nulled}{bytes_text(meta.bytes)})")
+    missing = set(names or ()) - {meta.path for meta in dropped}
+    report.line(*(f"no column of {name} was there" for name in names or () if name in missing))
+    if task.published:
+        stays = f"what is published in {task.published} stays; remove it with the tools of your "
+        stays += "storage"
+        report.line(stays)
+    report.line(f"{task.path}: dropped {counted(len(dropped), 'column')}, {bytes_text(size)}")
+    report.data(note=stays)
+    return report

@@ -1,0 +1,208 @@
+"""Reports of `penstock info` on CSV, Parquet, tokens and MDS folders."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.cli._by_number import by_number
+from penstock.cli._facts import (
+    KnownFacts,
+    add_leftovers,
+    facts_of_index,
+    facts_of_source,
+    leftovers_of,
+)
+from penstock.cli._paths import as_typed
+from penstock.cli._report import Report
+from penstock.cli._units import age_text, bytes_text, counted
+from penstock.datasets import is_tokens, open_found
+from penstock.storage import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.cli._facts import IndexFacts
+    from penstock.datasets import Source, TokenSource
+    from penstock.index import Detected, Format
+
+WIDTH = 12
+"""Of the names of rows."""
+_FEW_FILES = 20
+_STEP = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class InfoFile:
+    """The facts of one file."""
+
+    path: str
+    records: int | None
+    bytes: int
+    modified: float
+
+    def document(self) -> dict[str, object]:
+        """Return the facts for a program."""
+        return {
+            "path": self.path,
+            "records": self.records,
+            "bytes": self.bytes,
+            "modified": self.modified,
+        }
+
+    def cells(self) -> list[str]:
+        """Return the facts as a row of a table."""
+        return [self.path, _number(self.records), bytes_text(self.bytes)]
+
+
+def _number(count: int | None) -> str:
+    return "–" if count is None else f"{count:,}"
+
+
+def sum_known(values: Sequence[int | None]) -> int | None:
+    """Return a sum, or None where a value is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def add_files(report: Report, files: Sequence[InfoFile], header: Sequence[str]) -> None:
+    """Report files one by one, as a table where they are few."""
+    report.data(per_file=[file.document() for file in files])
+    if 1 < len(files) <= _FEW_FILES:
+        report.line("")
+        report.table(header, [file.cells() for file in files])
+
+
+def add_records(report: Report, records: int | None, stored: int) -> None:
+    """Report how many records there are, and their bytes."""
+    counted_text = "not counted" if records is None else f"{records:,}"
+    report.row("records", counted_text, records=records)
+    report.row("stored", bytes_text(stored), bytes=stored)
+
+
+def table_report(kind: Format, facts: IndexFacts, at_path: Detected, *, count: bool) -> Report:
+    """Report CSV or Parquet; without `count` CSV without an index is not read."""
+    path = facts.path
+    listing = facts.found.listing if facts.found else at_path.checked().listing
+    rows: dict[str, int] | None = None
+    columns: list[list[str]] | None = None
+    known: KnownFacts | None = None
+    is_cheap = kind.scanner is None or (facts.found is not None and not facts.found.is_stale)
+    if count or is_cheap:
+        with by_number(path, at_path) as opened:
+            if opened is not None:
+                rows, columns = _records_by_file(opened.source), _columns(opened.source)
+                if is_cheap:
+                    known = facts_of_source(path, facts.found, opened.source)
+    files = [
+        InfoFile(
+            as_typed(path, found.path),
+            None if rows is None else rows.get(found.path, 0),
+            found.entry.size,
+            found.entry.modified,
+        )
+        for found in listing.files
+    ]
+    report = Report(path, width=WIDTH, path=path)
+    report.row("format", kind.title, format=kind.name)
+    report.row("files", f"{len(files):,}", files=len(files))
+    add_records(
+        report, sum_known([file.records for file in files]), sum(file.bytes for file in files)
+    )
+    if columns is not None:
+        report.row("columns", f"{len(columns):,}")
+    facts.add_to(report)
+    (known or facts_of_index(path, None, at_path.options)).add_to(report)
+    _add_columns(report, columns)
+    add_files(report, files, ["file", "records", "stored"])
+    return report
+
+
+def _columns(source: Source) -> list[list[str]]:
+    return [[field.name, str(field.type)] for field in source.schema]
+
+
+def _add_columns(report: Report, columns: Sequence[Sequence[str]] | None) -> None:
+    documents = [{"name": name, "type": type_} for name, type_ in columns or ()]
+    report.data(columns=None if columns is None else documents)
+    if columns:
+        report.line("")
+        report.table(["column", "type"], columns)
+
+
+def _records_by_file(source: Source) -> dict[str, int]:
+    blocks, names = source.blocks, source.files
+    counts = np.zeros(len(names), np.int64)
+    if len(blocks) > 1:
+        of_block = np.asarray(source.location(blocks[:-1]).file, np.int64)
+        np.add.at(counts, of_block, np.diff(blocks))
+    return dict(zip(names, counts.tolist(), strict=True))
+
+
+def source_report(path: str, found: Detected) -> Report:
+    """Report tokens, or an MDS folder."""
+    source, files = open_found(found), []
+    for file, count in _records_by_file(source).items():
+        store, name = locate(file, found.options)
+        entry = store.entry(name)
+        files.append(InfoFile(as_typed(path, file), count, entry.size, entry.modified))
+    meta = source.index_meta
+    stored = sum(file.bytes for file in files)
+    report = Report(path, width=WIDTH, path=path, records=len(source), bytes=stored)
+    report.data(fingerprint=source.fingerprint)
+    report.row("format", found.format.title, format=found.format.name)
+    report.row("files", f"{len(files):,}", files=len(files))
+    if is_tokens(source):
+        _add_tokens(report, source)
+    else:
+        report.row("samples", f"{len(source):,}")
+    report.row("stored", bytes_text(stored))
+    if meta is not None:
+        report.row("made", f"{age_text(time.time() - meta.created)} ago")
+    add_leftovers(report, leftovers_of(path, None))
+    if not is_tokens(source):
+        _add_columns(report, _columns(source))
+    add_files(report, files, ["file", "samples", "stored"])
+    return report
+
+
+def _add_tokens(report: Report, source: TokenSource) -> None:
+    meta = source.index_meta
+    size, documents, made = source.sample_size, source.documents, meta and meta.tokens
+    each = "a document each" if size is None else f"of {counted(size, 'token')}"
+    if documents not in (None, len(source)):
+        each = "a sequence each" if size is None else f"sequences {each}"
+    steps = (range(at, min(at + _STEP, len(source))) for at in range(0, len(source), _STEP))
+    tokens = sum(int(source.lengths(np.array(step)).sum()) for step in steps)  # Without padding.
+    report.row("samples", f"{len(source):,}, {each}", sample_size=size)
+    report.row(
+        "tokens",
+        f"{tokens:,} ({source.token_dtype.name})",
+        tokens=tokens,
+        dtype=source.token_dtype.name,
+    )
+    documents = made.documents if made else documents
+    if documents is not None:
+        report.row("documents", f"{documents:,}")
+    facts: dict[str, Any] = dict.fromkeys(("eos", "padding", "dropped"))
+    if made:
+        facts = {"eos": made.eos, "padding": made.padding, "dropped": made.dropped}
+        if made.packing is not None:
+            report.row("packing", f"{made.packing}, EOS {made.eos}")
+        if made.padding:
+            share = made.padding / (made.padding + made.tokens)
+            report.row("padding", f"{counted(made.padding, 'token')} ({share:.2%})")
+        if made.dropped:
+            report.row("dropped", f"{counted(made.dropped, 'token')} behind the last full sample")
+        if meta and meta.bad_lines:
+            report.row("bad lines", f"{meta.bad_lines:,} left out")
+    report.data(
+        documents=documents,
+        packing=source.packing,
+        **facts,
+        bad_lines=meta and meta.bad_lines,
+        created=meta and meta.created,
+    )

@@ -1,0 +1,129 @@
+"""What is asked about a source whose records are runs of bytes, besides its records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from penstock.datasets._source import ColumnHome, Source
+from penstock.datasets.columns._facts import looked_at, noted
+from penstock.index import LARGEST_FRAME, digest, format_named
+from penstock.jsonl import compression_of
+from penstock.storage import StorageOptions, cache_directory, is_remote
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from penstock.datasets.columns._facts import FileFacts
+    from penstock.index import SampleIndex
+
+
+class AboutText(Source):
+    """A source that an index describes."""
+
+    _sample_index: SampleIndex
+
+    decodes_in_processes = True
+
+    @property
+    def sample_index(self) -> SampleIndex:
+        """The index by which records are found."""
+        return self._sample_index
+
+    @property
+    def storage_options(self) -> StorageOptions:
+        """The options with which its files are read."""
+        origin = self._sample_index.origin
+        return StorageOptions() if origin is None else origin.options
+
+    @property
+    def reads_blocks(self) -> str:  # type: ignore[override]
+        """Why a block is read as a whole, where a record costs as much as its block."""
+        is_compressed = any(map(compression_of, self._sample_index.file_locations))
+        return "compressed data is read by blocks, each once" if is_compressed else ""
+
+    @property
+    def forward_file(self) -> str | None:
+        """A file that can only be read from its beginning."""
+        return next((path for path in self.files if compression_of(path) == "gzip"), None)
+
+    @property
+    def stream_file(self) -> str | None:
+        """A file in which a record costs what lies before it."""
+        return next((path for at, path in enumerate(self.files) if self.is_stream_file(at)), None)
+
+    def is_stream_file(self, file: int) -> bool:
+        """Whether a file can only be decompressed from its beginning."""
+        compression = compression_of(self._sample_index.file_locations[file])
+        if compression != "zstd":
+            return compression is not None
+        frames = self._sample_index.frames_of(file)
+        return not len(frames) or int(frames[:, 4].max()) > LARGEST_FRAME
+
+    @property
+    def unit_borders(self) -> NDArray[np.int64]:
+        """The first records of blocks, but none inside of a file that is read as a whole."""
+        borders, meta = self.blocks, self._sample_index.meta
+        if meta is None:
+            return borders
+        starts = meta.starts()
+        streams = [self.is_stream_file(run.file) for run in meta.runs]
+        runs = np.minimum(np.searchsorted(starts, borders, "right") - 1, len(streams) - 1)
+        kept = np.isin(borders, starts) | ~np.array([*streams, False], np.bool_)[runs]
+        found: NDArray[np.int64] = borders[kept]
+        return found
+
+    def file_sizes(self) -> dict[str, int]:
+        """Return the bytes of each file, as the index has them."""
+        meta = self._sample_index.meta
+        known = () if meta is None else zip(self.files, meta.files, strict=True)
+        return {path: file.size for path, file in known}
+
+    def file_facts(self) -> list[FileFacts]:
+        """Return the state of its files; of remote ones what the index says."""
+        meta, paths = self._sample_index.meta, self.files
+        if any(map(is_remote, paths[:1])):
+            return [] if meta is None else [noted(file.path, file) for file in meta.files]
+        names = paths if meta is None else [file.path for file in meta.files]
+        return [*map(looked_at, paths, names)]
+
+    @property
+    def _reads_as_indexed(self) -> bool:
+        """Whether fields are decoded as the files and the index say: this is no subclass."""
+        return "_NAME_IN_CACHE" in vars(type(self)) and not self.is_tokens
+
+    def _columns_key(self, where: object) -> list[object]:
+        return [self._cache_name(), "utf-8", where]
+
+    def column_home(self) -> ColumnHome:
+        """Return where columns lie: beside the index, unless that is a copy of a remote one."""
+        place = self._sample_index.origin
+        if place is None:
+            return ColumnHome(self._columns_key(self.files))
+        folder = Path(place.folder)
+        is_copy = folder.parent == cache_directory() / "fetched-indexes"
+        key = self._columns_key(place.base if is_copy else place.folder)
+        if not self._reads_as_indexed:
+            return ColumnHome(key)
+        remote = place.base if any(map(is_remote, self.files[:1])) else None
+        return ColumnHome(key, None if is_copy else folder, remote)
+
+    @property
+    def reopens_as(self) -> str | None:
+        """The path by which `penstock.open` finds this again."""
+        place, meta = self._sample_index.origin, self._sample_index.meta
+        if place is None or meta is None or not self._reads_as_indexed:
+            return None
+        row = format_named(meta.kind)
+        if row is None or meta.options != row.scanner_for(self.files).options():
+            return None
+        folder = Path(place.folder)
+        if folder == Path(place.base) / "index" or folder.parent.name == "fetched-indexes":
+            return place.base
+        # In the cache an index has the name of what was opened.
+        for path in (place.base, *self.files[:1]):
+            if folder.name == digest([meta.kind, meta.options, [path]]):
+                return path
+        return None

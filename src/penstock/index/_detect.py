@@ -1,0 +1,242 @@
+"""Which format lies at a path: by one listing, by the names in it, or by a file's first bytes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol
+
+from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.index._formats import (
+    LINES,
+    folder_formats,
+    format_by_bytes,
+    known_endings,
+    load,
+    record_formats,
+)
+from penstock.index._listing import Listing, joined, list_files
+from penstock.storage import StorageOptions, is_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from penstock.errors import PenstockError
+    from penstock.index._formats import Format
+    from penstock.index._listing import Found, What
+    from penstock.index._scan import Scanner
+
+_log = logging.getLogger("penstock.datasets")
+_HEAD_BYTES = 64
+
+
+class FolderFormat(Protocol):
+    """What a row names as its `folder`: a format of several files."""
+
+    @staticmethod
+    def found(
+        path: str, listing: Listing | None, options: StorageOptions, index: str | None
+    ) -> str | None:
+        """Return the path that opens what lies at `path`; None where that is another format.
+
+        Without a listing there is nothing of that name. `index` is the folder of an index.
+        """
+        ...
+
+    @staticmethod
+    def problem(listing: Listing, options: StorageOptions) -> PenstockError | None:
+        """Return what is missing where only parts of this format lie; None where none do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """A format, and the files that a path names."""
+
+    what: What | Sequence[What]
+    """The path, or paths, that open it."""
+    format: Format
+    listing: Listing
+    """The files of this format; all files where they are one only together."""
+    options: StorageOptions
+    index: str | None = None
+    """The folder of the index, where one was named."""
+    trouble: PenstockError | None = None
+    """Why `penstock.open` does not open it."""
+    problem: PenstockError | None = None
+    """The same, where parts of a format lie there and others are missing."""
+
+    def scanner(self, made_with: Mapping[str, object] | None = None) -> Scanner:
+        """Return what finds the records; `made_with` are the options of an existing index."""
+        files = self.listing.files if self.format.suffix_options else ()
+        return self.format.scanner_for([found.entry.name for found in files], made_with)
+
+    def checked(self) -> Detected:
+        """Return this, or raise where it does not open."""
+        if self.trouble is not None:
+            raise self.trouble
+        return self
+
+
+def detect(
+    what: What | Sequence[What],
+    options: StorageOptions | None = None,
+    index: str | os.PathLike[str] | None = None,
+) -> Detected:
+    """Return which format lies at a path, a pattern or a list of those; raise where none does."""
+    return look_at(what, options, index).checked()
+
+
+def look_at(
+    what: What | Sequence[What],
+    options: StorageOptions | None = None,
+    index: str | os.PathLike[str] | None = None,
+) -> Detected:
+    """Do the same for a look: a folder without records, or with several formats, is no error yet.
+
+    Of several formats the first in the table is taken; a folder without records has lines, of
+    which there are none.
+    """
+    options = StorageOptions() if options is None else options
+    if isinstance(what, list | tuple) and len(what) == 1:
+        (what,) = what
+    folder = None if index is None else os.fspath(index)
+    if not isinstance(what, str | os.PathLike):
+        return _of_records(what, _several([*what], options), options, folder)
+    path = os.fspath(what)
+    try:
+        listing = list_files(path, (), options)
+    except ObjectNotFoundError:
+        found = None if is_pattern(path) else _together(path, None, options, folder)
+        if found is None:
+            raise
+        return found
+    if listing.folder is not None:
+        # Records may lie beside what is a folder of tokens, or of shards, by its marks.
+        asked = [
+            row
+            for row in folder_formats()
+            if not listing.top.isdisjoint(row.marks) or (row.has_index and folder is not None)
+        ]
+        found = _together(path, listing, options, folder, asked)
+        if found is not None:
+            return found
+    return _of_records(path, listing, options, folder)
+
+
+def problems_of(listing: Listing, options: StorageOptions) -> list[PenstockError]:
+    """Return what is missing of formats of which only parts lie there."""
+    told = [load(str(row.folder)).problem(listing, options) for row in folder_formats()]
+    return [problem for problem in told if problem]
+
+
+def _together(
+    path: str,
+    listing: Listing | None,
+    options: StorageOptions,
+    index: str | None,
+    asked: Sequence[Format] | None = None,
+) -> Detected | None:
+    """Return the format of files that are one together; None where they are not."""
+    for row in folder_formats() if asked is None else asked:
+        opens: str | None = load(str(row.folder)).found(path, listing, options, index)
+        if opens is not None:
+            files = (
+                Listing((opens,), None, os.path.dirname(opens), []) if listing is None else listing
+            )
+            return Detected(opens, row, files, options, index)
+    return None
+
+
+def _several(paths: Sequence[What], options: StorageOptions) -> Listing:
+    """Return the files of several paths, none of which opens alone."""
+    parts = [list_files(path, (), options) for path in paths]
+    for part in parts:
+        asked = [row for row in folder_formats() if row.has_index and part.top]
+        found = _together(str(part.folder), part, options, None, asked)
+        if part.folder is not None and found is not None:
+            raise OptionError(
+                f"{part.folder} is a folder of {found.format.title}, which is opened alone. Put "
+                "several together by penstock.open(…) + penstock.open(…); records beside it are "
+                f"named by a pattern: {part.folder + '/*' + LINES.suffixes[0]!r}"
+            )
+    return joined(parts)
+
+
+def _of_records(
+    what: What | Sequence[What], listing: Listing, options: StorageOptions, index: str | None
+) -> Detected:
+    """Return the format of the files with records."""
+    groups: dict[Format, list[Found]] = {row: [] for row in record_formats()}
+    endings = [(row.endings, group) for row, group in groups.items()]
+    others: list[Found] = []
+    for found in listing.files:  # Of which there may be millions.
+        name = found.entry.name.lower()
+        for ends, group in endings:
+            if name.endswith(ends):
+                group.append(found)
+                break
+        else:
+            others.append(found)
+    present = {row: group for row, group in groups.items() if group}
+    if not present:
+        return _without_records(what, listing, options, index)
+    row, *more = present
+    files, trouble = present[row], None
+    others = [*chain.from_iterable(present[one] for one in more), *others]
+    is_chosen = listing.folder is not None or listing.is_pattern
+    if more:
+        trouble = _several_formats(present, listing)
+    elif others and not is_chosen:
+        text = f"{others[0].path} is named beside {files[0].path}, but is another format."
+        trouble = OptionError(text)
+    elif others and listing.is_pattern:
+        text = "%s: %d files are no %s, first %s"
+        _log.warning(text, listing.named[0], len(others), row.title, others[0].path)
+    kept = replace(listing, files=files)
+    return Detected(what, row, kept, options, index, trouble)
+
+
+def _several_formats(present: Mapping[Format, list[Found]], listing: Listing) -> PenstockError:
+    held = " and ".join(f"{len(files):,} of {row.title}" for row, files in present.items())
+    if listing.folder is None and not listing.is_pattern:
+        return OptionError(f"the files named are {held}; a source has one format.")
+    example = f"{listing.base.rstrip('/')}/**/*{next(iter(present)).suffixes[0]}"
+    shown = listing.folder or listing.named[0]
+    return OptionError(f"{shown} holds {held}. Choose by a pattern: {example!r}")
+
+
+def _without_records(
+    what: What | Sequence[What], listing: Listing, options: StorageOptions, index: str | None
+) -> Detected:
+    """Return the format of files whose names are of no format with records."""
+    path = what if isinstance(what, str) else ""
+    asked = [row for row in folder_formats() if path or row.has_index]
+    found = _together(path, listing, options, index, asked)
+    if found is not None:
+        return found
+    first = listing.files[0] if listing.files else None
+    row = None if first is None or listing.folder is not None else _by_first_bytes(first)
+    if row is not None:
+        return Detected(what, row, listing, options, index)
+    problem = trouble = next(iter(problems_of(listing, options)), None)
+    shown = listing.folder or listing.named[0]
+    if trouble is None and first is None:
+        trouble = ObjectNotFoundError(f"{shown} holds no files with records.", path=shown)
+    if trouble is None and first is not None:
+        trouble = OptionError(
+            f"cannot tell what {first.path} holds: its name ends in none of {known_endings()}."
+        )
+    files = [] if listing.folder is not None else listing.files
+    kept = replace(listing, files=files)
+    return Detected(what, LINES, kept, options, index, trouble, problem)
+
+
+def _by_first_bytes(found: Found) -> Format | None:
+    if not found.entry.size:
+        return None
+    with closing(found.store.open(found.entry.name, found.entry)) as file:
+        return format_by_bytes(file.read_at(0, min(_HEAD_BYTES, file.size)))
