@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets.megatron._tokens import MegatronTokens, is_megatron
+from penstock.datasets.megatron._files import MegatronPair
+from penstock.datasets.megatron._tokens import MegatronTokens
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -23,7 +24,8 @@ from penstock.errors import (
     StaleIndexError,
     TruncatedFileError,
 )
-from penstock.storage import Meter, metered
+from penstock.index import detect
+from penstock.storage import Meter, StorageOptions, metered
 from tests.datasets.megatron_files import CODES, idx_bytes, write_megatron
 from tests.datasets.token_contract import Rows, TokenContract
 
@@ -78,8 +80,8 @@ def as_lists(rows: Any) -> list[list[int]]:
 @pytest.mark.parametrize("ending", ["", ".bin", ".idx"])
 def test_a_dataset_is_known_by_its_prefix_or_one_of_its_files(prefix: Path, ending: str) -> None:
     path = f"{prefix}{ending}"
-    assert is_megatron(path)
-    assert is_megatron(Path(path))
+    assert detect(path).format.title == "Megatron-LM"
+    assert detect(Path(path)).format.title == "Megatron-LM"
     source = MegatronTokens(path)
     assert len(source) == len(ROWS)
     assert source.files == [f"{prefix}.bin"]
@@ -87,15 +89,21 @@ def test_a_dataset_is_known_by_its_prefix_or_one_of_its_files(prefix: Path, endi
 
 def test_other_files_are_none(prefix: Path, tmp_path: Path) -> None:
     (tmp_path / "other.bin").write_bytes(b"tokens")
-    assert not is_megatron(tmp_path / "other.bin")
+    with pytest.raises(OptionError, match=r"cannot tell what .*other\.bin"):
+        detect(tmp_path / "other.bin")
     (tmp_path / "other.idx").write_bytes(b"something else")
-    assert not is_megatron(tmp_path / "other.bin")
+    with pytest.raises(CorruptFileError):
+        penstock.open(tmp_path / "other.bin")
     (tmp_path / "other.idx").write_bytes(b"")
-    assert not is_megatron(tmp_path / "other")
-    assert not is_megatron(tmp_path)
-    assert not is_megatron("s3://nowhere/at/all")  # Nobody is asked.
+    with pytest.raises(TruncatedFileError):
+        penstock.open(tmp_path / "other")
+    with pytest.raises(OptionError, match="2 pairs"):
+        detect(tmp_path)
+    found = MegatronPair.found("s3://nowhere/at/all", None, StorageOptions(), None)
+    assert found is None  # Nothing is requested.
     prefix.with_suffix(".bin").unlink()
-    assert not is_megatron(prefix)
+    with pytest.raises(ObjectNotFoundError):
+        detect(prefix)
 
 
 @pytest.mark.parametrize("dtype", CODES)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def held(source: Source, ids: NDArray[np.int64]) -> pa.Table:
     """Return records with all columns of the source's schema, and wider ones where they need it."""
     batch = source._inferred(ids)  # noqa: SLF001 (what a source is asked for)
-    if getattr(source, "schema_is_complete", False):
+    if source.schema_is_complete:
         return pa.Table.from_batches([batch])
     none = pa.RecordBatch.from_pylist([], source.schema)
     return unify([none, batch])

@@ -28,7 +28,7 @@ from penstock.cli.check._parts import Finding, Sample, line_parts
 from penstock.cli.check._run import PART_BYTES, Report, check_parts
 from penstock.cli.info._index_facts import index_facts
 from penstock.cli.info._known_facts import leftovers_of
-from penstock.datasets import is_tokens, open_found
+from penstock.datasets import open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index import (
     LINES,
@@ -211,15 +211,15 @@ def _count(asked: _Asked, indexed: Indexed, report: Report) -> None:
 
 def _unnamed(path: str, source: Source, options: StorageOptions) -> Iterator[Finding]:
     """Yield the token files in a folder that its index does not name."""
-    if not is_tokens(source) or source.index_meta is None:
+    if not source.is_tokens or source.sample_index is None:
         return
     named = set(source.files)
-    # A file without bytes is of a text in which no sample ends.
     store, name = locate(join(path, TOKEN_FOLDER), options)
     with suppress(ObjectNotFoundError):
         for entry in store.list(name):
             file = store.path(entry.name)
-            if entry.size and file.endswith(".bin") and file not in named:
+            # A file without bytes is of a text in which no sample ends.
+            if entry.size and file not in named:
                 yield Finding("unknown file", file, None, "the index does not name this token file")
 
 

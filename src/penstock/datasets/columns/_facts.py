@@ -1,6 +1,4 @@
-"""What is known of the files of a source, to tell later whether they are still the same."""
-
-# ruff: noqa: SLF001 (what a source is made from says where its files are told of)
+"""The state of the files of a source, to know later whether they are still the same."""
 
 from __future__ import annotations
 
@@ -63,7 +61,7 @@ def state_of(source: Source) -> str:
         found.extend(as_lists(getattr(origin, "origin", origin).file_facts()))
         return origin
 
-    source._over(look)
+    source._over(look)  # noqa: SLF001 (of every source)
     return digest(found)
 
 

@@ -107,7 +107,7 @@ def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Rec
     if not paths:
         return source._columns(ids, schema)  # noqa: SLF001
     names = frozenset(paths) & frozenset(source.schema.names)
-    if getattr(source, "schema_is_complete", False):
+    if source.schema_is_complete:
         return _read(source, ids, schema, _plan(schema, names, complete=True))
     # Of a type that no path leads to, a name that is there is nothing but a name.
     only_names = frozenset(n for n in names if not _may_lead(n, schema.field(n).type))

@@ -26,20 +26,6 @@ BIN, IDX = ".bin", ".idx"
 _openings = itertools.count()
 
 
-def is_megatron(path: str | os.PathLike[str], options: StorageOptions | None = None) -> bool:
-    """Whether a path is the `.bin`, the `.idx` or the prefix of a Megatron-LM dataset.
-
-    A remote prefix must have one of the endings: nobody is asked about others.
-
-    >>> is_megatron("no/such/corpus.bin")
-    False
-    """
-    prefix, is_named = prefix_of(path)
-    if is_remote(prefix) and not is_named:
-        return False
-    return _begins_like_idx(prefix, options) and _is_there(f"{prefix}{BIN}", options)
-
-
 def names_pair(path: str | os.PathLike[str], options: StorageOptions | None = None) -> bool:
     """Whether a path names a dataset, also one of which a file is missing or damaged.
 

@@ -17,8 +17,6 @@ from penstock.datasets.megatron._files import (
     BIN,
     IDX,
     MegatronFiles,
-    is_megatron,
-    names_pair,
     prefix_of,
 )
 from penstock.datasets.text._block_texts import BLOCK_BYTES
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     from penstock.datasets.megatron._index import MegatronIndex
     from penstock.datasets.text._texts import Text
     from penstock.datasets.tokens._rows import Ends
-
-__all__ = ["MegatronTokens", "is_megatron", "names_pair"]
 
 _KEPT_FILES = 64
 _texts: Kept[Text] = Kept(_KEPT_FILES)
