@@ -8,13 +8,13 @@ from penstock.jsonl import JsonlDir
 
 
 def work(path: str, worker: int) -> None:
-    """Write 1,000 records of one worker in shards of 100."""
+    """Write 1,000 records as shards of 100."""
     with JsonlDir(path).writer_sync(".jsonl.zst", max_records_per_shard=100) as w:
         w.write_many({"worker": worker, "step": step} for step in range(1000))
 
 
 def main() -> None:
-    """Run four workers, then count what they left."""
+    """Run four workers, then count their records."""
     with tempfile.TemporaryDirectory() as path:
         context = multiprocessing.get_context("forkserver")
         workers = [context.Process(target=work, args=(path, n)) for n in range(4)]

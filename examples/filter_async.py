@@ -7,7 +7,7 @@ from penstock.jsonl import JsonlDir, JsonlFile
 
 
 async def main() -> None:
-    """Keep the expensive orders of a directory that has a broken line in it."""
+    """Keep the expensive orders of a directory with a broken line."""
     with tempfile.TemporaryDirectory() as root:
         orders, expensive = JsonlDir(f"{root}/orders"), JsonlDir(f"{root}/expensive")
         async with orders.writer(max_records_per_shard=500) as w:

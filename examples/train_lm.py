@@ -1,4 +1,4 @@
-"""Train a tiny language model on this project's own docs; stop it half-way, and go on exactly.
+"""Train a tiny language model on this project's docs, stop it half-way, and resume it exactly.
 
 `python examples/train_lm.py --plot loss.svg --steps 200` draws the picture in docs/tokens.md.
 """
@@ -22,7 +22,7 @@ END = "<|endoftext|>"
 
 
 def prepare(folder: Path) -> int:
-    """Write the docs as JSON Lines, train a tokenizer on them, tokenise; return its size."""
+    """Write the docs as JSON Lines, train a tokenizer, tokenise; return the vocabulary size."""
     pages = [page.read_text(encoding="utf-8") for page in sorted(DOCS.glob("*.md"))]
     sections = [section for page in pages for section in page.split("\n## ")]
     with penstock.writer(str(folder / "docs.jsonl")) as out:
@@ -51,7 +51,7 @@ def prepare(folder: Path) -> int:
 
 
 class TinyLM(nn.Module):
-    """Two layers of attention that look back, and nothing else."""
+    """Two layers of causal attention."""
 
     def __init__(self, vocabulary: int, width: int = 64) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class TinyLM(nn.Module):
         self.head = nn.Linear(width, vocabulary)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Return logits of the next token at every place."""
+        """Return the logits of the next token at every position."""
         here = torch.arange(ids.shape[1])
         mask = nn.Transformer.generate_square_subsequent_mask(ids.shape[1])
         hidden = self.layers(self.embed(ids) + self.place(here), mask=mask, is_causal=True)
@@ -72,9 +72,9 @@ class TinyLM(nn.Module):
 
 
 def train(folder: Path, vocabulary: int, steps: int, checkpoint: Path) -> list[float]:
-    """Train up to a step, from the checkpoint on if there is one; return the losses."""
+    """Train up to a step, from the checkpoint if it exists; return the losses."""
     torch.manual_seed(0)
-    torch.set_num_threads(1)  # Threads may add up in another order, and the last digit differ.
+    torch.set_num_threads(1)  # Several threads may change the order of sums, and the last digit.
     model = TinyLM(vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     loader = penstock.DataLoader(
@@ -101,7 +101,7 @@ def train(folder: Path, vocabulary: int, steps: int, checkpoint: Path) -> list[f
         optimizer.step()
         losses.append(loss.item())
         if len(losses) == steps:
-            # Now, not after the loop: the batch that ended it would count as seen.
+            # Save here: after the loop, the batch that ended it would count as seen.
             torch.save(
                 {
                     "model": model.state_dict(),
@@ -116,7 +116,7 @@ def train(folder: Path, vocabulary: int, steps: int, checkpoint: Path) -> list[f
 
 
 def plot(losses: list[float], stop: int, path: Path) -> None:
-    """Draw the losses, with a mark where the run was stopped."""
+    """Draw the losses, with a mark at the stop."""
     width, height, most = 640, 240, max(losses)
     x = [40 + (width - 60) * n / max(1, len(losses) - 1) for n in range(len(losses))]
     y = [20 + (height - 50) * (1 - loss / most) for loss in losses]
@@ -136,26 +136,26 @@ def plot(losses: list[float], stop: int, path: Path) -> None:
 
 
 def main() -> None:
-    """Compare a run that was stopped with one that was not."""
+    """Compare a stopped run with an uninterrupted one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--plot", type=Path, help="an SVG file for the losses")
-    told = parser.parse_args()
-    stop = told.steps // 2
+    options = parser.parse_args()
+    stop = options.steps // 2
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root) / "corpus"
         folder.mkdir()
         vocabulary = prepare(folder)
-        whole = train(folder, vocabulary, told.steps, Path(root) / "whole.pt")
+        whole = train(folder, vocabulary, options.steps, Path(root) / "whole.pt")
         stopped = Path(root) / "stopped.pt"
         train(folder, vocabulary, stop, stopped)
-        resumed = train(folder, vocabulary, told.steps, stopped)
+        resumed = train(folder, vocabulary, options.steps, stopped)
     print(json.dumps({"first loss": round(whole[0], 2), "last loss": round(whole[-1], 2)}))
     if resumed != whole:
         raise SystemExit("the resumed run differs")
     print(f"stopped after {stop} steps and resumed: {len(whole)} losses, equal to the last digit")
-    if told.plot is not None:
-        plot(whole, stop, told.plot)
+    if options.plot is not None:
+        plot(whole, stop, options.plot)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import penstock
+from penstock.datasets._vocabulary import vocabulary
 from penstock.datasets.columns._folder import decode_column
-from penstock.datasets.fields._vocabulary import vocabulary
 from penstock.errors import CorruptIndexError
 from penstock.index import create_default_jsonl_indexer
 from penstock.storage import cache_directory

@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.datasets import CsvRows, JsonlDataset, MdsRows, TokensDataset
-from penstock.datasets.fields._vocabulary import vocabulary
+from penstock.datasets._vocabulary import vocabulary
 from penstock.errors import CorruptFileError, CorruptIndexError, PenstockError
 from penstock.jsonl import JsonlFile
 from tests.datasets.mds_files import write_mds

@@ -156,7 +156,7 @@ def test_too_little_room_is_told_before_anything_is_decoded(
 ) -> None:
     source = opened(tmp_path, "jsonl")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=100))
-    with pytest.raises(StorageError, match=r"about [\d,]+ bytes, and 100 are free in .*path="):
+    with pytest.raises(StorageError, match=r"about [\d,]+ bytes in .*: 100 are free.*path="):
         source.materialize(ID)
     assert list_columns_of(source) == []
 

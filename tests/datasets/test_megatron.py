@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets.megatron._files import MegatronPair
+from penstock.datasets.megatron._files import names_pair
 from penstock.datasets.megatron._tokens import MegatronTokens
 from penstock.errors import (
     CorruptFileError,
@@ -24,8 +24,7 @@ from penstock.errors import (
     StaleIndexError,
     TruncatedFileError,
 )
-from penstock.index import detect
-from penstock.storage import Meter, StorageOptions, metered
+from penstock.storage import Meter, metered
 from tests.datasets.megatron_files import CODES, idx_bytes, write_megatron
 from tests.datasets.token_contract import Rows, TokenContract
 
@@ -80,30 +79,18 @@ def as_lists(rows: Any) -> list[list[int]]:
 @pytest.mark.parametrize("ending", ["", ".bin", ".idx"])
 def test_a_dataset_is_known_by_its_prefix_or_one_of_its_files(prefix: Path, ending: str) -> None:
     path = f"{prefix}{ending}"
-    assert detect(path).format.title == "Megatron-LM"
-    assert detect(Path(path)).format.title == "Megatron-LM"
+    assert names_pair(path)
+    assert names_pair(Path(path))
     source = MegatronTokens(path)
     assert len(source) == len(ROWS)
     assert source.files == [f"{prefix}.bin"]
 
 
-def test_other_files_are_none(prefix: Path, tmp_path: Path) -> None:
+def test_other_files_are_none(tmp_path: Path) -> None:
     (tmp_path / "other.bin").write_bytes(b"tokens")
-    with pytest.raises(OptionError, match=r"cannot tell what .*other\.bin"):
-        detect(tmp_path / "other.bin")
-    (tmp_path / "other.idx").write_bytes(b"something else")
-    with pytest.raises(CorruptFileError):
-        penstock.open(tmp_path / "other.bin")
-    (tmp_path / "other.idx").write_bytes(b"")
-    with pytest.raises(TruncatedFileError):
-        penstock.open(tmp_path / "other")
-    with pytest.raises(OptionError, match="2 pairs"):
-        detect(tmp_path)
-    found = MegatronPair.found("s3://nowhere/at/all", None, StorageOptions(), None)
-    assert found is None  # Nothing is requested.
-    prefix.with_suffix(".bin").unlink()
-    with pytest.raises(ObjectNotFoundError):
-        detect(prefix)
+    assert not names_pair(tmp_path / "other.bin")
+    assert not names_pair(tmp_path)
+    assert not names_pair("s3://nowhere/at/all")  # No request is made.
 
 
 @pytest.mark.parametrize("dtype", CODES)
@@ -135,9 +122,6 @@ def test_rows_of_one_length_are_read_as_a_matrix(tmp_path: Path) -> None:
     found = source.read([11, 0, 3, 3])
     assert found.dtype == np.uint16
     assert found.tolist() == [rows[11], rows[0], rows[3], rows[3]]
-    out = np.zeros((2, 5), np.uint16)
-    source.take_into(np.array([1, 7]), out)
-    assert out.tolist() == [rows[1], rows[7]]
     ends, offsets = source.document_ends([4, 5]) or ([], [])
     assert (list(ends), list(offsets)) == ([5, 5], [0, 1, 2])
     assert source.arrow([2]).to_pydict() == {"tokens": [rows[2]]}

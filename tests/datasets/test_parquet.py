@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.datasets import ParquetRows, Source, _parquet_rows
-from penstock.datasets._recent import Kept
+from penstock.datasets import ParquetRows, Source
+from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets.parquet import _rows as _parquet_rows
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -276,8 +277,8 @@ def open_files() -> int:
 def test_more_files_than_are_kept_open_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_parquet_rows, "_files", Kept(3))
-    monkeypatch.setattr(_parquet_rows, "_columns", Kept(1))
+    monkeypatch.setattr(_parquet_rows, "_files", RecentlyUsed(3))
+    monkeypatch.setattr(_parquet_rows, "_columns", RecentlyUsed(1))
     monkeypatch.setattr(_parquet_rows, "_KEPT_FOOTER_BYTES", 1000)
     for number in range(20):
         write(tmp_path / f"{number}.parquet", {"a": [number]})
@@ -290,7 +291,7 @@ def test_more_files_than_are_kept_open_are_read(
 
 
 def test_what_is_kept_is_bounded_and_the_newest_stays() -> None:
-    kept: Kept[str] = Kept(10)
+    kept: RecentlyUsed[str] = RecentlyUsed(10)
     for key in "abc":
         kept.put(key, key.upper(), 4)
     assert [kept.get(key) for key in "abc"] == [None, "B", "C"]

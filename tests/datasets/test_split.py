@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.datasets._key_hash import key_hashes
+from penstock.datasets._split import key_hashes
 from penstock.errors import OptionError, StaleIndexError
 from tests.datasets.listed_source import ListedSource
 
@@ -268,7 +268,7 @@ def test_a_part_of_a_source_that_grew_stays_as_it_was() -> None:
 def test_a_part_of_a_source_that_lost_records_is_refused() -> None:
     parts = pickle.loads(pickle.dumps(numbered(100).split(a=0.5, b=0.5)))
     parts[0].source.records.pop()
-    with pytest.raises(StaleIndexError, match="100 records were split and 99 are left"):
+    with pytest.raises(StaleIndexError, match="of 100 records and 99 are left"):
         len(parts[0])
 
 

@@ -52,9 +52,6 @@ def check_windows(
     assert rows[-1].tolist() == expected[-1]
     ids = np.random.default_rng(0).integers(0, len(begins), 50)
     assert rows.read(ids).tolist() == [expected[i] for i in ids]
-    out = np.empty((50, length + ahead), rows.token_dtype)
-    rows.take_into(ids, out)
-    assert out.tolist() == [expected[i] for i in ids]
     assert rows.lengths(ids).tolist() == [stops[i] - begins[i] for i in ids]
     ends = rows.document_ends(ids)
     assert (ends is not None) == is_told

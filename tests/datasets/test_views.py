@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.datasets._views import Concatenated, Taken
+from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._views import Taken
 from penstock.errors import OptionError, RecordIndexError, SchemaMismatchError
 from tests.datasets.listed_source import ListedSource
 

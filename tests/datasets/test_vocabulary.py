@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets.fields._vocabulary import root_of, vocabulary
+from penstock.datasets._vocabulary import root_of, vocabulary
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.storage._untrusted import LARGEST_METADATA
 from tests.rounds import rounds

@@ -6,19 +6,24 @@ from penstock._lazy import facade
 
 if TYPE_CHECKING:
     from penstock.datasets._memory import ListSource as ListSource
+    from penstock.datasets._missing_fields import Missing as Missing
+    from penstock.datasets._missing_fields import missing_fields as missing_fields
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
     from penstock.datasets._open import open_found as open_found
     from penstock.datasets._profile_source import KnownProfile as KnownProfile
     from penstock.datasets._profile_source import keep_profile as keep_profile
     from penstock.datasets._profile_source import known_profile as known_profile
     from penstock.datasets._profile_source import profile_of as profile_of
+    from penstock.datasets._projection import typed_schema as typed_schema
     from penstock.datasets._reading import read_fields as read_fields
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
     from penstock.datasets._views import Chosen as Chosen
+    from penstock.datasets._views import origins_of as origins_of
+    from penstock.datasets._vocabulary import root_of as root_of
+    from penstock.datasets._vocabulary import vocabulary as vocabulary
     from penstock.datasets.columns._estimate import ColumnsEstimate as ColumnsEstimate
-    from penstock.datasets.columns._folder import ColumnMeta as ColumnMeta
     from penstock.datasets.columns._materialize import ListedColumn as ListedColumn
     from penstock.datasets.columns._materialize import columns_of as columns_of
     from penstock.datasets.columns._materialize import drop_columns_in as drop_columns_in
@@ -32,17 +37,13 @@ if TYPE_CHECKING:
     from penstock.datasets.columns._materialized import has_columns as has_columns
     from penstock.datasets.columns._materialized import known_bad as known_bad
     from penstock.datasets.columns._materialized import knows_bad as knows_bad
-    from penstock.datasets.columns._materialized import origins_of as origins_of
     from penstock.datasets.columns._materialized import without_columns as without_columns
     from penstock.datasets.columns._place import column_folders as column_folders
     from penstock.datasets.fields._grammar import GRAMMAR as GRAMMAR
     from penstock.datasets.fields._grammar import parsed as parsed
-    from penstock.datasets.fields._missing import Missing as Missing
-    from penstock.datasets.fields._missing import missing_fields as missing_fields
     from penstock.datasets.fields._paths import paths_in as paths_in
     from penstock.datasets.fields._paths import type_at as type_at
     from penstock.datasets.fields._profile_types import profile_types as profile_types
-    from penstock.datasets.fields._projection import typed_schema as typed_schema
     from penstock.datasets.fields._tensor_types import Category as Category
     from penstock.datasets.fields._tensor_types import Dense as Dense
     from penstock.datasets.fields._tensor_types import FieldType as FieldType
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
     from penstock.datasets.fields._tensor_types import UpTo as UpTo
     from penstock.datasets.fields._tensor_types import number_in as number_in
     from penstock.datasets.fields._types import type_text as type_text
-    from penstock.datasets.fields._vocabulary import root_of as root_of
-    from penstock.datasets.fields._vocabulary import vocabulary as vocabulary
     from penstock.datasets.mds._rows import MdsRows as MdsRows
     from penstock.datasets.megatron._tokens import MegatronTokens as MegatronTokens
     from penstock.datasets.parquet._parquet import ParquetRows as ParquetRows
@@ -84,7 +83,6 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "Category": "fields._tensor_types",
         "Chosen": "_views",
-        "ColumnMeta": "columns._folder",
         "ColumnsEstimate": "columns._estimate",
         "Dense": "fields._tensor_types",
         "FieldType": "fields._tensor_types",
@@ -94,7 +92,7 @@ __all__, __getattr__, __dir__ = facade(
         "ListSource": "_memory",
         "ListedColumn": "columns._materialize",
         "Materialized": "columns._materialized",
-        "Missing": "fields._missing",
+        "Missing": "_missing_fields",
         "Number": "fields._tensor_types",
         "Optional": "fields._tensor_types",
         "Text": "fields._tensor_types",
@@ -115,21 +113,21 @@ __all__, __getattr__, __dir__ = facade(
         "list_columns_in": "columns._materialize",
         "list_columns_of": "columns._materialize",
         "missing_columns": "columns._materialize",
-        "missing_fields": "fields._missing",
+        "missing_fields": "_missing_fields",
         "number_in": "fields._tensor_types",
         "open_found": "_open",
         "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.
-        "origins_of": "columns._materialized",
+        "origins_of": "_views",
         "parsed": "fields._grammar",
         "paths_in": "fields._paths",
         "profile_of": "_profile_source",
         "profile_types": "fields._profile_types",
         "read_fields": "_reading",
-        "root_of": "fields._vocabulary",
+        "root_of": "_vocabulary",
         "type_at": "fields._paths",
         "type_text": "fields._types",
-        "typed_schema": "fields._projection",
-        "vocabulary": "fields._vocabulary",
+        "typed_schema": "_projection",
+        "vocabulary": "_vocabulary",
         "without_columns": "columns._materialized",
     },
 )

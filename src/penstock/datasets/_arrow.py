@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._held import held
+from penstock.datasets._projection import (
+    has_types,
+    project,
+    projected,
+    typed_fields,
+    whole_records,
+)
 from penstock.datasets._table_source import TableSource
-from penstock.datasets.fields._projection import has_types, project, projected, typed_fields
 from penstock.decode import WholeSchema, unify
 from penstock.errors import SchemaMismatchError
 
@@ -25,15 +30,20 @@ ROWS = 65_536
 """Records in a batch of a table or a stream."""
 
 
-def batch_of(source: Source, ids: NDArray[np.int64], fields: Fields | None) -> pa.RecordBatch:
-    """Return the records of some numbers as one batch: the fields named, or all they have."""
-    if fields is None:
-        return _one_batch(held(source, ids))
-    return projected(source, ids, fields)
+def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.RecordBatch:
+    """Return a batch of the records of `ids`, or without them a table of all records."""
+    if ids is None:
+        return table_of(source, fields)
+    numbers = source._numbers(ids)  # noqa: SLF001 (the contract's own)
+    if fields is not None:
+        return projected(source, numbers, fields)
+    table = whole_records(source, numbers)
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
 def table_of(source: Source, fields: Fields | None) -> pa.Table:
-    """Return all records: the fields named, or all that any record has.
+    """Return all records with the named fields, or with every field of any record.
 
     >>> from penstock.datasets._memory import ListSource
     >>> table_of(ListSource([{"a": 1}, {"a": 0.5, "late": "x"}]), None).to_pydict()
@@ -51,24 +61,19 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
     return pa.Table.from_batches(batches, schema)
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
-
-
 def whole_schema(source: Source) -> pa.Schema:
-    """Return the schema of all records, under which `stream_of` hands them out.
+    """Return the schema of all records, which is that of `stream_of`.
 
-    A source that does not know it is read once to find it.
+    A source with an incomplete schema is read once to find it.
     """
     complete = source.schema_is_complete or not len(source)
     return source.schema if complete else _whole(source).schema
 
 
 def stream_of(source: Source) -> pa.RecordBatchReader:
-    """Return all records batch by batch under one schema, in memory that does not grow with them.
+    """Return all records batch by batch under one schema, in bounded memory.
 
-    A source that does not know its whole schema is read twice: first to find it.
+    A source with an incomplete schema is read twice: first to find it.
     """
     if source.schema_is_complete or not len(source):
         schema = source.schema
@@ -78,7 +83,7 @@ def stream_of(source: Source) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(whole.schema, map(whole.widen, _inferred(source)))
 
 
-# duckdb asks for the schema twice before it takes the stream; a source's records do not change.
+# duckdb asks for the schema twice before it takes the stream.
 _wholes: WeakKeyDictionary[Source, WholeSchema] = WeakKeyDictionary()
 
 

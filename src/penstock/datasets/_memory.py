@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -25,17 +25,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from penstock.datasets._subsampled import MapStyle
+
 _SAMPLE = 1000
 """Records that the schema of a list is taken from."""
 _MAP_SAMPLE = 10
 """Records that the schema of a map-style dataset is taken from: each may be costly to make."""
-
-
-class MapStyle(Protocol):
-    """What torch calls a map-style dataset; `__getitems__` is used where there is one."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int, /) -> Any: ...
 
 
 def in_memory(what: object) -> Source | None:
@@ -71,7 +66,7 @@ def _is_frame(what: object) -> bool:
 
 
 class _ObjectSource(Source):
-    """What lists and map-style datasets share: columns are made of Python values."""
+    """The base of lists and map-style datasets: columns are made of Python values."""
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
@@ -79,7 +74,7 @@ class _ObjectSource(Source):
     @property
     @abstractmethod
     def _sample(self) -> int:
-        """How many of the first records tell the schema."""
+        """How many of the first records decide the schema."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -132,7 +127,7 @@ class ListSource(_ObjectSource):
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         length = len(self)
         yield from super()._past(least, most)
-        # Whatever it is now, it may have been a shorter list of the same records.
+        # It may have been a shorter list of the same records.
         least, most = max(least, 0), min(most, length - 1)
         if least <= most:
             yield from enumerate(self._prints(least, most), least)
@@ -164,7 +159,7 @@ class MapStyleSource(_ObjectSource):
 
     _sample = _MAP_SAMPLE
 
-    def __init__(self, dataset: MapStyle) -> None:
+    def __init__(self, dataset: MapStyle[Any]) -> None:
         super().__init__()
         self._dataset = dataset
         self._length = len(dataset)

@@ -15,7 +15,7 @@ _NETWORK = frozenset(
 
 
 def is_network(path: str) -> bool:
-    """Whether a file lies on a network file system; where nobody can tell, no.
+    """Whether a file lies on a network file system; False where the system does not say.
 
     >>> is_network("/proc/self/status")
     False
@@ -38,6 +38,6 @@ def _mounts() -> list[tuple[str, str]]:
     try:
         text = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
-        return []  # macOS has no such list; its users get maps.
+        return []  # macOS has no list of mounts: files are mapped.
     fields = [line.split(" ") for line in text.splitlines()]
     return [(parts[1].replace("\\040", " "), parts[2]) for parts in fields if len(parts) > 2]  # noqa: PLR2004

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._kept import keep_file
-from penstock.datasets.columns._materialized import Materialized, origins_of
+from penstock.datasets._once import keep_file
+from penstock.datasets._views import origins_of
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._units import RecordsUnit, SharedSource, cut, stretches
-from penstock.decode import as_values
+from penstock.decode import as_values, read_around_bad
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import (
     UNREADABLE,
@@ -47,7 +47,7 @@ class KnownProfile(NamedTuple):
     """A profile of the records that a source has now."""
 
     document: dict[str, Any]
-    """What `profile.json` holds."""
+    """The content of `profile.json`."""
     created: float
     """When it was made: seconds since the epoch."""
 
@@ -58,7 +58,7 @@ def known_profile(source: Source) -> KnownProfile | None:
     It is the one of the index (`penstock index --profile`), or one that `keep_profile` has kept.
     Raises `CorruptIndexError` where it is damaged.
     """
-    origins = [_bare(origin) for origin in origins_of(source)]
+    origins = [origin._bare for origin in origins_of(source)]
     if len({origin.fingerprint for origin in origins}) != 1:
         return None
     origin = origins[0]
@@ -86,13 +86,9 @@ def _last_touched(origin: Source) -> float:
 
 def keep_profile(source: Source, document: dict[str, Any]) -> str:
     """Keep a profile in the cache directory, where `known_profile` finds it; return the path."""
-    path = _path(_bare(source))
+    path = _path(source._bare)
     keep_file(path, profile_text(document).encode())
     return str(path)
-
-
-def _bare(source: Source) -> Source:
-    return source.origin if isinstance(source, Materialized) else source
 
 
 def _in_index(origin: Source) -> KnownProfile | None:
@@ -160,19 +156,21 @@ class ProfileUnit(RecordsUnit):
 
 
 def _add(profile: Profile, source: Source, ids: NDArray[np.int64]) -> None:
-    try:
-        if not (source.files and source.schema_is_complete):
-            # Each record for itself: columns would have one type for all of them.
-            profile.add(source._records(ids), int(ids[0]))
+    # Each record for itself: columns would have one type for all of them.
+    is_of_records = not (source.files and source.schema_is_complete)
+
+    def read(start: int, stop: int) -> Any:
+        some = ids[start:stop]
+        return source._records(some) if is_of_records else dict(_columns(source, some))
+
+    for found in read_around_bad(len(ids), read, (MalformedLineError, SchemaMismatchError)):
+        some = ids[found.start : found.stop]
+        if found.why is not None:
+            profile.add([UNREADABLE], int(some[0]))
+        elif is_of_records:
+            profile.add(found.value, int(some[0]))
         else:
-            profile.add_columns(dict(_columns(source, ids)), ids)
-    except (MalformedLineError, SchemaMismatchError):
-        if len(ids) == 1:
-            profile.add([UNREADABLE], int(ids[0]))
-            return
-        half = len(ids) // 2
-        _add(profile, source, ids[:half])
-        _add(profile, source, ids[half:])
+            profile.add_columns(found.value, some)
 
 
 def _columns(source: Source, ids: NDArray[np.int64]) -> Iterator[tuple[str, list[object]]]:

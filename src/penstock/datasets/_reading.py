@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._views import Chosen, Concatenated
+from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._views import origins_of
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -60,9 +61,7 @@ def _inside(batch: pa.RecordBatch, path: str) -> pa.Array:
 
 def lies_in_files(source: Source) -> bool:
     """Whether all records lie in files, so that the fingerprint holds beyond this process."""
-    if isinstance(source, Concatenated):
-        return all(map(lies_in_files, source.sources))
-    return lies_in_files(source.source) if isinstance(source, Chosen) else bool(source.files)
+    return all(origin.files for origin in origins_of(source))
 
 
 def refuse_unknown(source: Source, path: str) -> None:

@@ -1,11 +1,12 @@
-"""The one noun that goes in: records that answer by number."""
+"""`Source`: records that answer by number, the contract of every format and view."""
 
 from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
+from functools import cache, wraps
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -26,23 +27,28 @@ if TYPE_CHECKING:
 
 _STEP = 1000
 """Records that iteration fetches at a time."""
-
-
 _CONTRACT = frozenset({"_records", "_columns", "_inferred", "_projected"})
 """Methods that take record numbers and return a row for each."""
 
 
-def _as_many_rows(read: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of the contract that raises where rows and numbers are not as many.
+@cache
+def _loaded(name: str) -> Any:
+    """Return what a dotted name in this package stands for; its module is imported on first use."""
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(f"penstock.datasets.{module}"), attribute)
 
-    Every format, view and encoder reads through these methods: a row that is missing or doubled
-    would put all rows behind it beside the number of another record.
+
+def _as_many_rows(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method of the contract that raises unless it returns one row a number.
+
+    Every format, view and encoder reads through these methods: a missing or doubled row would
+    put all rows behind it beside the number of another record.
     """
 
     @wraps(read)
     def checked(source: Source, ids: np.ndarray, *fields: Any) -> Any:
         rows = read(source, ids, *fields)
-        # Arrow does not always know how many rows there are of no columns.
+        # A batch without columns does not always know its number of rows.
         if len(rows) != len(ids) and getattr(rows, "num_columns", True):
             raise OptionError(
                 f"{type(source).__name__} returned {len(rows):,} rows for {len(ids):,} record "
@@ -54,24 +60,45 @@ def _as_many_rows(read: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Location(NamedTuple):
-    """Where a record lies; arrays in place of numbers when many were asked for."""
+    """Where a record lies; for many records each part is an array."""
 
     file: Any
     """The path or URL; for many records an array of positions in `source.files`."""
     offset: Any
-    """Where it begins, in the uncompressed text; a row number where rows are no bytes."""
+    """Its first byte in the uncompressed text; a row number in formats without record bytes."""
     bytes: Any
-    """How long it is; 0 where rows are no bytes."""
+    """Its length; 0 in formats without record bytes."""
 
 
 class Source(AboutSource, ABC):
     """Records by number: what `penstock.open` returns, and every view of it.
 
-    A source is read by any number of threads and survives fork, forkserver and spawn at any
-    time; it pickles small, without its index or data. Records never change their number while
-    `fingerprint` is the same.
+    Any number of threads read a source. It survives fork, forkserver and spawn at any time, and
+    pickles small, without its index or data. Records keep their numbers while `fingerprint` is
+    the same.
 
     A format implements the five abstract methods; the surface is the same for all.
+    """
+
+    _SURFACE: ClassVar[dict[str, str]] = {
+        "__add__": "_concatenated.concatenated",
+        "__arrow_c_schema__": "_arrow.whole_schema",
+        "__arrow_c_stream__": "_arrow.stream_of",
+        "__repr__": "_display.text_of",
+        "_projected": "_projection.projected",
+        "_repr_html_": "_display.html_of",
+        "arrow": "_arrow.arrow_of",
+        "materialize": "columns._materialize.materialize",
+        "split": "_split.split",
+        "take": "_views.Taken",
+        "where": "where._where.where",
+    }
+    """Method of the surface → the function or class of `penstock.datasets` that does its work.
+
+    This contract stands before all other modules of the room, which import it. Its methods that
+    return views, columns or tables need those modules: this table is the only place where the
+    contract reaches forward, and a module is imported when its method is first called. A kind of
+    source whose views are of another class extends the table, as `TokenSource` does.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -79,15 +106,19 @@ class Source(AboutSource, ABC):
         for name in _CONTRACT & vars(cls).keys():
             setattr(cls, name, _as_many_rows(vars(cls)[name]))
 
+    def _later(self, method: str) -> Any:
+        """Return what does the work of a method of the surface; see `_SURFACE`."""
+        return _loaded(self._SURFACE[method])
+
     @abstractmethod
     def __len__(self) -> int: ...
 
     @classmethod
     def _cache_name(cls) -> str:
-        """The name of this class in keys of the cache.
+        """Return the name of this class in keys of the cache.
 
-        A class of our own keeps the name that it had in 0.1.0, so that what lies in the cache is
-        found; a subclass may read in another way and has a name of its own.
+        A class of Penstock keeps its name of 0.1.0 in `_NAME_IN_CACHE`, so that existing entries
+        are found. A subclass may read records in another way: it has its own name.
         """
         named: str | None = vars(cls).get("_NAME_IN_CACHE")
         return named or f"{cls.__module__}.{cls.__qualname__}"
@@ -95,7 +126,7 @@ class Source(AboutSource, ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Changes whenever records or their numbers do; what is appended changes it, too."""
+        """A hash that changes with records and their numbers, and when records are appended."""
 
     @property
     @abstractmethod
@@ -110,7 +141,7 @@ class Source(AboutSource, ABC):
     def _columns(self, ids: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
         """Return just these top-level columns, of exactly these types, in the order asked.
 
-        What is missing is null; a value that does not fit raises an error that names its record.
+        A missing value is null; a value that does not fit raises an error that names its record.
         """
 
     @abstractmethod
@@ -118,9 +149,9 @@ class Source(AboutSource, ABC):
         """Return all columns of these records, with types as wide as these records need."""
 
     def was(self, fingerprint: str, length: int) -> bool:
-        """Whether this had that fingerprint when it had `length` records: now, or before.
+        """Whether this source has, or had, that fingerprint with `length` records.
 
-        Data that was appended since changes the fingerprint but not the records before it.
+        Appended data changes the fingerprint but not the records before it.
         """
         return any(
             known == fingerprint and records == length
@@ -128,15 +159,16 @@ class Source(AboutSource, ABC):
         )
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
-        """Yield each length from `least` to `most` that this had, with its fingerprint then.
+        """Yield each past length from `least` to `most`, with its fingerprint.
 
-        Only the present, where it is not known what was appended; a length may come twice.
+        Here only the present one: formats that know what was appended yield more. A length may
+        come twice.
         """
         if least <= len(self) <= most:
             yield len(self), self.fingerprint
 
     def _about(self) -> str:
-        """Return what a row is, where that needs saying: of tokens, how many."""
+        """Return what `repr` adds about rows, as the number of tokens; empty for records."""
         return ""
 
     @property
@@ -161,20 +193,30 @@ class Source(AboutSource, ABC):
     def by_blocks(self) -> Source:
         """Return the same records, under the same numbers, read by whole blocks.
 
-        A block (see `blocks`) of a remote file is fetched when a record of it is asked for, once
-        for all processes of this host, and kept on its disk: see `cache_dir` and `cache_limit` in
-        `penstock.storage.StorageOptions`. So are large compressed blocks of local files, of which
-        no process could keep enough. For those who read whole blocks sooner or later. What else is
-        local, or can only be streamed, is read as ever.
+        A block (see `blocks`) of a remote file is fetched with its first record, once for all
+        processes of this host, and kept on its disk: see `cache_dir` and `cache_limit` in
+        `penstock.storage.StorageOptions`. Large compressed blocks of local files are kept the same
+        way, because a process cannot hold enough of them. Other local files, and files that can
+        only be streamed, are read as before. It pays for readers that use all records of a block.
         """
         return self
 
     def _over(self, change: Callable[[Source], Source]) -> Source:
-        """Return the same records, out of what `change` makes of the source that they lie in.
+        """Return the same records over `change(origin)` in place of each origin.
 
-        Of a view those are the sources that it is made of.
+        Origins of a view are the sources that its records lie in; any other source is its own.
         """
         return change(self)
+
+    @property
+    def _bare(self) -> Source:
+        """The same records without materialised columns."""
+        return self
+
+    @property
+    def _has_columns(self) -> bool:
+        """Whether some fields are gathered from materialised columns."""
+        return False
 
     def materialize(
         self,
@@ -185,20 +227,25 @@ class Source(AboutSource, ABC):
         on_error: OnError = "raise",
         workers: int | None = None,
     ) -> Source:
-        """Return the same records with these fields decoded once, kept as columns on disk.
+        """Return the same records with these fields decoded once and kept as columns on disk.
 
-        Reading them is then a gather; everything else is as before. `fields` are those of `read`.
-        Columns lie beside the index where that may be written to, else in the cache directory;
-        `path` names another folder, also a remote one, where they are published for everybody.
-        Those that are there are used; only what is new or changed is decoded.
+        Reading the fields is then a gather; everything else stays the same. Existing columns are
+        used; only new or changed records are decoded.
 
-        A value that does not fit its type is an error; with `on_error="null"` it is null and
-        counted, with `"mask"` only reading it is an error. `workers` processes decode, by default
-        one a processor and none where it takes no longer than a moment.
+        Args:
+            fields: The fields of `read`, with or without types.
+            path: The folder of the columns, local or remote; columns in a remote folder are
+                published there for all hosts. By default columns lie beside the index, or in the
+                cache directory where the index is read-only.
+            progress: Whether to show a bar; by default only in a terminal.
+            on_error: What a value that does not fit its type does: `"raise"` stops, `"null"`
+                stores null and counts it, `"mask"` raises only when the record is read.
+            workers: Processes that decode. By default one for each processor, and none for work
+                of less than a second.
         """
-        from penstock.datasets.columns._materialize import materialize  # noqa: PLC0415 (pyarrow)
-
-        return materialize(self, fields, path, progress, on_error=on_error, workers=workers)
+        work = self._later("materialize")
+        view: Source = work(self, fields, path, progress, on_error=on_error, workers=workers)
+        return view
 
     @overload
     def location(self, which: int) -> Location: ...
@@ -209,7 +256,7 @@ class Source(AboutSource, ABC):
         raise OptionError(f"{type(self).__name__} has records in memory, which lie in no file.")
 
     def raw(self, which: int) -> bytes:
-        """Return a record's own bytes, where it has some."""
+        """Return the bytes of a record as they are stored, in formats that have them."""
         raise OptionError(f"a record of {type(self).__name__} has no bytes of its own.")
 
     def read(self, ids: Any, fields: Fields | None = None) -> Any:
@@ -244,7 +291,7 @@ class Source(AboutSource, ABC):
         return self[: max(0, operator.index(n))]
 
     def _number(self, which: Any) -> int:
-        """Return a record number from 0 on, or raise for one that there is not."""
+        """Return a record number from 0 on; an unknown one raises."""
         try:
             if isinstance(which, bool):
                 raise TypeError  # noqa: TRY301 (True is 1 to Python, and a mistake here)
@@ -261,10 +308,10 @@ class Source(AboutSource, ABC):
         return number
 
     def _numbers(self, ids: Any) -> np.ndarray:
-        """Return record numbers from 0 on as int64, or raise for one that there is not."""
+        """Return record numbers from 0 on as int64; an unknown one raises."""
         if isinstance(ids, slice):
             return np.arange(*ids.indices(len(self)), dtype=np.int64)
-        # What a loader asks with; the checks below cost a fifth of gathering a batch.
+        # The array of a loader: the checks below cost a fifth of gathering a batch.
         is_plain = type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size
         if is_plain and ids.min() >= 0 and ids.max() < len(self):
             found: np.ndarray = ids
@@ -291,65 +338,53 @@ class Source(AboutSource, ABC):
 
     def arrow(self, ids: Any = None, fields: Fields | None = None) -> pa.Table | pa.RecordBatch:
         """Return a batch of the records of `ids`, or without them a table of all records."""
-        from penstock.datasets._arrow import batch_of, table_of  # noqa: PLC0415 (pyarrow)
-
-        return table_of(self, fields) if ids is None else batch_of(self, self._numbers(ids), fields)
+        found: pa.Table | pa.RecordBatch = self._later("arrow")(self, ids, fields)
+        return found
 
     def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
-        from penstock.datasets.fields._projection import projected  # noqa: PLC0415 (pyarrow)
-
-        return projected(self, ids, fields)
+        batch: pa.RecordBatch = self._later("_projected")(self, ids, fields)
+        return batch
 
     def __arrow_c_schema__(self) -> object:
-        from penstock.datasets._arrow import whole_schema  # noqa: PLC0415 (pyarrow)
-
-        return whole_schema(self).__arrow_c_schema__()
+        return self._later("__arrow_c_schema__")(self).__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Hand all records to polars, pandas, pyarrow or duckdb, batch by batch."""
-        from penstock.datasets._arrow import stream_of  # noqa: PLC0415 (pyarrow)
-
-        return stream_of(self).__arrow_c_stream__(requested_schema)
+        return self._later("__arrow_c_stream__")(self).__arrow_c_stream__(requested_schema)
 
     def split(self, *, by: str | None = None, seed: int = 0, **shares: float) -> tuple[Source, ...]:
         """Return disjoint views that cover all records, one a share, in the order named.
 
-        A record's part is decided by a hash of its field `by`, or of its number: it stays the
-        same when data is appended, and records of one key stay together; so do all records
-        that do not have the field.
+        A hash of the field `by`, or of the record's number, decides the part of a record. Its part
+        stays the same when data is appended, records of one key stay together, and so do all
+        records without the field.
         """
-        from penstock.datasets._split import split  # noqa: PLC0415 (only when used)
-
-        return split(self, by, seed, shares)
+        parts: tuple[Source, ...] = self._later("split")(self, by, seed, shares)
+        return parts
 
     def where(self, expression: Any) -> Source:
         """Return a view of the records for which an expression holds.
 
-        A comparison as text (`"age >= 18 and country in ('de', 'fr')"`) or a pyarrow compute
-        expression over the fields. It is evaluated once.
+        `expression` is a comparison as text (`"age >= 18 and country in ('de', 'fr')"`) or a
+        pyarrow compute expression over the fields. It is evaluated once.
         """
-        from penstock.datasets.where._where import where  # noqa: PLC0415 (only when used)
-
-        return where(self, expression)
+        view: Source = self._later("where")(self, expression)
+        return view
 
     def take(self, ids: Any) -> Source:
         """Return a view of the records of these numbers, in this order."""
-        from penstock.datasets._views import Taken  # noqa: PLC0415 (only when used)
-
-        return Taken(self, self._numbers(ids))
+        view: Source = self._later("take")(self, self._numbers(ids))
+        return view
 
     def __add__(self, other: object) -> Source:
         """Return a view of the records of both, one after the other."""
-        from penstock.datasets._views import Concatenated  # noqa: PLC0415 (only when used)
-
-        return Concatenated([self, other]) if isinstance(other, Source) else NotImplemented
+        if not isinstance(other, Source):
+            return NotImplemented
+        view: Source = self._later("__add__")(self, other)
+        return view
 
     def __repr__(self) -> str:
-        from penstock.datasets._look import text_of  # noqa: PLC0415 (only when used)
-
-        return text_of(self)
+        return str(self._later("__repr__")(self))
 
     def _repr_html_(self) -> str:
-        from penstock.datasets._look import html_of  # noqa: PLC0415 (only when used)
-
-        return html_of(self)
+        return str(self._later("_repr_html_")(self))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.datasets._kept import Once, kept_ids
-from penstock.datasets._key_hash import key_hashes
-from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
-from penstock.datasets._views import Chosen, fingerprint_of
-from penstock.datasets.columns._facts import state_of
-from penstock.errors import OptionError, StaleIndexError
+from penstock.datasets._reading import read_fields, refuse_unknown
+from penstock.datasets._rule_views import Rule, RuleView
+from penstock.datasets._views import fingerprint_of
+from penstock.errors import OptionError
 from penstock.order import keys, mixed
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _STRETCH = 65_536
 _KEPT_FROM = 1 << 20
 """Records from which on numbers that cost no reading are kept as well: to share the memory."""
 _TOLERANCE = 1e-9
+is_ = pa.types
 
 
 class Parts(tuple["Source", ...]):  # noqa: SLOT001 (a tuple has no slots to give)
@@ -55,11 +56,11 @@ def split(source: Source, by: str | None, seed: int, shares: Mapping[str, float]
 
     A record goes where a hash of its number falls, or a hash of its field `by`; all records
     without that field, or with null in it, go together. A number and the text of that number are
-    one key, so a field that turns from numbers to strings in later data divides nobody.
+    one key, so a field that turns from numbers to strings in later data keeps its parts.
     """
     bounds = _bounds(shares)
-    division = Division(source, by, operator.index(seed), bounds, len(source))
-    parts = Parts([Part(source, division, number) for number in range(len(shares))], shares)
+    division = Division(source, by, operator.index(seed), bounds)
+    parts = Parts([SplitPart(source, division, number) for number in range(len(shares))], shares)
     if by is not None:
         # A field that is not there, or is no key, is an error of this call and not of a later one.
         len(parts[0])
@@ -83,50 +84,22 @@ def _bounds(shares: Mapping[str, object]) -> tuple[int, ...]:
     return tuple(min(round(bound * 2**64), 2**64 - 1) for bound in upto)
 
 
-@dataclass(frozen=True)
-class Division:
-    """The rule that divides the first `length` records of a source; it finds the parts once."""
+class Division(Rule):
+    """Divides records by a hash of their number or of a field."""
 
-    source: Source
-    by: str | None
-    seed: int
-    bounds: tuple[int, ...]
-    length: int
-    _found: Once[list[np.ndarray]] = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_found", Once(self._find))
-
-    def __reduce__(self) -> tuple[type[Division], tuple[object, ...]]:
-        return Division, (self.source, self.by, self.seed, self.bounds, self.length)
-
-    def ids(self, part: int) -> np.ndarray:
-        """Return the numbers of a part, ascending (int64)."""
-        return self._found.get()[part]
+    def __init__(self, source: Source, by: str | None, seed: int, bounds: tuple[int, ...]) -> None:
+        super().__init__(source)
+        self._by, self._seed, self._bounds = by, seed, bounds
+        self.parts = len(bounds) + 1
+        self.is_cheap = by is None and self.length < _KEPT_FROM
 
     def fingerprint(self, part: int, source: str) -> str:
-        """Return the fingerprint of a part where the source has that one."""
-        how = (_VERSION, self.by is not None, self.seed, part, self.bounds)
-        return fingerprint_of("split", source, self.by or "", *map(str, how))
+        """Return the fingerprint of a part over a source with that fingerprint."""
+        how = (_VERSION, self._by is not None, self._seed, part, self._bounds)
+        return fingerprint_of("split", source, self._by or "", *map(str, how))
 
-    def _find(self) -> list[np.ndarray]:
-        if len(self.source) < self.length:
-            raise StaleIndexError(
-                f"{self.length:,} records were split and {len(self.source):,} are left: the "
-                "source lost records. Split it again."
-            )
-        is_cheap = self.by is None and self.length < _KEPT_FROM
-        if is_cheap or not lies_in_files(self.source):
-            return self._divided()
-        known, state = self.source.fingerprint, state_of(self.source)
-        names = [
-            fingerprint_of("ids", self.fingerprint(part, known), str(self.length), state)
-            for part in range(len(self.bounds) + 1)
-        ]
-        return kept_ids(names, self.length, self._divided)
-
-    def _divided(self) -> list[np.ndarray]:
-        bounds = np.array(self.bounds, np.uint64)
+    def _search(self) -> list[np.ndarray]:
+        bounds = np.array(self._bounds, np.uint64)
         runs: list[list[np.ndarray]] = [[np.empty(0, np.int64)] for _ in range(len(bounds) + 1)]
         start = 0
         for hashes in self._hashes():
@@ -138,35 +111,82 @@ class Division:
 
     def _hashes(self) -> Iterator[np.ndarray]:
         """Yield a hash (uint64) of every record's number or key, many at a time, in order."""
-        (key,) = keys("split", _VERSION, self.seed)
-        if self.by is None:
+        (key,) = keys("split", _VERSION, self._seed)
+        if self._by is None:
             for start in range(0, self.length, _STRETCH):
                 stop = min(start + _STRETCH, self.length)
                 yield mixed(np.arange(start, stop, dtype=np.uint64), key)
             return
         is_known = False
-        for columns in read_fields(self.source, [self.by], self.length):
+        for columns in read_fields(self.source, [self._by], self.length):
             array = columns.column(0)
             is_known = is_known or array.null_count < len(array)
-            yield key_hashes(array, key, self.by)
+            yield key_hashes(array, key, self._by)
         if self.length and not is_known:
-            refuse_unknown(self.source, self.by)
+            refuse_unknown(self.source, self._by)
 
 
-class Part(Chosen):
-    """One part of a split: the source and the rule, and its numbers once they are needed."""
+class SplitPart(RuleView):
+    """One part of a split."""
 
-    _is_sorted = True
 
-    def __init__(self, source: Source, division: Division, number: int) -> None:
-        super().__init__(source)
-        self._division = division
-        self._part = number
+def key_hashes(array: pa.Array, key: int, path: str) -> np.ndarray:
+    """Return a hash (uint64) of every value of a column; `path` names it in errors.
 
-    @property
-    def ids(self) -> np.ndarray:
-        """The numbers in `source`, ascending, int64[len(self)]."""
-        return self._division.ids(self._part)
+    The text of a value counts: 17, 17.0 and "17" are one key, and null is another.
 
-    def _fingerprint_over(self, fingerprint: str) -> str:
-        return self._division.fingerprint(self._part, fingerprint)
+    >>> import pyarrow as pa
+    >>> whole, text = pa.array([17, None, 17]), pa.array(["17", None, ""])
+    >>> (key_hashes(whole, 1, "user") == key_hashes(text, 1, "user")).tolist()
+    [True, True, False]
+    """
+    encoded = _plain_keys(array, path).dictionary_encode()
+    own = key.to_bytes(8, "little")
+    hashes = [_hash(_key_text(value).encode(), own) for value in _key_values(encoded.dictionary)]
+    # Null stands at the end, where a number that is null is made to point.
+    hashes.append(_hash(b"\0null", own))
+    places = pc.fill_null(encoded.indices, len(hashes) - 1).to_numpy(zero_copy_only=False)
+    found: np.ndarray = np.array(hashes, np.uint64)[places]
+    return found
+
+
+def _plain_keys(array: pa.Array, path: str) -> pa.Array:
+    if is_.is_dictionary(array.type):
+        return _plain_keys(array.dictionary_decode(), path)
+    if is_.is_null(array.type) or is_.is_string_view(array.type):
+        return array.cast(pa.string())
+    if is_.is_nested(array.type):
+        raise OptionError(
+            f"by={path!r} is {array.type}: records are kept together by one value. "
+            "Name a field inside it, as in by='user.id'."
+        )
+    return array
+
+
+def _key_values(distinct: pa.Array) -> list[object]:
+    type_ = distinct.type
+    if is_.is_float16(type_) or is_.is_float32(type_):
+        distinct = distinct.cast(pa.float64())
+    elif is_.is_temporal(type_) or is_.is_decimal(type_):
+        # As text, because Python's moments know no nanoseconds.
+        distinct = distinct.cast(pa.string())
+    try:
+        values: list[object] = distinct.to_pylist()
+    except UnicodeDecodeError:  # Parquet files may hold texts that are no UTF-8.
+        texts: list[bytes | None] = distinct.cast(pa.large_binary()).to_pylist()
+        values = [None if text is None else text.decode("utf-8", "replace") for text in texts]
+    return values
+
+
+def _key_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if isinstance(value, str) else repr(value)
+
+
+def _hash(text: bytes, key: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=key).digest(), "little")

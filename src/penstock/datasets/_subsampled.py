@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 
-from penstock.datasets._kept import Once
+from penstock.datasets._once import Once
 from penstock.errors import OptionError, RecordIndexError
 from penstock.order import Permutation
 
@@ -22,7 +22,7 @@ _STEP = 1000
 
 
 class MapStyle(Protocol[T_co]):
-    """What has a length and answers by number: a source, a list, a dataset for torch."""
+    """An object with a length that answers by number: a source, a list, a dataset for torch."""
 
     def __len__(self) -> int: ...
 
@@ -34,11 +34,11 @@ class SubsampledDataset(Generic[T_co]):
 
     `int(subsample_factor * len(dataset))` records, in the dataset's own order (8 bytes a record,
     found again by every process) or, with `random_order`, in a random one (no memory at all). The
-    same seed chooses the same records either way. Without one a seed is drawn here; `seed` tells
-    it, and copies in other processes keep it.
+    same seed chooses the same records either way. Without one a seed is drawn here, kept in `seed`
+    and in copies of other processes.
 
-    Any map-style dataset will do, so this is one itself and no more. Of a `Source` a random part
-    that is again a source is `source.split(part=0.1, rest=0.9).part`.
+    It takes any map-style dataset and is one itself. `source.split(part=0.1, rest=0.9).part` is a
+    random part of a `Source` that is a source again.
 
     >>> SubsampledDataset("abcdefghij", 0.3, seed=1)[:]
     ['b', 'f', 'j']

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.datasets._source import Source
 from penstock.datasets.fields._paths import doubled
-from penstock.decode import as_records, fit_batch
+from penstock.decode import as_records, empty_batch, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class TableSource(Source):
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         yield from super()._past(least, most)
-        # Whatever it is now, it may have been a shorter table of the same rows. Each length is
-        # hashed by itself, so that views of which too many are possible know their present only.
+        # It may have been a shorter table of the same rows. Each length is hashed by itself: with
+        # too many possible lengths only the present one is known.
         least, most = max(least, 0), min(most, len(self) - 1)
         if most - least < _MOST_PAST:
             for length in range(least, most + 1):
@@ -94,7 +94,7 @@ class TableSource(Source):
 
     def _batch(self, ids: NDArray[np.int64], names: list[str]) -> pa.RecordBatch:
         if not names:
-            return pa.RecordBatch.from_struct_array(pa.array([{}] * len(ids), pa.struct([])))
+            return empty_batch(pa.schema([]), len(ids))
         table = self._table.select(names)
         if len(ids) and (np.diff(ids) == 1).all():
             table = table.slice(int(ids[0]), len(ids))

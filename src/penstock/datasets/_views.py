@@ -8,24 +8,25 @@ import hashlib
 from abc import abstractmethod
 from copy import copy
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._borders import block_borders
-from penstock.datasets._joining import joined, joined_inferred, joined_schema
 from penstock.datasets._source import Location, Source
-from penstock.errors import CorruptIndexError, OptionError
+from penstock.errors import CorruptIndexError
 from penstock.storage import cache_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     import pyarrow as pa
 
     from penstock.datasets._source import Fields
+
+
+_STRETCH = 1 << 20
+"""Numbers of an unsorted view whose blocks are compared together."""
 
 
 def fingerprint_of(kind: str, *parts: str | bytes) -> str:
@@ -40,6 +41,18 @@ def fingerprint_of(kind: str, *parts: str | bytes) -> str:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()
+
+
+def origins_of(source: Source) -> list[Source]:
+    """Return the sources that the records of a view lie in."""
+    found: list[Source] = []
+
+    def look(origin: Source) -> Source:
+        found.append(origin)
+        return origin
+
+    source._over(look)
+    return found
 
 
 class Chosen(Source):
@@ -59,7 +72,7 @@ class Chosen(Source):
     def _chosen(self, ids: np.ndarray) -> np.ndarray:
         """Return the numbers in `source` of some records of the view: int64.
 
-        They may come from a file in the cache, of which only these are read and checked.
+        Numbers mapped from the cache are checked here, only those that are used.
         """
         found: np.ndarray = self.ids[ids]
         if len(found):
@@ -131,6 +144,10 @@ class Chosen(Source):
         view.source = source
         return view
 
+    @property
+    def _has_columns(self) -> bool:
+        return self.source._has_columns
+
     def location(self, which: int | np.ndarray) -> Location:
         """Return where a record lies, or each of an array of them."""
         if isinstance(which, int) or not np.ndim(which):
@@ -181,147 +198,25 @@ class Taken(Chosen):
         self._ids.flags.writeable = False
 
 
-class Concatenated(Source):
-    """The records of several sources, one source after the other."""
+def block_borders(ids: np.ndarray, blocks: np.ndarray, *, is_sorted: bool) -> np.ndarray:
+    """Return the offsets in `ids` at which another of `blocks` begins, first 0, last the length.
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        if not sources:
-            raise OptionError("nothing to concatenate: give at least one source.")
-        nested = (one.sources if isinstance(one, Concatenated) else [one] for one in sources)
-        self.sources: list[Source] = list(chain.from_iterable(nested))
-        # Fixed here: a source that grows later must not move the records of those after it.
-        self.sizes = [len(one) for one in self.sources]
-
-    @property
-    def _starts(self) -> np.ndarray:
-        """The number of each source's first record, and at last the length of all."""
-        return np.cumsum([0, *self.sizes], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return sum(self.sizes)
-
-    @property
-    def fingerprint(self) -> str:
-        """A hash of the sources' own, and of all lengths that later numbers rest on."""
-        return self._fingerprint_over(self.sources[-1].fingerprint)
-
-    def _fingerprint_over(self, last: str) -> str:
-        """Return the fingerprint when that of the last source is, or was, this one."""
-        prints = [*(one.fingerprint for one in self.sources[:-1]), last]
-        return fingerprint_of("concatenated", *prints, *map(str, self.sizes[:-1]))
-
-    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
-        # Where another than the last source grew, the records after it have other numbers.
-        *_, start, end = self._starts.tolist()
-        for length, known in self.sources[-1]._past(least - start, min(most, end) - start):
-            yield start + length, self._fingerprint_over(known)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The narrowest schema that holds the records of every source."""
-        return joined_schema([one.schema for one in self.sources], self.sources)
-
-    @property
-    def schema_is_complete(self) -> bool:
-        """Whether the schema is known to hold for every record."""
-        return all(one.schema_is_complete for one in self.sources)
-
-    @property
-    def files(self) -> list[str]:
-        """The files of all sources, each once."""
-        return list(dict.fromkeys(chain.from_iterable(one.files for one in self.sources)))
-
-    @property
-    def blocks(self) -> np.ndarray:
-        """The blocks of all sources."""
-        parts = [np.zeros(1, np.int64)]
-        for start, length, one in zip(self._starts, self.sizes, self.sources, strict=False):
-            borders = one.blocks[1:]
-            borders = np.append(borders[borders < length], length) if length else borders[:0]
-            parts.append(start + borders)
-        return np.concatenate(parts)
-
-    def by_blocks(self) -> Concatenated:
-        """Return the same records, of sources that are read by blocks."""
-        return self._over(lambda origin: origin.by_blocks())
-
-    def _over(self, change: Callable[[Source], Source]) -> Concatenated:
-        sources = [one._over(change) for one in self.sources]
-        if all(new is old for new, old in zip(sources, self.sources, strict=True)):
-            return self
-        view = copy(self)
-        view.sources = sources
-        return view
-
-    def location(self, which: int | np.ndarray) -> Location:
-        """Return where a record lies, or each of an array of them."""
-        if isinstance(which, int) or not np.ndim(which):
-            one, number = self._of(int(which))
-            return one.location(number)
-        places = {path: place for place, path in enumerate(self.files)}
-        parts: list[np.ndarray] = []
-        ids = self._numbers(which)
-        if not len(ids):
-            return self.sources[0].location(ids)
-        shares, back = self._shares(ids)
-        for number, own in shares:
-            one = self.sources[number]
-            at = one.location(own)
-            moved = np.array([places[path] for path in one.files], np.int64)
-            numbers = (moved[at.file], at.offset, at.bytes)
-            # Signed and unsigned together would make floats.
-            parts.append(np.stack([np.asarray(part, np.int64) for part in numbers]))
-        files, offsets, sizes = np.concatenate(parts, axis=1)[:, back]
-        return Location(files, offsets, sizes)
-
-    def raw(self, which: int) -> bytes:
-        """Return a record's own bytes, where it has some."""
-        one, number = self._of(which)
-        return one.raw(number)
-
-    def _of(self, which: int) -> tuple[Source, int]:
-        """Return the source that a record comes from, and its number there."""
-        number = self._number(which)
-        place = int(np.searchsorted(self._starts, number, "right")) - 1
-        return self.sources[place], number - int(self._starts[place])
-
-    def _shares(self, ids: np.ndarray) -> tuple[list[tuple[int, np.ndarray]], np.ndarray]:
-        """Return which numbers each source is asked for, and how the answers become the order.
-
-        Sources that are not asked are left out; `answers[back]` are in the order of `ids`.
-        """
-        starts = self._starts
-        places = np.searchsorted(starts, ids, "right") - 1
-        by_source = np.argsort(places, kind="stable")
-        back = np.empty_like(by_source)
-        back[by_source] = np.arange(len(ids))
-        asked = [(int(place), ids[places == place] - starts[place]) for place in np.unique(places)]
-        return asked, back
-
-    def _records(self, ids: np.ndarray) -> list[Any]:
-        shares, back = self._shares(ids)
-        parts = [self.sources[number]._records(own) for number, own in shares]
-        if len(parts) <= 1:
-            return parts[0] if parts else []
-        records = list(chain.from_iterable(parts))
-        return [records[place] for place in back.tolist()]
-
-    def _columns(self, ids: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
-        if not len(ids):
-            return self.sources[0]._columns(ids, schema)
-        shares, back = self._shares(ids)
-        return joined([self.sources[number]._columns(own, schema) for number, own in shares], back)
-
-    def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
-        from penstock.datasets.columns._materialized import gathered_apart  # noqa: PLC0415 (built on views)
-
-        batch = gathered_apart(self, ids, fields)
-        return super()._projected(ids, fields) if batch is None else batch
-
-    def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
-        if not len(ids):
-            return self.sources[0]._inferred(ids)
-        shares, back = self._shares(ids)
-        asked = [self.sources[number] for number, _ in shares]
-        parts = [self.sources[number]._inferred(own) for number, own in shares]
-        return joined_inferred(parts, back, asked)
+    >>> import numpy as np
+    >>> block_borders(np.array([0, 1, 5, 6, 9]), np.array([0, 5, 8, 10]), is_sorted=True).tolist()
+    [0, 2, 4, 5]
+    >>> block_borders(np.array([9, 8, 1]), np.array([0, 5, 8, 10]), is_sorted=False).tolist()
+    [0, 2, 3]
+    """
+    if not len(ids):
+        return np.zeros(1, np.int64)
+    if is_sorted:
+        return np.unique(np.searchsorted(ids, blocks)).astype(np.int64)
+    parts = [np.zeros(1, np.int64)]
+    last = None
+    for start in range(0, len(ids), _STRETCH):
+        inside = np.searchsorted(blocks, ids[start : start + _STRETCH], "right")
+        if last is not None and inside[0] != last:
+            parts.append(np.array([start]))
+        parts.append(start + 1 + np.flatnonzero(np.diff(inside)))
+        last = inside[-1]
+    return np.concatenate([*parts, np.array([len(ids)])])

@@ -7,6 +7,9 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.decode._as_records import as_records as as_records
     from penstock.decode._as_records import as_values as as_values
+    from penstock.decode._assemble import empty_batch as empty_batch
+    from penstock.decode._bad_rows import bad_rows as bad_rows
+    from penstock.decode._bad_rows import read_around_bad as read_around_bad
     from penstock.decode._blank import blank_lines as blank_lines
     from penstock.decode._fit import fit_batch as fit_batch
     from penstock.decode._inferring import InferringDecoder as InferringDecoder
@@ -30,13 +33,16 @@ __all__, __getattr__, __dir__ = facade(
         "WholeSchema": "_whole",
         "as_records": "_as_records",
         "as_values": "_as_records",
+        "bad_rows": "_bad_rows",
         "blank_lines": "_blank",
         "decode_as_json": "_lines",
         "decode_fast": "_lines",
         "decode_line": "_lines",
+        "empty_batch": "_assemble",
         "fit_batch": "_fit",
         "inferred_batch": "_values",
         "keep_pandas_out": "_pandas",
+        "read_around_bad": "_bad_rows",
         "typed_batch": "_values",
         "unify": "_unify",
     },

@@ -89,3 +89,12 @@ def record_batch(columns: Sequence[pa.Array], rows: int, schema: pa.Schema) -> p
         return pa.RecordBatch.from_arrays(list(columns), schema=schema)
     empty = struct_array([], np.zeros(rows, np.bool_), pa.struct([]))
     return pa.RecordBatch.from_struct_array(empty)
+
+
+def empty_batch(schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    """Return no rows of these columns, or so many rows without a column.
+
+    >>> empty_batch(pa.schema([]), 3).num_rows
+    3
+    """
+    return record_batch([pa.nulls(0, type_) for type_ in schema.types], rows, schema)

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from penstock.decode._assemble import record_batch
+from penstock.decode._bad_rows import bad_rows
 from penstock.decode._columns import REFUSALS, Column, Misfit
 from penstock.decode._records import OnBad, Records, read_records
 from penstock.decode._schema_columns import column_for
@@ -14,7 +15,7 @@ from penstock.decode._text import count_object_lines, is_utf8, may_hold_endless_
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     import msgspec
     import numpy as np
@@ -118,7 +119,11 @@ class TypedDecoder:
         misfits: dict[int, Exception] = {}
         for field, column in zip(self.schema, self._columns, strict=True):
             values = [row.get(field.name) for row in records.rows]
-            for row, why in _search(field, column, values, 0):
+
+            def build(start: int, stop: int) -> pa.Array:
+                return _build(field, column, values[start:stop])  # noqa: B023 (used at once)
+
+            for row, why in bad_rows(len(values), build, (Misfit,)):
                 misfits.setdefault(row, _mismatch(why))
         return misfits
 
@@ -142,22 +147,8 @@ def _build(field: pa.Field, column: Column, values: Sequence[object]) -> pa.Arra
     return column.build(values)
 
 
-def _search(
-    field: pa.Field, column: Column, values: Sequence[object], start: int
-) -> Iterator[tuple[int, Misfit]]:
-    """Yield the number of each row that does not fit, by halving until one row is left."""
-    try:
-        _build(field, column, values)
-    except Misfit as why:
-        if len(values) == 1:
-            yield start, why
-            return
-        half = len(values) // 2
-        yield from _search(field, column, values[:half], start)
-        yield from _search(field, column, values[half:], start + half)
-
-
-def _mismatch(misfit: Misfit) -> SchemaMismatchError:
+def _mismatch(misfit: Exception) -> SchemaMismatchError:
+    assert isinstance(misfit, Misfit)  # noqa: S101 (what a column raises)
     value = repr(misfit.value)
     if len(value) > _LONGEST_VALUE:
         value = value[: _LONGEST_VALUE - 1] + "…"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.jsonl import BOM
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-_BOM = b"\xef\xbb\xbf"
 
 
 class Piece(NamedTuple):
@@ -56,9 +56,9 @@ class LinePieces:
     def of(self, blocks: Iterable[bytes]) -> Iterator[Piece | LongLine]:
         """Yield the lines of all blocks; the first has three bytes or more, if the file has."""
         for block in blocks:
-            if not self._at and block.startswith(_BOM):
-                self._at = self._begun = len(_BOM)
-                yield from self._cut(block[len(_BOM) :])
+            if not self._at and block.startswith(BOM):
+                self._at = self._begun = len(BOM)
+                yield from self._cut(block[len(BOM) :])
             else:
                 yield from self._cut(block)
             if (self._begun if self._is_begun else self._at) >= self._stop:

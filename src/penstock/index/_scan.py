@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from penstock.decode import blank_lines
+from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NEWLINE = 10
-_BOM = b"\xef\xbb\xbf"
 _DENSE = 8
 """Where one in so many runs of eight bytes holds a newline, looking at each byte is quicker."""
 
@@ -97,7 +97,7 @@ class LineScan:
     def add_found(self, found: LineEnds) -> NDArray[np.int64]:
         """Do the same with what was found in a block, ahead of time and in any thread."""
         if self._may_be_marked and not self._at and found.is_marked:
-            self._begun = len(_BOM)
+            self._begun = len(BOM)
             found = found._replace(begins_blank=found.begins_blank_after_mark)
         rows = np.empty((len(found.ends), 2), np.int64)
         if len(found.ends):
@@ -153,7 +153,7 @@ class LineFinder:
     def find(self, block: bytes | memoryview) -> LineEnds:
         """Look at one block; nothing is remembered of it."""
         ends = self._newlines(block)
-        is_marked = bytes(block[:3]) == _BOM
+        is_marked = bytes(block[:3]) == BOM
         blank = np.zeros(len(ends), bool)
         if len(ends) > 1:
             blank[1:] = blank_lines(block, ends[:-1] + 1, ends[1:])
@@ -166,7 +166,7 @@ class LineFinder:
             _is_blank(begins),
             _is_blank(rest),
             is_marked,
-            is_marked and _is_blank(begins[len(_BOM) :]),
+            is_marked and _is_blank(begins[len(BOM) :]),
         )
 
     def _newlines(self, block: bytes | memoryview) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._records import Stream as Stream
     from penstock.jsonl._sync_writers import JsonlDirWriterSync as JsonlDirWriterSync
     from penstock.jsonl._sync_writers import JsonlWriterSync as JsonlWriterSync
+    from penstock.jsonl._text import BOM as BOM
     from penstock.jsonl._text import decompressed as decompressed
     from penstock.jsonl._text import read_pieces as read_pieces
     from penstock.jsonl._zstd import decode_frame as decode_frame
@@ -39,6 +40,7 @@ __all__, __getattr__, __dir__ = facade(
         "unify": "_arrow",
     },
     for_rooms={
+        "BOM": "_text",
         "OTHER_FORMATS": "_names",
         "SHARD_EXTENSIONS": "_names",
         "compression_of": "_names",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LOCAL_BLOCK_BYTES = 256 << 10
 _REMOTE_BLOCK_BYTES = 8 << 20
 _AHEAD_BYTES = 16 << 20
-_BOM = b"\xef\xbb\xbf"
+BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ def _without_bom(blocks: Iterable[bytes]) -> Iterator[bytes]:
     head = b""
     for block in rest:
         head += block
-        if len(head) >= len(_BOM):
+        if len(head) >= len(BOM):
             break
-    yield head.removeprefix(_BOM)
+    yield head.removeprefix(BOM)
     yield from rest

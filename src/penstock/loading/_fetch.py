@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from penstock.datasets import known_bad, knows_bad, missing_fields
+from penstock.decode import bad_rows
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.loading._order_choice import lies_remote
 
@@ -213,26 +215,24 @@ class Fetch:
         """Find the rows that cannot be read, or not made into what was asked for."""
         ids = task.where.ids
         rows = np.arange(len(ids)) if task.unread is None else np.flatnonzero(~task.unread)
-        bad: list[tuple[Bad, Exception]] = []
         known = self._known_bad(ids[rows])
-        # Those that are known are read for their reasons, and nobody needs to search for them.
-        stack = [rows]
-        if known.any():
-            stack = [rows[~known], *rows[known].reshape(-1, 1)]
-        while stack:
-            some = stack.pop()
-            if not len(some):
-                continue
+        good = rows[~known] if known.any() else rows
+
+        def attempt(start: int, stop: int) -> None:
+            self._try(task.where, good[start:stop])
+
+        found = [(int(good[at]), error) for at, error in bad_rows(len(good), attempt, OF_A_RECORD)]
+        # Rows that columns know to be bad are read one by one, for their errors.
+        for row in rows[known].tolist() if known.any() else ():
             try:
-                self._try(task.where, some)
+                self._try(task.where, np.array([row]))
             except OF_A_RECORD as why:
-                if len(some) == 1:
-                    number = int(ids[some[0]])
-                    bad.append((Bad(int(some[0]), number, self._placed(number, str(why))), why))
-                else:
-                    middle = len(some) // 2
-                    stack += [some[middle:], some[:middle]]
-        return sorted(bad, key=lambda one: one[0].row)
+                found.append((row, why))
+        bad = []
+        for row, error in sorted(found, key=itemgetter(0)):
+            number = int(ids[row])
+            bad.append((Bad(row, number, self._placed(number, str(error))), error))
+        return bad
 
     def _placed(self, number: int, why: str) -> str:
         """Return what is wrong with a record, with its number here and its place, if not there."""

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from penstock.storage._cache_mark import CACHE_TAG as CACHE_TAG
     from penstock.storage._cache_mark import mark_as_cache as mark_as_cache
     from penstock.storage._cached_store import CachedStore as CachedStore
+    from penstock.storage._disk_room import no_room as no_room
+    from penstock.storage._disk_room import refuse_full_disk as refuse_full_disk
     from penstock.storage._drafts import list_drafts as list_drafts
     from penstock.storage._drafts import remove_draft as remove_draft
     from penstock.storage._environment import cache_directory as cache_directory
@@ -114,10 +116,12 @@ __all__, __getattr__, __dir__ = facade(
         "keep_tokenizers_to_one_thread": "_environment",
         "leads_through_link": "_untrusted",
         "mark_as_cache": "_cache_mark",
+        "no_room": "_disk_room",
         "open_regular": "_untrusted",
         "path_below": "_untrusted",
         "read_metadata": "_untrusted",
         "readable_metadata": "_untrusted",
+        "refuse_full_disk": "_disk_room",
         "remove_special": "_untrusted",
         "remove_tree": "_untrusted",
         "translated": "_local_errors",

@@ -1,4 +1,4 @@
-"""Values that cannot be read as the type asked for: told, made null, or set aside."""
+"""Values that do not fit the type asked for: an error, null, or set aside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._joining import joined
+from penstock.datasets._join_batches import joined
+from penstock.decode import bad_rows
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from penstock.jsonl import decompressed
 from penstock.storage import is_remote, locate
@@ -21,21 +22,21 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Source
 
 OnError: TypeAlias = Literal["raise", "null", "mask"]
-"""Of a value that does not fit: an error, null, or an error only for who reads it."""
+"""What a value that does not fit does: raise, become null, or raise only when it is read."""
 OF_A_RECORD = (MalformedLineError, SchemaMismatchError)
 _BLOCK = 1 << 20
 _MOST_FETCHED = 64 << 20
-"""Bytes of a remote file that are read to tell the number of a line."""
+"""Bytes of a remote file that are read to count its lines."""
 _FEW, _MANY = 100, 10_000
 _REMEDY = ". With on_error='null' such values become null, and are counted."
 
 
 class Decoded(NamedTuple):
-    """The columns of some records, null where a value could not be read."""
+    """The columns of some records, null in place of bad values."""
 
     columns: pa.RecordBatch
     bad: dict[str, list[int]]
-    """For each field with such values the numbers of their records."""
+    """Field → the numbers of the records whose value is bad."""
 
 
 def most_bad(length: int) -> int:
@@ -52,7 +53,7 @@ def decoded(
 ) -> Decoded:
     """Return the fields of some records; `most` records may be set aside by "mask".
 
-    A value that cannot be read makes nothing else null, except on a line that is not JSON.
+    A bad value makes no other value null, except on a line that is not JSON.
     """
     try:
         return Decoded(_read(source, ids, schema), {})
@@ -72,7 +73,7 @@ def decoded(
 def too_many(
     source: Source, bad: NDArray[np.int64], schema: pa.Schema, most: int
 ) -> BadRecordsError:
-    """Return the error that more records are bad than can be set aside; it tells of the first."""
+    """Return the error that more records are bad than may be set aside, with the first of them."""
     first = ""
     try:
         _read(source, bad[:1], schema)
@@ -91,25 +92,12 @@ def _read(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Recor
 
 
 def _bad_rows(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> Iterator[int]:
-    """Yield the rows in which something is bad, where it is known that there are some.
+    """Yield the rows of bad records; the caller knows that there are some."""
 
-    Twice as many are read at once as were good before them, and half as many of those in which
-    something is bad. So each is read a few times, be few of them bad or all.
-    """
-    start, size, bad_before = 0, 1, len(ids)
-    while start < len(ids):
-        if start < bad_before:
-            size = max(1, (bad_before - start) // 2)
-        stop = min(start + size, len(ids))
-        try:
-            _read(source, ids[start:stop], schema)
-        except OF_A_RECORD:
-            bad_before = stop
-            if stop - start == 1:
-                yield start
-                start, size = stop, 1
-        else:
-            start, size = stop, 2 * size
+    def read(start: int, stop: int) -> None:
+        _read(source, ids[start:stop], schema)
+
+    return (row for row, _ in bad_rows(len(ids), read, OF_A_RECORD, has_bad=True))
 
 
 def _readable(
@@ -129,7 +117,7 @@ def _readable(
 def _put_in(
     source: Source, ids: NDArray[np.int64], rows: Sequence[int], those: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Return the fields of some records, where what stands in some rows is given."""
+    """Return the fields of some records, with `those` in some rows."""
     others = np.setdiff1d(np.arange(len(ids)), rows)
     order = np.empty(len(ids), np.int64)
     order[np.concatenate([others, np.array(rows, np.int64)])] = np.arange(len(ids))

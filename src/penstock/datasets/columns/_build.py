@@ -19,14 +19,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets.columns._bad import most_bad, numbers_of, too_many
-from penstock.datasets.columns._estimate import estimated, refuse_full_disk
+from penstock.datasets.columns._estimate import estimated
 from penstock.datasets.columns._facts import are_unchanged, as_lists
 from penstock.datasets.columns._folder import HIDDEN, META, list_columns, publish_column
-from penstock.datasets.columns._place import make_root
+from penstock.datasets.columns._place import OTHER_FOLDER, make_root
 from penstock.datasets.columns._units import ColumnUnit, SharedSource, UnitFiles, UnitParts, cut
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
 from penstock.index import digest
-from penstock.storage import NO_ROOM, read_metadata, remove_special, remove_tree
+from penstock.storage import (
+    NO_ROOM,
+    read_metadata,
+    refuse_full_disk,
+    remove_special,
+    remove_tree,
+)
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
@@ -64,9 +70,9 @@ class Building:
     workers: int | None = None
     progress: bool | View | None = None
     most_bad: int = 0
-    """Records that "mask" may set aside, where that is more than it does by itself."""
-    tells_of_unknown: bool = True
-    """Whether fields that no record seems to have are warned of."""
+    """Records that "mask" may set aside, if more than its own limit."""
+    warns_of_unknown: bool = True
+    """Whether to warn of fields that no record seems to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,18 +131,19 @@ def build(
 ) -> None:
     """Build columns; the caller is the only builder.
 
-    `freshness` told that the columns that are to become longer hold. What a killed builder of the
-    same columns had finished is used; what others left is removed.
+    `freshness` has confirmed the columns that are extended. Finished units of a killed builder of
+    the same columns are used; other leftovers are removed.
     """
     _refuse_touched(source, freshness)
     if source.sample_index is not None:
         source = copy(source)  # It opens the files that are there now.
     starts = sorted({one.start for one in wanted})
     groups = [[one for one in wanted if one.start == start] for start in starts]
-    folders = [_Folder(source, group, root, how, freshness) for group in groups]
+    folders = [_UnitFolder(source, group, root, how, freshness) for group in groups]
     _remove_leftovers(root, {folder.path for folder in folders})
     costs = [estimated(source, folder.schema, folder.start) for folder in folders]
-    refuse_full_disk(sum(cost.disk_bytes for cost in costs), root)
+    needed = sum(cost.disk_bytes for cost in costs)
+    refuse_full_disk(needed, root, "building these columns", OTHER_FOLDER)
     is_quick = sum(cost.core_seconds for cost in costs) < _IN_CALLER_SECONDS
     workers = 0 if is_quick or not source.decodes_in_processes else None
     workers = workers if how.workers is None else how.workers
@@ -165,7 +172,7 @@ def build(
     _remove_leftovers(root, set())
 
 
-class _Folder:
+class _UnitFolder:
     """The hidden folder of units that are decoded together."""
 
     def __init__(
@@ -185,7 +192,7 @@ class _Folder:
         records = [self._fingerprint, [*as_lists(self._files)], len(source)]
         key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
         self.path = root / f"{_BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
-        # Who was killed while publishing had begun with more fields than are missing now.
+        # A builder killed while publishing had begun with more fields than are missing now.
         for path in sorted(root.glob(f"{_BUILDING}{key}-*")):
             with suppress(OSError, pa.ArrowException):
                 schema = _schema_in(path)
@@ -287,14 +294,14 @@ def _refuse_touched(source: Source, before: Freshness) -> None:
     if not are_unchanged(before.files, source.file_facts()):
         raise StaleIndexError(
             f"files were overwritten while their records were decoded: {source.files[0]}, or "
-            f"others of {len(source.files):,}. Open them again when nobody writes to them."
+            f"others of {len(source.files):,}. Open them again when they are written."
         )
 
 
 def _not_written(root: Path, why: OSError) -> StorageError:
     return StorageError(
         f"columns cannot be written in {root}: {why.strerror or why}. Free space there, or give "
-        "another folder: path=, or the variable PENSTOCK_CACHE for the cache.",
+        f"another folder: {OTHER_FOLDER}.",
         path=str(root),
         errno=why.errno,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.datasets._missing_fields import missing_fields
 from penstock.datasets.columns._bad import OnError, decoded
 from penstock.datasets.columns._build import (
     Building,
@@ -17,10 +18,9 @@ from penstock.datasets.columns._build import (
 )
 from penstock.datasets.columns._estimate import ColumnsEstimate, estimated
 from penstock.datasets.columns._folder import column_name
-from penstock.datasets.columns._place import ColumnPlace, Freshness, column_place
+from penstock.datasets.columns._place import OTHER_FOLDER, ColumnPlace, Freshness, column_place
 from penstock.datasets.columns._plan import ColumnSpec
 from penstock.datasets.columns._remote import fetch_columns, find_published, publish_columns
-from penstock.datasets.fields._missing import missing_fields
 from penstock.errors import CorruptIndexError
 from penstock.storage import is_remote
 
@@ -51,53 +51,49 @@ class SourceColumns:
         self._freshness = Freshness(origin)
         self._kinds = (False, True) if on_error == "null" else (False,)
 
-    def ensured(self, schema: pa.Schema, how: Building) -> list[ColumnSpec]:
+    def ensured(self, schema: pa.Schema, how: Building) -> dict[ColumnSpec, Column]:
         """Return columns of all fields; build those that are missing."""
-        if not self.missing(schema):
+        found = self._all_found(schema)
+        if len(found) == len(schema):
             remove_finished(self.place.root, lambda units: not self.missing(units))
-            specs = self._all_found(schema)
         else:
             with only_column_builder(self.place.root):
-                # Whoever was at it before may have built them, and files may have changed.
+                # The builder before may have built them, and files may have changed.
                 self._freshness = Freshness(self._origin)
                 fields = self.missing(schema)
                 if published := self._published(fields, 1):
                     fetch_columns(published, self.place)
                     fields = self.missing(pa.schema(fields))
                 if fields:
-                    if how.tells_of_unknown:
-                        self._tell_of_unknown(fields)
+                    if how.warns_of_unknown:
+                        self._warn_of_unknown(fields)
                     wanted = [Wanted(field, self._begun(field)) for field in fields]
                     build(self._origin, wanted, self.place.root, how, self._freshness)
-                specs = self._all_found(schema)
-                if len(specs) < len(schema):
+                found = self._all_found(schema)
+                if len(found) < len(schema):
                     raise self._unusable(schema)
         if self._publishes:
-            self._publish(specs)
-        return specs
+            folders = [(spec.folder, column.meta) for spec, column in found.items()]
+            publish_columns(folders, self.place, self._freshness)
+        return found
 
-    def existing(self, schema: pa.Schema) -> list[ColumnSpec] | None:
+    def existing(self, schema: pa.Schema) -> dict[ColumnSpec, Column] | None:
         """Return columns of all fields; None where one of them is missing."""
         if self.place.beside is not None:
             self._fetch(schema)
-        specs = []
-        for field in schema:
-            spec = self._found(field)
-            if spec is None:
-                return None
-            specs.append(spec)
-        return specs
+        found = self._all_found(schema)
+        return found if len(found) == len(schema) else None
 
     def _fetch(self, schema: pa.Schema) -> None:
         """Fetch what is published of those that are missing."""
         length = len(self._origin)
         if self._published(self.missing(schema), length):
             with only_column_builder(self.place.root):
-                # Whoever was at it before may have fetched them.
+                # The builder before may have fetched them.
                 fetch_columns(self._published(self.missing(schema), length), self.place)
 
     def missing(self, schema: pa.Schema) -> list[pa.Field]:
-        """Return the fields of which there is no column, or none of all records."""
+        """Return the fields without a column of all records."""
         return [field for field in schema if self._found(field) is None]
 
     def cost(self, schema: pa.Schema) -> ColumnsEstimate:
@@ -117,15 +113,22 @@ class SourceColumns:
             str(self.place.root),
         )
 
-    def _all_found(self, schema: pa.Schema) -> list[ColumnSpec]:
-        found = (self._found(field) for field in schema)
-        return [spec for spec in found if spec is not None]
+    def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, Column]:
+        """Return the columns, up to the first that is missing."""
+        all_found = {}
+        for field in schema:
+            found = self._found(field)
+            if found is None:
+                break
+            all_found[found[0]] = found[1]
+        return all_found
 
-    def _found(self, field: pa.Field) -> ColumnSpec | None:
+    def _found(self, field: pa.Field) -> tuple[ColumnSpec, Column] | None:
         """Return the column of a field that serves under the policy, if it has all records."""
+        length = len(self._origin)
         for spec, column in self._candidates(field):
-            if column.meta.length == len(self._origin):
-                return spec
+            if column.meta.length == length:
+                return spec, column
         return None
 
     def _begun(self, field: pa.Field) -> Column | None:
@@ -167,18 +170,10 @@ class SourceColumns:
         return CorruptIndexError(
             f"columns were written to {self.place.root} and cannot be read from there: "
             f"{', '.join(field.name for field in self.missing(schema))}. Give another folder: "
-            "path=, or the variable PENSTOCK_CACHE for the cache.",
+            f"{OTHER_FOLDER}.",
             path=str(self.place.root),
         )
 
-    def _tell_of_unknown(self, fields: Sequence[pa.Field]) -> None:
+    def _warn_of_unknown(self, fields: Sequence[pa.Field]) -> None:
         for missing in missing_fields(self._origin, [field.name for field in fields]):
             _log.warning("%s Where it is missing its column is null", missing.text)
-
-    def _publish(self, specs: Sequence[ColumnSpec]) -> None:
-        folders = []
-        for spec in specs:
-            column = spec.find(self._freshness)
-            if column is not None:
-                folders.append((spec.folder, column.meta))
-        publish_columns(folders, self.place, self._freshness)

@@ -1,8 +1,7 @@
-"""What it would cost to build columns, from a look at a few records."""
+"""The cost of building columns, estimated from a few records."""
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,12 +11,10 @@ import pyarrow as pa
 
 from penstock._cpus import usable_cpus
 from penstock.datasets.columns._bad import OF_A_RECORD, decoded
-from penstock.errors import StorageError
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -35,17 +32,17 @@ _FETCH_RATE = 50e6
 _WORKERS_SECONDS = 0.5
 """Until worker processes run."""
 _COLUMN_SECONDS = 0.005
-"""Of each column, to make its files and to wait until they are on disk."""
+"""For each column, to make its files and to wait until they are on disk."""
 is_ = pa.types
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnsEstimate:
-    """What building columns takes, about."""
+    """About what building columns takes."""
 
     seconds: float
     bytes: int
-    """Of the columns; twice as much while they are built."""
+    """The size of the columns; twice as much while they are built."""
     records: int
     """To be decoded."""
     folder: str
@@ -54,7 +51,7 @@ class ColumnsEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What building the columns of one source takes, about."""
+    """About what building the columns of one source takes."""
 
     core_seconds: float
     """Of one processor."""
@@ -98,7 +95,7 @@ def _look(source: Source, schema: pa.Schema, start: int) -> tuple[float, float]:
         try:
             batch = source._projected(ids, schema)  # noqa: SLF001 (what a source is asked for)
         except OF_A_RECORD:
-            # Found out record by record, which tells nothing of others.
+            # Slow, record by record: its time is not that of other records.
             if not sized:
                 batch = decoded(source, ids[:_FIRST], schema, "null", 0).columns
                 size, sized = sum(map(column_bytes, batch.columns)), batch.num_rows
@@ -155,15 +152,3 @@ def column_bytes(array: pa.Array) -> int:
 def _stored_bytes(source: Source) -> int:
     meta = source.index_meta
     return 0 if meta is None else sum(file.size for file in meta.files)
-
-
-def refuse_full_disk(needed: int, root: Path) -> None:
-    """Raise where there is not enough room for columns."""
-    free = shutil.disk_usage(root).free
-    if needed > free:
-        raise StorageError(
-            f"building these columns takes about {needed:,} bytes, and {free:,} are free in "
-            f"{root}. Free space there, ask for fewer fields, or give another folder: path=, or "
-            "the variable PENSTOCK_CACHE for the cache.",
-            path=str(root),
-        )

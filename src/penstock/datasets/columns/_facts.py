@@ -1,12 +1,17 @@
-"""The state of the files of a source, to know later whether they are still the same."""
+"""Facts of the files of a source, which show later whether they are still the same."""
+
+# ruff: noqa: SLF001 (facts come from the source itself)
 
 from __future__ import annotations
 
 import os
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.datasets._views import origins_of
 from penstock.index import digest
 from penstock.storage import is_remote
 
@@ -55,21 +60,17 @@ def state_of(source: Source) -> str:
     Its fingerprint does not see what changed in the middle of a file of the same size. The same
     for all records in memory.
     """
-    found: list[list[object]] = []
-
-    def look(origin: Source) -> Source:
-        found.extend(as_lists(getattr(origin, "origin", origin).file_facts()))
-        return origin
-
-    source._over(look)  # noqa: SLF001 (of every source)
-    return digest(found)
+    files = (origin._bare.file_facts() for origin in origins_of(source))
+    return digest([*as_lists(chain.from_iterable(files))])
 
 
 def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool:
     """Whether all files of a source are what they were, or only longer; others may have come."""
-    known = {file.path: file for file in now}
-    was = list(before)
-    # Who says nothing of files knows only sources that have none.
+    was, here = [*before], [*now]
+    if was == here and _GONE not in map(attrgetter("size"), here):
+        return True
+    known = {file.path: file for file in here}
+    # A column without files is one of a source without files.
     return bool(was) == bool(known) and all(
         file.path in known and file.has_become(known[file.path]) for file in was
     )

@@ -20,10 +20,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._warned import is_news, made_anew
 from penstock.datasets.columns._facts import FileFacts  # noqa: TC001 (msgspec asks for it)
 from penstock.datasets.columns._take import map_column, mapped
-from penstock.datasets.columns._write import Place, check_type, write_column
+from penstock.datasets.columns._warnings import is_news, made_anew
+from penstock.datasets.columns._write import LevelFiles, check_type, write_column
 from penstock.datasets.fields._paths import LIST, is_listlike, steps_of
 from penstock.datasets.fields._types import type_text
 from penstock.errors import CorruptIndexError
@@ -101,13 +101,18 @@ class Column:
     Read by any number of threads, also after a fork.
     """
 
-    def __init__(self, root: Path, name: str, meta: ColumnMeta) -> None:
-        self.meta = meta
+    def __init__(self, root: Path, name: str, meta: ColumnMeta, type_: pa.DataType) -> None:
+        self.meta, self.type = meta, type_
         folder = root / name
-        self.type = meta.arrow_type
         lists = [root / one for one in meta.lists]
-        files = frozenset(_checked(root, meta.folders(name)))
-        self._values = map_column(Place(folder, files=files), self.type, meta.length, lists)
+        self._sizes = {
+            f"{root / one}/{file}": size
+            for one, files in meta.folders(name).items()
+            for file, size in files.items()
+        }
+        _check_sizes(self._sizes)
+        place = LevelFiles(folder, files=self._sizes.keys())
+        self._values = map_column(place, self.type, meta.length, lists)
         self.bad: NDArray[np.int64] = np.empty(0, np.int64)
         """Records that cannot be read as this type, ascending; null stands in their place."""
         if meta.bad:
@@ -117,23 +122,28 @@ class Column:
         """Return the values of these records, of exactly the type, in the order asked."""
         return self._values.take(ids)
 
+    def is_whole(self) -> bool:
+        """Whether all files are still there: a map of a file that shrank kills its reader."""
+        try:
+            _check_sizes(self._sizes)
+        except (CorruptIndexError, OSError):
+            return False
+        return True
 
-def _checked(root: Path, folders: dict[str, dict[str, int]]) -> Iterator[Path]:
-    """Yield the files of a column; one that is not as it was written raises."""
-    for folder, files in folders.items():
-        for name, size in files.items():
-            path = root / folder / name
-            try:
-                status = path.stat()
-            except (FileNotFoundError, NotADirectoryError):
-                raise CorruptIndexError(f"{path} is missing.", path=str(path)) from None
-            if not stat.S_ISREG(status.st_mode) or status.st_size != size:
-                raise CorruptIndexError(
-                    f"{path} is damaged: it has {status.st_size:,} bytes, and a regular file of "
-                    f"{size:,} is told of.",
-                    path=str(path),
-                )
-            yield path
+
+def _check_sizes(sizes: dict[str, int]) -> None:
+    """Raise where a file of a column is not as it was written."""
+    for path, size in sizes.items():
+        try:
+            status = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise CorruptIndexError(f"{path} is missing.", path=path) from None
+        if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+            raise CorruptIndexError(
+                f"{path} is damaged: it has {status.st_size:,} bytes, and meta.json says a regular "
+                f"file of {size:,}.",
+                path=path,
+            )
 
 
 def column_name(path: str, type_: pa.DataType, *, nulled: bool = False) -> str:
@@ -179,7 +189,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
     folder = root / f".{secrets.token_hex(8)}{HIDDEN}tmp"
     folder.mkdir(parents=True)
     try:
-        write_column(Place(folder), field.type, lambda: iter(arrays))
+        write_column(LevelFiles(folder), field.type, lambda: iter(arrays))
         if len(bad):
             (folder / BAD).write_bytes(np.sort(bad).astype("<i8").tobytes())
         written = sorted(_files(folder))
@@ -295,7 +305,7 @@ def find_column(
         meta = _read_meta(root / name)
         if meta is None or meta.path != path or meta.arrow_type != type_:
             return None
-        return Column(root, name, meta)
+        return Column(root, name, meta, type_)
     except CorruptIndexError as why:
         if is_news(root / name):
             _log.warning(

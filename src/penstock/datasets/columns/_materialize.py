@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from penstock.datasets._arrow import whole_schema
+from penstock.datasets._projection import typed_fields
+from penstock.datasets._views import origins_of
 from penstock.datasets.columns._build import Building, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
 from penstock.datasets.columns._estimate import ColumnsEstimate
 from penstock.datasets.columns._folder import drop_columns, list_columns
-from penstock.datasets.columns._materialized import Materialized, origins_of
+from penstock.datasets.columns._materialized import Materialized
 from penstock.datasets.columns._place import Freshness, column_place
 from penstock.datasets.columns._write import check_type
-from penstock.datasets.fields._projection import typed_fields
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from penstock.datasets._source import Fields, Source
     from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._folder import ColumnMeta
+    from penstock.datasets.columns._folder import Column, ColumnMeta
     from penstock.datasets.columns._plan import ColumnSpec
     from penstock.work import View
 
@@ -61,7 +62,7 @@ def materialize(  # noqa: PLR0913 (as users give them)
             f"records come from {len(origins)}. Materialise each of them before they are put "
             "together."
         )
-    # A bar belongs in a terminal; who wants one elsewhere has a view of their own.
+    # A bar belongs in a terminal; elsewhere a view is given.
     how = Building(on_error, workers, None if progress is True else progress)
     return source._over(lambda origin: _materialized(origin, schema, path, how))
 
@@ -69,8 +70,8 @@ def materialize(  # noqa: PLR0913 (as users give them)
 def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> Source:
     """Return the same records with columns of all these fields; those that are there stay.
 
-    What cannot be decoded is told of by whoever reads it, and so is a field that nobody has. Up to
-    `most_bad` records may be bad, and in any case as many as `on_error="mask"` bears.
+    Reading a record that cannot be decoded raises. Up to `most_bad` records may be bad, and in any
+    case as many as `on_error="mask"` allows.
 
     >>> import pyarrow as pa
     >>> from penstock.datasets._memory import ListSource
@@ -79,7 +80,7 @@ def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> 
     >>> missing_columns(source, schema).read([0], schema).to_pydict()
     {'a': [None], 'b': [2]}
     """
-    how = Building("mask", most_bad=most_bad, tells_of_unknown=False)
+    how = Building("mask", most_bad=most_bad, warns_of_unknown=False)
     return source._over(
         lambda origin: _materialized(origin, _without_columns(origin, schema), None, how)
     )
@@ -88,17 +89,17 @@ def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> 
 def _materialized(
     source: Source, schema: pa.Schema, path: str | os.PathLike[str] | None, how: Building
 ) -> Materialized:
-    origin = _bare(source)
-    specs = SourceColumns(origin, path, how.on_error).ensured(schema, how) if len(origin) else []
-    return _with(source, specs)
+    origin = source._bare
+    found = SourceColumns(origin, path, how.on_error).ensured(schema, how) if len(origin) else {}
+    return _with(source, found)
 
 
-def _with(source: Source, specs: Collection[ColumnSpec]) -> Materialized:
+def _with(source: Source, found: Mapping[ColumnSpec, Column]) -> Materialized:
     """Return a source with these columns, and with those that it has of other fields."""
     known = source.specs if isinstance(source, Materialized) else ()
-    renewed = {(spec.path, spec.type) for spec in specs}
+    renewed = {(spec.path, spec.type) for spec in found}
     kept = (spec for spec in known if (spec.path, spec.type) not in renewed)
-    return Materialized(_bare(source), [*kept, *specs])
+    return Materialized(source._bare, [*kept, *found], found)
 
 
 def _without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
@@ -107,13 +108,9 @@ def _without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if (field.name, field.type) not in known])
 
 
-def _bare(source: Source) -> Source:
-    return source.origin if isinstance(source, Materialized) else source
-
-
 def _origins(source: Source) -> list[Source]:
     """Return the sources that the records of one lie in, without their columns."""
-    return [*map(_bare, origins_of(source))]
+    return [origin._bare for origin in origins_of(source)]
 
 
 def columns_of(
@@ -135,13 +132,13 @@ def columns_of(
 
     def change(origin: Source) -> Source:
         nonlocal has_all
-        bare = _bare(origin)
+        bare = origin._bare
         fields = _without_columns(origin, schema)
-        specs = SourceColumns(bare, path).existing(fields) if has_all and len(bare) else []
-        if specs is None:
+        found = SourceColumns(bare, path).existing(fields) if has_all and len(bare) else {}
+        if found is None:
             has_all = False
             return origin
-        return _with(origin, specs)
+        return _with(origin, found)
 
     changed = source._over(change)
     return changed if has_all else None
@@ -169,7 +166,7 @@ class ListedColumn(NamedTuple):
     stale: bool | None
     """Whether it is of other records, so that it is built anew when it is asked for.
 
-    None where there is no index that could tell."""
+    None without an index."""
     folder: str
     """Where it lies."""
 
@@ -194,7 +191,7 @@ def drop_columns_of(
     names: Collection[str] | None = None,
     path: str | os.PathLike[str] | None = None,
 ) -> list[ColumnMeta]:
-    """Remove the columns of these fields, or all of them; whoever uses one keeps it."""
+    """Remove the columns of these fields, or all; a process that uses one keeps it."""
     return drop_columns_in([column_place(origin, path).root for origin in _origins(source)], names)
 
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._joining import joined
-from penstock.datasets._kept import Once
+from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._once import Once
+from penstock.datasets._projection import typed_fields
 from penstock.datasets._source import Source
-from penstock.datasets._views import Chosen, Concatenated
-from penstock.datasets._warned import is_news
+from penstock.datasets._views import Chosen, origins_of
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._plan import ColumnSpec, GatherPlan
+from penstock.datasets.columns._warnings import is_news
 from penstock.datasets.fields._paths import steps_of, type_at
-from penstock.datasets.fields._projection import typed_fields, typed_schema
 from penstock.datasets.fields._types import arrow_type, type_text
 from penstock.errors import SchemaMismatchError
 
@@ -38,17 +38,24 @@ _MOST_PLANS = 64
 class Materialized(Source):
     """A source and columns of it; see `Source.materialize`.
 
-    Records, numbers, files and fingerprint are those of the source. Fields that have columns are
-    gathered from them, others are read from the source. A column that is gone or no longer of
-    these records when a process first needs it is not used: its field is read from the source.
+    Records, numbers, files and fingerprint are those of the source. Fields with columns are
+    gathered from them, other fields are read from the source. So is a field whose column is gone
+    or stale when a process first needs it.
     """
 
-    def __init__(self, origin: Source, specs: Iterable[ColumnSpec]) -> None:
+    def __init__(
+        self,
+        origin: Source,
+        specs: Iterable[ColumnSpec],
+        found: Mapping[ColumnSpec, Column] | None = None,
+    ) -> None:
+        """Read with the columns of `specs`; `found` are those that this process has opened."""
         self.origin = origin
         self.specs = tuple(specs)
-        self._prepare()
+        self._prepare(found)
 
-    def _prepare(self) -> None:
+    def _prepare(self, found: Mapping[ColumnSpec, Column] | None = None) -> None:
+        self._known = found or {}
         self._opened = Once(self._open)
         self._plans: dict[object, tuple[object, GatherPlan]] = {}
 
@@ -56,7 +63,7 @@ class Materialized(Source):
         freshness = Freshness(self.origin)
         found: dict[tuple[str, pa.DataType], Column] = {}
         for spec in self.specs:
-            column = spec.find(freshness)
+            column = spec.find(freshness, self._known.get(spec))
             if column is not None:
                 found[spec.path, spec.type] = column
         return found
@@ -76,9 +83,12 @@ class Materialized(Source):
         return found
 
     @property
-    def materialized(self) -> pa.Schema:
-        """The fields that have columns."""
-        return pa.schema([(spec.path, spec.type) for spec in self.specs])
+    def _bare(self) -> Source:
+        return self.origin
+
+    @property
+    def _has_columns(self) -> bool:
+        return True
 
     def __len__(self) -> int:
         return len(self.origin)
@@ -153,7 +163,7 @@ class Materialized(Source):
         """Return the plan for some fields; `anchor` lives as long as a key that is its address."""
         try:
             known = self._plans.get(key)
-        except TypeError:  # A type that is no type; whoever reads it says so.
+        except TypeError:  # Not a type: reading it raises.
             known, key = None, object()
         if known is None:
             schema = typed_fields(self.origin, fields, lambda: self.origin.schema)
@@ -203,28 +213,6 @@ def _is_spelt(text: str, type_: pa.DataType) -> bool:
         return False
 
 
-def gathered_apart(
-    view: Concatenated, ids: NDArray[np.int64], fields: Fields
-) -> pa.RecordBatch | None:
-    """Return the fields of several sources, each out of its own columns.
-
-    None where none of them has columns, or a name may mean something else in each of them.
-    """
-    schema = typed_schema(fields)
-    if schema is None or not len(ids) or not _has_columns(view):
-        return None
-    for name in schema.names:
-        if len(steps_of(name)) > 1 and len({name in s.schema.names for s in view.sources}) > 1:
-            return None
-    shares, back = view._shares(ids)
-    parts = [view.sources[number]._projected(own, schema) for number, own in shares]
-    return joined(parts, back)
-
-
-def _has_columns(view: Source) -> bool:
-    return any(isinstance(origin, Materialized) for origin in origins_of(view))
-
-
 def has_columns(source: Source, schema: pa.Schema) -> bool:
     """Whether all records of a source come with columns of all these fields.
 
@@ -242,7 +230,7 @@ def has_columns(source: Source, schema: pa.Schema) -> bool:
 
 
 def without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
-    """Return the fields of which some records of a source come without a column."""
+    """Return the fields that have no column for some records of a source."""
     found: set[tuple[str, pa.DataType]] | None = None
     for origin in origins_of(source):
         specs = origin.specs if isinstance(origin, Materialized) else ()
@@ -293,15 +281,3 @@ def known_bad(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> NDAr
         found: NDArray[np.bool_] = np.concatenate(parts)[back]
         return found
     return np.zeros(len(ids), np.bool_)
-
-
-def origins_of(source: Source) -> list[Source]:
-    """Return the sources that the records of a view lie in."""
-    found: list[Source] = []
-
-    def look(origin: Source) -> Source:
-        found.append(origin)
-        return origin
-
-    source._over(look)
-    return found

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from penstock.index import Place
 
 COLUMNS = "columns"
+OTHER_FOLDER = "path=, or the variable PENSTOCK_CACHE for the cache"
+"""How columns are given another folder, in the words of remedies."""
 _BESIDE = f"index/{COLUMNS}"
 _WITH_INDEX = ("penstock.datasets._jsonl.JsonlDataset", "penstock.datasets._csv.CsvRows")
 """Names in the cache of sources whose columns may lie beside their index."""
@@ -106,7 +108,7 @@ def make_root(root: Path) -> None:
     except OSError as why:
         raise StorageError(
             f"cannot write columns in {root}: {why.strerror or why}. Give them another folder: "
-            "path=, or the variable PENSTOCK_CACHE for the cache.",
+            f"{OTHER_FOLDER}.",
             path=str(root),
             errno=why.errno,
         ) from None
@@ -120,7 +122,7 @@ class Freshness:
 
     def __init__(self, origin: Source) -> None:
         self._origin = origin
-        self._known: dict[tuple[str, int], bool] = {}
+        self._known: dict[tuple[object, ...], bool] = {}
         self._files: list[FileFacts] | None = None
 
     @property
@@ -142,13 +144,15 @@ class Freshness:
 
     def holds(self, meta: ColumnMeta) -> bool:
         """Whether a column holds the first `meta.length` records as they are now."""
-        key = (meta.fingerprint, meta.length)
+        key = (meta.fingerprint, meta.length, *meta.files)
         known = self._known.get(key)
         if known is None:
             origin = self._origin
-            known = self._known[key] = origin.was(*key) or (
+            is_of_these = origin.was(meta.fingerprint, meta.length) or (
                 meta.length == len(origin) and meta.fingerprint == self.fingerprint
             )
-        # The index compares heads, tails and sizes, so that it holds although something in between
-        # changed; a column that was made before that does not.
-        return known and are_unchanged(meta.files, self.files)
+            # The index compares heads, tails and sizes, so that it holds although something in
+            # between changed; a column that was made before that does not.
+            known = is_of_these and are_unchanged(meta.files, self.files)
+            self._known[key] = known
+        return known

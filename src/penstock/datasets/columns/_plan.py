@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._joining import joined
-from penstock.datasets._warned import is_news
+from penstock.datasets._join_batches import joined
 from penstock.datasets.columns._bad import decoded
 from penstock.datasets.columns._folder import column_name, find_column
+from penstock.datasets.columns._warnings import is_news
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,8 +41,13 @@ class ColumnSpec(NamedTuple):
         """Where it lies."""
         return Path(self.root) / column_name(self.path, self.type, nulled=self.nulled)
 
-    def find(self, freshness: Freshness) -> Column | None:
-        """Return the column, unless it is gone, damaged, or of other records."""
+    def find(self, freshness: Freshness, opened: Column | None = None) -> Column | None:
+        """Return the column, unless it is gone, damaged, or of other records.
+
+        `opened` is the column if this process has opened it before, and is checked again.
+        """
+        if opened is not None and opened.is_whole():
+            return opened if freshness.holds(opened.meta) else None
         try:
             column = find_column(Path(self.root), self.path, self.type, nulled=self.nulled)
         except OSError as why:

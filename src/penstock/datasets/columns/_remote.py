@@ -8,15 +8,15 @@ import shutil
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.datasets.columns._estimate import refuse_full_disk
 from penstock.datasets.columns._folder import HIDDEN, META, decode_column, sizes_in
+from penstock.datasets.columns._place import OTHER_FOLDER
 from penstock.errors import (
     CorruptFileError,
     CorruptIndexError,
     ObjectChangedError,
     ObjectNotFoundError,
 )
-from penstock.storage import fetch_metadata, locate, read_blocks, remove_tree
+from penstock.storage import fetch_metadata, locate, read_blocks, refuse_full_disk, remove_tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -79,7 +79,8 @@ def fetch_columns(published: Published, place: ColumnPlace) -> None:
         # The name of offsets tells what is in them, unless they are damaged.
         if META in files or sizes_in(place.root / name) != {n: e.size for n, e in files.items()}
     }
-    refuse_full_disk(sum(e.size for files in wanted.values() for e in files.values()), place.root)
+    needed = sum(e.size for files in wanted.values() for e in files.values())
+    refuse_full_disk(needed, place.root, "fetching these columns", OTHER_FOLDER)
     try:
         for name, files in wanted.items():
             _fetch(store, files, place.root / name)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.datasets.columns._write import Place
+    from penstock.datasets.columns._write import LevelFiles
 
     Ids = NDArray[np.int64]
 
@@ -43,6 +43,7 @@ _INT32 = np.dtype("<i4")
 _MOST_ITEMS = np.iinfo(np.int32).max
 _WIDTHS = (1, 2, 4, 8)
 _WHERE = "where"
+_NARROW_VALUES = {narrow_name(VALUES, dtype): dtype for dtype in NARROW}
 _UNCHECKED = pc.TakeOptions(boundscheck=False)
 
 
@@ -50,11 +51,13 @@ class Values(Protocol):
     """The values of a column; read by any number of threads, also after a fork."""
 
     def take(self, ids: Ids) -> pa.Array:
-        """Return the values of these numbers, in their order; they are nobody else's memory."""
+        """Return the values of these numbers, in their order, in fresh memory."""
         ...
 
 
-def map_column(place: Place, type_: pa.DataType, length: int, lists: Sequence[Path] = ()) -> Values:
+def map_column(
+    place: LevelFiles, type_: pa.DataType, length: int, lists: Sequence[Path] = ()
+) -> Values:
     """Map the files of a column of so many values; files of another size raise.
 
     `lists` are the folders of the levels of lists at the top.
@@ -96,7 +99,7 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
             size = os.fstat(file.fileno()).st_size
             if size != wanted:
                 raise CorruptIndexError(
-                    f"{path} is damaged: it has {size:,} bytes, and {wanted:,} are told of.",
+                    f"{path} is damaged: it has {size:,} bytes, and meta.json says {wanted:,}.",
                     path=str(path),
                 )
             # Not np.memmap: each of its slices and takes costs microseconds more.
@@ -108,10 +111,9 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
     return np.frombuffer(memory, dtype)
 
 
-def _integers(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
+def _integers(place: LevelFiles, type_: pa.DataType, length: int, valid: _Valid) -> Values:
     own = np.dtype(type_.to_pandas_dtype())
-    for dtype in NARROW:
-        name = narrow_name(VALUES, dtype)
+    for name, dtype in _NARROW_VALUES.items():
         if dtype.itemsize < own.itemsize and place.has(name):
             return _Fixed(type_, mapped(place.file(name), dtype, length), valid, own)
     return _Fixed(type_, mapped(place.file(VALUES), own, length), valid)
@@ -120,7 +122,7 @@ def _integers(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> V
 class _Valid:
     """Which values are there, and not null."""
 
-    def __init__(self, place: Place, length: int) -> None:
+    def __init__(self, place: LevelFiles, length: int) -> None:
         has_nulls = place.has(VALID)
         self._valid = mapped(place.file(VALID), np.bool_, length) if has_nulls else None
 
@@ -179,7 +181,7 @@ def _largest(numbers: NDArray[Any]) -> int:
 class _Borders:
     """Where each value begins, and where the last one ends: checked for those that are taken."""
 
-    def __init__(self, place: Place, name: str, length: int) -> None:
+    def __init__(self, place: LevelFiles, name: str, length: int) -> None:
         narrow = narrow_name(name, _INT32)
         self._path = place.file(narrow if place.has(narrow) else name)
         self.offsets = mapped(self._path, _INT32 if place.has(narrow) else "<i8", length + 1)
@@ -195,8 +197,8 @@ class _Borders:
     def take(self, ids: Ids) -> tuple[NDArray[Any], NDArray[Any], int]:
         """Return where values begin, their lengths, both unsigned, and the sum of these.
 
-        A sum that is small may be told as a larger one. No value lies outside of what there is,
-        and all together are no more: else this raises.
+        The sum may be an upper bound while it is small. A value outside of the data raises, and so
+        do values that are larger together than the data.
         """
         if not len(ids):
             return self._begins[:0], self._begins[:0], 0
@@ -276,7 +278,7 @@ class _Objects:
         )
 
 
-def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Values:
+def _texts(place: LevelFiles, type_: pa.DataType, length: int, valid: _Valid) -> Values:
     if not place.has(CODES):
         borders, texts = _many_texts(place, VALUES, OFFSETS, length, type_)
         return _Texts(type_, texts, valid, borders.checked)
@@ -286,7 +288,7 @@ def _texts(place: Place, type_: pa.DataType, length: int, valid: _Valid) -> Valu
     return _Texts(type_, texts, valid, _Codes(place.file(CODES), count, length).take)
 
 
-def _words(place: Place) -> int:
+def _words(place: LevelFiles) -> int:
     """Return how many words a dictionary has."""
     for name, width in ((narrow_name(WORD_OFFSETS, _INT32), 4), (WORD_OFFSETS, 8)):
         if place.has(name):
@@ -300,7 +302,7 @@ def _words(place: Place) -> int:
 
 
 def _many_texts(
-    place: Place, values: str, offsets: str, length: int, type_: pa.DataType
+    place: LevelFiles, values: str, offsets: str, length: int, type_: pa.DataType
 ) -> tuple[_Borders, pa.Array]:
     """Return texts as an array of the type, or of bytes where its offsets have another width."""
     borders = _Borders(place, offsets, length)

@@ -163,7 +163,7 @@ class _DraftFile(io.RawIOBase):
 def cut(source: Source, start: int) -> list[tuple[int, int]]:
     """Return ranges of the records from `start` on that lie together, of a bearable size each.
 
-    The same for the same source, so that one who goes on with the work of another finds it.
+    The same for the same source, so that a later builder finds the finished units.
     """
     length = len(source)
     records = _UNIT_RECORDS

@@ -10,7 +10,7 @@ share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,7 +35,7 @@ VALUES, VALID, OFFSETS, CODES, WORDS, WORD_OFFSETS = (
     f"{name}.bin" for name in ("values", "valid", "offsets", "codes", "words", "word_offsets")
 )
 NARROW = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<i1", "<i2", "<i4")))
-"""What integers are kept as, where all of them fit; the narrowest first."""
+"""Types that integers are stored as if all fit; the narrowest first."""
 MOST_WORDS = 1 << 18
 """Distinct texts that a dictionary may have; more are seldom worth it."""
 _ONES = bytes([1]) * 65_536
@@ -43,42 +43,41 @@ is_ = pa.types
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LevelFiles:
     """Where the files of one level of a column lie."""
 
     folder: Path
     prefix: str = ""
     level: int | None = 0
     """How many levels of lists lie above; None inside of objects, where nothing is shared."""
-    files: frozenset[Path] | None = None
-    """Those that are told of, where that is known; others are not looked at."""
+    files: Container[str] = ()
+    """The paths of all files of a column that exists; other files are ignored."""
 
     def has(self, name: str) -> bool:
         """Whether there is a file of this level."""
-        path = self.file(name)
-        return path.exists() if self.files is None else path in self.files
+        return f"{self.folder}/{self.prefix}{name}" in self.files
 
     def file(self, name: str) -> Path:
         """Return the path of a file of this level."""
         return self.folder / f"{self.prefix}{name}"
 
     @property
-    def of_lists(self) -> Place:
+    def of_lists(self) -> LevelFiles:
         """Where the offsets of lists at this level lie."""
         if self.level is None:
             return self
         return replace(self, folder=self.folder / f"lists-{self.level}")
 
-    def at(self, folder: Path) -> Place:
+    def at(self, folder: Path) -> LevelFiles:
         """Return the place of the same files in another folder."""
         return replace(self, folder=folder)
 
-    def inside(self, name: str) -> Place:
+    def inside(self, name: str) -> LevelFiles:
         """Return the place of what stands inside of values."""
         return replace(self, prefix=f"{self.prefix}{name}.", level=None)
 
     @property
-    def of_items(self) -> Place:
+    def of_items(self) -> LevelFiles:
         """The place of the items of lists."""
         if self.level is None:
             return self.inside("item")
@@ -135,7 +134,7 @@ def narrow_name(name: str, dtype: np.dtype[Any]) -> str:
     return name.replace(".bin", f"-{dtype.kind}{dtype.itemsize}.bin")
 
 
-def write_column(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
+def write_column(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
     """Write the files of a column, or of what stands inside of its values."""
     if is_.is_list(type_) or is_.is_large_list(type_):
         _write_lists(place, type_, arrays)
@@ -157,7 +156,7 @@ def write_column(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
             write_column(place.inside(str(number)), field.type, _children(arrays, number))
 
 
-def _write_lists(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
+def _write_lists(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
     own = place.of_lists
     own.folder.mkdir(exist_ok=True)
     _write_valid(own, arrays)
@@ -165,7 +164,7 @@ def _write_lists(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
     write_column(place.of_items, type_.value_type, lambda: (one.flatten() for one in arrays()))
 
 
-def _write_valid(place: Place, arrays: Arrays) -> None:
+def _write_valid(place: LevelFiles, arrays: Arrays) -> None:
     if any(array.null_count for array in arrays()):
         _append(place.file(VALID), map(_valid_bytes, arrays()))
 
@@ -193,7 +192,7 @@ def _fixed_bytes(array: pa.Array, width: int) -> memoryview | bytes:
     return np.ascontiguousarray(values).view(np.uint8).data
 
 
-def _write_integers(place: Place, type_: pa.DataType, arrays: Arrays) -> None:
+def _write_integers(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
     bounds = [pc.min_max(array).as_py() for array in arrays() if array.null_count < len(array)]
     low = min((one["min"] for one in bounds), default=0)
     high = max((one["max"] for one in bounds), default=0)
@@ -230,7 +229,7 @@ def _list_lengths(array: pa.Array) -> Lengths:
     return found
 
 
-def _write_offsets(place: Place, name: str, lengths: Callable[[], Iterator[Lengths]]) -> None:
+def _write_offsets(place: LevelFiles, name: str, lengths: Callable[[], Iterator[Lengths]]) -> None:
     total = sum(int(some.sum()) for some in lengths())
     dtype: np.dtype[Any] = np.dtype("<i8")
     if total <= np.iinfo(np.int32).max:
@@ -251,7 +250,7 @@ def _append(path: Path, parts: Iterator[bytes | memoryview]) -> None:
             file.write(part)
 
 
-def _write_texts(place: Place, arrays: Arrays) -> None:
+def _write_texts(place: LevelFiles, arrays: Arrays) -> None:
     words = _dictionary(arrays)
     if words is None:
         _append(place.file(VALUES), (_text_parts(array)[0] for array in arrays()))

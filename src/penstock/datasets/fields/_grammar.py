@@ -36,7 +36,7 @@ GRAMMAR = """\
     string          a list of texts; string = "" for null; binary, list<string>
     category        codes and a vocabulary"""
 
-_SCALARS = {
+SCALARS = {
     "bool": pa.bool_(),
     "float16": pa.float16(),
     "float32": pa.float32(),
@@ -55,13 +55,13 @@ _WITH_UNIT = {
     "time32": pa.time32,
     "time64": pa.time64,
 }
-_TEXTS = {
+TEXTS = {
     "string": pa.string(),
     "large_string": pa.large_string(),
     "binary": pa.binary(),
     "large_binary": pa.large_binary(),
 }
-_KNOWN = [*_SCALARS, *_WITH_UNIT, *_TEXTS, "category", "list"]
+_KNOWN = [*SCALARS, *_WITH_UNIT, *TEXTS, "category", "list"]
 
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -78,10 +78,10 @@ def parsed(text: str) -> FieldType:
     >>> str(parsed("list< int64=-1 >"))
     'list<int64 = -1>'
     """
-    return _Parser(text).whole()
+    return _TypeParser(text).whole()
 
 
-class _Parser:
+class _TypeParser:
     """One pass over a text, from left to right."""
 
     def __init__(self, text: str) -> None:
@@ -101,8 +101,8 @@ class _Parser:
             self._fault("a type was expected here")
         if name[0] in ("list", "large_list"):
             return self._list(is_large=name[0] == "large_list")
-        if name[0] in _TEXTS:
-            return self._text(_TEXTS[name[0]])
+        if name[0] in TEXTS:
+            return self._text(TEXTS[name[0]])
         if name[0] == "category":
             return self._category()
         return self._number(name[0], start)
@@ -168,8 +168,8 @@ class _Parser:
         return UpTo(self._with_default(item), count)
 
     def _scalar(self, name: str, start: int) -> pa.DataType:
-        if name in _SCALARS:
-            return _SCALARS[name]
+        if name in SCALARS:
+            return SCALARS[name]
         if name not in _WITH_UNIT:
             near = difflib.get_close_matches(name, _KNOWN, 1)
             hint = f"; did you mean {near[0]}?" if near else ""

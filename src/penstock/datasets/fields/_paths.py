@@ -46,7 +46,7 @@ def is_listlike(type_: pa.DataType) -> bool:
 
 
 def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
-    """Return the type of the column that a path names, or None where there is no such field.
+    """Return the type of the column that a path names, or None.
 
     >>> schema = pa.schema({"items": pa.list_(pa.struct({"price": pa.float32()}))})
     >>> type_at(schema, "items[].price"), type_at(schema, "items[].cost")

@@ -13,21 +13,21 @@ from penstock.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)
-class _Struct:
-    """Objects of which only some fields are asked for; more of them are added in place."""
+class _StructNode:
+    """Objects with the fields that are asked for; more are added in place."""
 
     fields: dict[str, _Node]
 
 
 @dataclass(frozen=True, slots=True)
-class _Lists:
+class _ListNode:
     """Lists of a kind, of whose items only a part is asked for."""
 
     kind: pa.DataType
     item: _Node
 
 
-_Node: TypeAlias = pa.DataType | _Struct | _Lists
+_Node: TypeAlias = pa.DataType | _StructNode | _ListNode
 
 
 class Way(NamedTuple):
@@ -37,13 +37,15 @@ class Way(NamedTuple):
     steps: Steps
 
 
-class Plan:
+class PathPlan:
     """The top-level columns to read, and the ways from there to the columns asked for.
 
     There is one layer of columns, unless fields ask for different types of the same one. A field
-    has two ways where nobody knows whether `a.b` is a path or a name: the name goes first.
+    has two ways where `a.b` may be a path or a name: the name goes first.
 
-    >>> plan = Plan(pa.schema({"a.b": pa.int8(), "a.c": pa.bool_()}), frozenset(), complete=True)
+    >>> plan = PathPlan(
+    ...     pa.schema({"a.b": pa.int8(), "a.c": pa.bool_()}), frozenset(), complete=True
+    ... )
     >>> plan.layers[0].types
     [StructType(struct<b: int8, c: bool>)]
     """
@@ -81,21 +83,21 @@ def _node(steps: Steps, type_: pa.DataType, field: pa.Field) -> _Node:
         return type_
     step, *rest = steps
     if step is not LIST:
-        return _Struct({step: _node(tuple(rest), type_, field)})
+        return _StructNode({step: _node(tuple(rest), type_, field)})
     if not is_listlike(type_):
         raise OptionError(
             f"field {field.name!r} goes into a list by [], so its type is a list, not "
             f"{type_text(field.type)}: ask for list<{type_text(field.type)}>"
         )
-    return _Lists(type_, _node(tuple(rest), type_.value_type, field))
+    return _ListNode(type_, _node(tuple(rest), type_.value_type, field))
 
 
 def _fits(one: _Node, other: _Node) -> bool:
     """Whether there is a type that gives both."""
-    if isinstance(one, _Struct) and isinstance(other, _Struct):
+    if isinstance(one, _StructNode) and isinstance(other, _StructNode):
         pairs = ((one.fields.get(name), node) for name, node in other.fields.items())
         return all(known is None or _fits(known, node) for known, node in pairs)
-    if isinstance(one, _Lists) and isinstance(other, _Lists):
+    if isinstance(one, _ListNode) and isinstance(other, _ListNode):
         same = like(one.kind, pa.null()) == like(other.kind, pa.null())
         return same and _fits(one.item, other.item)
     return bool(one == other)
@@ -103,16 +105,16 @@ def _fits(one: _Node, other: _Node) -> bool:
 
 def _merge(one: _Node, other: _Node) -> None:
     """Add what is asked for of one to the other, which fits."""
-    if isinstance(one, _Struct) and isinstance(other, _Struct):
+    if isinstance(one, _StructNode) and isinstance(other, _StructNode):
         for name, node in other.fields.items():
             _merge(one.fields.setdefault(name, node), node)
-    elif isinstance(one, _Lists) and isinstance(other, _Lists):
+    elif isinstance(one, _ListNode) and isinstance(other, _ListNode):
         _merge(one.item, other.item)
 
 
 def _type(node: _Node) -> pa.DataType:
-    if isinstance(node, _Struct):
+    if isinstance(node, _StructNode):
         return pa.struct([(name, _type(inner)) for name, inner in node.fields.items()])
-    if isinstance(node, _Lists):
+    if isinstance(node, _ListNode):
         return like(node.kind, _type(node.item))
     return node

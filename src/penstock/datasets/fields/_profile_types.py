@@ -39,12 +39,12 @@ _INTEGERS = (pa.int64(), pa.uint64())
 
 
 class ProfileTypes(NamedTuple):
-    """What the fields of a profile are to a loader."""
+    """The field types of a profile, for a loader."""
 
     types: dict[str, str]
     """For each path a field type that holds all its values, null included."""
     left_out: dict[str, str]
-    """The paths that have no such type, and why."""
+    """The paths without a type, and why."""
 
 
 def profile_types(
@@ -74,10 +74,10 @@ def profile_types(
     drift = {found["path"]: str(found["text"]) for found in document["drift"]}
     for field in _fields(document):
         if field.is_inside or (has_lists and field.path.startswith(_ITEMS)):
-            continue  # Of a list, whose own path stands for it; or of a record that is one.
+            continue  # Items of a list have its path; records that are lists have none.
         if field.path in types or field.path in left_out:
             types.pop(field.path, None)
-            left_out[field.path] = "two fields have this path, one of which has a dot in its name"
+            left_out[field.path] = "two fields have this path, one with a dot in its name"
             continue
         try:
             known = None if schema_types is None else schema_types.get(field.path)
@@ -101,13 +101,13 @@ class _HasNoTypeError(Exception):
 class _Field:
     """A field, and what it is a part of."""
 
-    def __init__(self, told: Mapping[str, Any], around: _Field | None) -> None:
-        self.path: str = told["path"]
+    def __init__(self, known: Mapping[str, Any], around: _Field | None) -> None:
+        self.path: str = known["path"]
         self.around = around
         self.item: _Field | None = None
         """Of lists: what stands for their items."""
-        self._told = told
-        self.kinds = frozenset(told["types"]) - {"null"}
+        self._known = known
+        self.kinds = frozenset(known["types"]) - {"null"}
         self.is_inside = around is not None and self.path == around.path + _ITEMS
         """Whether it stands for the items of a list."""
         if around is not None and self.is_inside:
@@ -121,13 +121,13 @@ class _Field:
 
     @property
     def is_category(self) -> bool:
-        distinct = self._told.get("distinct", 0)
-        is_few = self._told.get("distinct_is_exact") and 0 < distinct <= _FEW_WORDS
-        return bool(is_few) and distinct * _TIMES_EACH <= self._told["count"]
+        distinct = self._known.get("distinct", 0)
+        is_few = self._known.get("distinct_is_exact") and 0 < distinct <= _FEW_WORDS
+        return bool(is_few) and distinct * _TIMES_EACH <= self._known["count"]
 
     @property
     def name(self) -> str:
-        """What it is called in what it is a part of."""
+        """Its name inside the field around it."""
         if self.around is None:
             return self.path
         return self.path.removeprefix(self.around.path).removeprefix(".")
@@ -149,7 +149,7 @@ class _Field:
     @cached_property
     def may_be_null(self) -> bool:
         """Whether there is null in its place, in a record or in the item of a list."""
-        if self._told["nulls"] or self._told["missing"]:
+        if self._known["nulls"] or self._known["missing"]:
             return True
         return not self.is_inside and self.around is not None and self.around.may_be_null
 
@@ -166,7 +166,7 @@ class _Field:
 
     @property
     def odd_part(self) -> _Field | None:
-        """What it is a part of and is not always that, so that it cannot be read."""
+        """A field around it that is not always an object or a list, so that it cannot be read."""
         around = self.around
         while around is not None:
             if around.kinds not in ({"object"}, {"list"}):
@@ -176,13 +176,13 @@ class _Field:
 
     @property
     def lowest(self) -> int:
-        low = self._told["types"].get("int", {}).get("min")
+        low = self._known["types"].get("int", {}).get("min")
         return low if isinstance(low, int) else 0
 
     @property
     def integers(self) -> pa.DataType | None:
         """The type that holds all its integers; None where there is none."""
-        seen = self._told["types"]["int"]
+        seen = self._known["types"]["int"]
         for type_ in _INTEGERS:
             limits = np.iinfo(str(type_))
             ends = (seen.get("min"), seen.get("max"))
@@ -195,11 +195,11 @@ def _fields(document: Mapping[str, Any]) -> Iterator[_Field]:
     """Yield all fields; each knows what it is a part of, which comes before it."""
     above: list[_Field] = []
     fields = []
-    for told in document["fields"]:
-        path = told["path"]
+    for known in document["fields"]:
+        path = known["path"]
         while above and not path.startswith((f"{above[-1].path}.", f"{above[-1].path}{_ITEMS}")):
             above.pop()
-        above.append(_Field(told, above[-1] if above else None))
+        above.append(_Field(known, above[-1] if above else None))
         fields.append(above[-1])
     yield from fields
 
@@ -223,14 +223,14 @@ def _refuse_odd(field: _Field, drift: Mapping[str, str], *, has_schema: bool) ->
     if has_schema:
         raise _HasNoTypeError(f"no tensor stands for {' and '.join(sorted(kinds))}")
     if len(kinds) > 1 and kinds != {"int", "float"}:
-        told = drift.get(innermost.path)
-        raise _HasNoTypeError(told or f"it holds {' and '.join(sorted(kinds))}")
+        drifted = drift.get(innermost.path)
+        raise _HasNoTypeError(drifted or f"it holds {' and '.join(sorted(kinds))}")
 
 
 def _wrapped(field: _Field) -> FieldType:
     """Return the type of a field whose values are of one kind, as if there was no null."""
     innermost = field.innermost
-    assert innermost is not None  # noqa: S101 (who has none was refused)
+    assert innermost is not None  # noqa: S101 (checked by `_refuse_odd`)
     type_ = _plain(innermost)
     for _ in range(innermost.lists):
         assert isinstance(type_, Number | Dense | Text | ListOf)  # noqa: S101 (of plain kinds)

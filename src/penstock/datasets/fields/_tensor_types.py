@@ -1,4 +1,4 @@
-"""What a field can be turned into, as values: the meaning of what `_tensor_grammar` reads."""
+"""The field types that `_grammar` reads, as values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Number:
 
     arrow: pa.DataType
     default: float | None = None
-    """What stands for null; without it null is NaN in a float and an error elsewhere."""
+    """The value for null; without it null is NaN in a float and an error elsewhere."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -80,7 +80,7 @@ class Dense:
 
     @property
     def arrow(self) -> pa.DataType:
-        """Lists of that size, so that whoever reads them checks it."""
+        """Lists of that size, which reading checks."""
         return pa.list_(self.item.arrow, self.size)
 
     @property
@@ -94,7 +94,7 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """Values of which some are missing: `Masked`."""
+    """Values and a mask of the missing ones: `Masked`."""
 
     item: Number | Dense
 

@@ -7,36 +7,22 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from penstock.datasets.fields._grammar import parsed
+from penstock.datasets.fields._grammar import SCALARS, TEXTS, parsed
 from penstock.errors import OptionError
 
+_UNITS = {
+    "time32": (pa.time32, ("s", "ms")),
+    "time64": (pa.time64, ("us", "ns")),
+    "timestamp": (pa.timestamp, ("s", "ms", "us", "ns")),
+    "duration": (pa.duration, ("s", "ms", "us", "ns")),
+}
 _NAMES = {
     "null": pa.null(),
-    "bool": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "uint8": pa.uint8(),
-    "uint16": pa.uint16(),
-    "uint32": pa.uint32(),
-    "uint64": pa.uint64(),
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "large_string": pa.large_string(),
-    "binary": pa.binary(),
-    "large_binary": pa.large_binary(),
-    "date32": pa.date32(),
-    "date64": pa.date64(),
-    "time32[s]": pa.time32("s"),
-    "time32[ms]": pa.time32("ms"),
-    "time64[us]": pa.time64("us"),
-    "time64[ns]": pa.time64("ns"),
-    **{f"timestamp[{unit}]": pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")},
-    **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
+    **SCALARS,
+    **TEXTS,
+    **{f"{name}[{u}]": make(u) for name, (make, units) in _UNITS.items() for u in units},
 }
+_NAME_OF = {type_: name for name, type_ in _NAMES.items()}
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([^\]\s]+)\]")
 _LIST = re.compile(r"(list|large_list)<(.*)>", re.DOTALL)
 
@@ -59,7 +45,7 @@ def arrow_type(type_: str | pa.DataType) -> pa.DataType:
 
 
 def type_text(type_: pa.DataType) -> str:
-    """Return a type as a user writes it, where there is such a way.
+    """Return a type as a user writes it, or as Arrow does.
 
     >>> type_text(pa.list_(pa.float32())), type_text(pa.list_(pa.float32(), 3))
     ('list<float32>', 'float32[3]')
@@ -72,12 +58,12 @@ def type_text(type_: pa.DataType) -> str:
         return (
             f"{'list' if pa.types.is_list(type_) else 'large_list'}<{type_text(type_.value_type)}>"
         )
-    return next((name for name, known in _NAMES.items() if known == type_), str(type_))
+    return _NAME_OF.get(type_) or str(type_)
 
 
 @lru_cache(1024)
 def _parsed(text: str) -> pa.DataType:
-    # What else the loader takes has values that lie in Arrow like those of a plainer type.
+    # Other field types of a loader have the Arrow type of their values.
     return _plain(text.strip()) or parsed(text).arrow
 
 

@@ -1,4 +1,4 @@
-"""What `index.json` says of an MDS folder, and the files that are really there.
+"""The `index.json` of an MDS folder, and the files that are there.
 
 The format is that of MosaicML Streaming 0.13, version 2 of it.
 """
@@ -36,7 +36,7 @@ _VERSION = 2
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-class _File(msgspec.Struct, frozen=True):
+class _ShardFile(msgspec.Struct, frozen=True):
     basename: str
     bytes: _Count
     hashes: dict[str, str] = {}
@@ -46,10 +46,10 @@ class _Shard(msgspec.Struct, frozen=True):
     column_names: list[str]
     column_encodings: list[str]
     column_sizes: list[int | None]
-    raw_data: _File
+    raw_data: _ShardFile
     samples: _Count
     compression: str | None = None
-    zip_data: _File | None = None
+    zip_data: _ShardFile | None = None
 
 
 class _Sign(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class _Sign(msgspec.Struct, frozen=True):
     samples: msgspec.Raw
 
 
-class _Head(msgspec.Struct, frozen=True):
+class _ShardHead(msgspec.Struct, frozen=True):
     format: str = "mds"
     version: int = _VERSION
 
@@ -99,7 +99,7 @@ class MdsIndex(NamedTuple):
     """Name, encoding and, where all values have one, size in bytes."""
     shards: list[Shard]
     marks: list[list[object]]
-    """Of each shard what changes when it does."""
+    """For each shard the facts that change with it."""
 
     def fingerprint_of(self, shards: int) -> str:
         """Return the fingerprint of the first shards."""
@@ -170,15 +170,15 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
     """Read what a folder holds; each shard must be there and as large as `index.json` says."""
     store, folder = locate(path, options)
     shown = store.path(folder)
-    told = _decoded(_text(store, folder), _joined(shown, INDEX))
-    columns = _columns_of(told, _joined(shown, INDEX))
+    listed = _decoded(_text(store, folder), _joined(shown, INDEX))
+    columns = _columns_of(listed, _joined(shown, INDEX))
     # Merged folders have shards in folders of their own.
     is_deep = any(
-        "/" in file.basename for one in told for file in (one.raw_data, one.zip_data) if file
+        "/" in file.basename for one in listed for file in (one.raw_data, one.zip_data) if file
     )
     there = {entry.name: entry for entry in store.list(folder, recursive=is_deep)}
     shards, marks = [], []
-    for one in told:
+    for one in listed:
         if not one.samples:
             continue
         raw = one.raw_data
@@ -189,7 +189,7 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
 
 
 def _content(found: Found) -> str:
-    """Return what changes with a shard that nobody hashed: its ends, or what its store says."""
+    """Return what changes with a shard without hashes: its ends, or its version in the store."""
     entry = found.entry
     if not isinstance(found.store, LocalStore):
         return entry.version or str(entry.modified)  # Of many shards, without a request for each.
@@ -215,7 +215,7 @@ def _decoded(text: bytes, shown: str) -> list[_Shard]:
             )
         shards = []
         for raw in index.shards:
-            head = msgspec.json.decode(raw, type=_Head)
+            head = msgspec.json.decode(raw, type=_ShardHead)
             if (head.format, head.version) != ("mds", _VERSION):
                 raise OptionError(
                     f"{shown} lists shards of format {head.format!r}, version {head.version}; only "
@@ -246,20 +246,20 @@ def _columns_of(shards: Sequence[_Shard], shown: str) -> tuple[tuple[str, str, i
         if found and own != found:
             raise OptionError(
                 f"{shown}: {one.raw_data.basename} has other columns than the shards before it "
-                f"({_told(own)}; before: {_told(found)}). Write shards of one kind to a folder."
+                f"({_shown(own)}; before: {_shown(found)}). Write shards of one kind to a folder."
             )
         found = own
     return found
 
 
-def _told(columns: Sequence[tuple[str, str, int | None]]) -> str:
+def _shown(columns: Sequence[tuple[str, str, int | None]]) -> str:
     return ", ".join(f"{name}: {encoding}" for name, encoding, _ in columns) or "none"
 
 
 def _found(store: Store, folder: str, shard: _Shard, there: dict[str, Entry]) -> Shard:
     """Return a shard as it is stored: plain where that is there, else compressed."""
     raw, packed = shard.raw_data, shard.zip_data
-    kinds: list[tuple[_File, str | None]] = [(raw, None)]
+    kinds: list[tuple[_ShardFile, str | None]] = [(raw, None)]
     if packed is not None and shard.compression is not None:
         kinds.append((packed, shard.compression.partition(":")[0]))
     for file, compression in kinds:
@@ -288,6 +288,6 @@ def _inside(store: Store, folder: str, basename: str) -> str:
     if path_below(folder, basename) is None:
         raise OptionError(
             f"{INDEX} of {store.path(folder)} names {basename!r}, which is not in that folder. "
-            "Such an index is not followed."
+            "This index is not followed."
         )
     return _joined(folder, posixpath.normpath(basename))

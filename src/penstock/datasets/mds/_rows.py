@@ -14,7 +14,7 @@ from penstock.datasets.mds._cells import BadCell, Cells
 from penstock.datasets.mds._index import read_mds_index
 from penstock.datasets.mds._shard import ShardTexts
 from penstock.datasets.mds._values import encoding_of
-from penstock.decode import fit_batch, typed_batch
+from penstock.decode import empty_batch, fit_batch, typed_batch
 from penstock.errors import CorruptFileError, SchemaMismatchError
 from penstock.storage import StorageOptions, locate
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from penstock.datasets.mds._index import MdsIndex
 
 _SAMPLED = 1000
-"""Records that the types of columns are taken from whose encoding does not tell."""
+"""Records that decide the types of columns whose encoding has no type."""
 _SIZE_BYTES = 4
 
 
@@ -88,7 +88,7 @@ class MdsRows(Source):
     def by_blocks(self) -> Self:
         """Return the same samples; remote or compressed shards are brought once for all of a host.
 
-        What is kept on disk is whole shards, decompressed, which every process maps.
+        Whole shards are kept on disk, decompressed; every process maps them.
         """
         index = self._opened().index
         if self._is_by_blocks or all(one.is_mappable for one in index.shards):
@@ -124,7 +124,7 @@ class MdsRows(Source):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """All columns; types that encodings do not tell are those of the first samples."""
+        """All columns; the first samples decide types that encodings do not have."""
         samples = self._opened()
         first = 0 if self.schema_is_complete or not len(self) else int(samples.starts[1])
         return self._inferred(np.arange(min(first, _SAMPLED), dtype=np.int64)).schema
@@ -182,12 +182,12 @@ class MdsRows(Source):
     def _fail(self, number: int, bad: BadCell, column: str) -> NoReturn:
         file, offset, size = self.location(number)
         what = f"column {column!r}" if column else "it"
-        told = f"record {number:,} ({file}, {size:,} bytes at byte {offset:,})"
+        place = f"record {number:,} ({file}, {size:,} bytes at byte {offset:,})"
         if bad.is_damage:
-            message = f"{told}: {what} cannot be read: {bad.why}. Copy the shard again."
+            message = f"{place}: {what} cannot be read: {bad.why}. Copy the shard again."
             raise CorruptFileError(message, path=file, offset=offset, record=number) from None
         raise SchemaMismatchError(
-            f"{told}: {what} has {bad.why}, which no Arrow column holds together. Read such "
+            f"{place}: {what} has {bad.why}, which no Arrow column holds together. Read these "
             "records without fields, or leave the column out.",
             field=column,
             record=number,
@@ -282,5 +282,5 @@ def _batch(arrays: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
     import pyarrow as pa  # noqa: PLC0415 (loaded with the arrays at the latest)
 
     if not arrays:
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+        return empty_batch(pa.schema([]), rows)
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import itertools
-import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.errors import (
     CorruptFileError,
     ObjectChangedError,
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets.mds._index import Shard
-    from penstock.datasets.text._texts import Places, Text
+    from penstock.datasets.text._texts import FileText, Places
     from penstock.storage import StorageOptions
 
 _KEPT_FILES = 128
 _KEPT_BYTES = 256 << 20
-"""Of decompressed shards that a process keeps; one has 64 MiB by default."""
+"""Decompressed shards that a process keeps; one has 64 MiB by default."""
 _KEPT_MAPPED_BYTES = 1 << 30
-"""Of shards in the host's cache, which are in the page cache and not in a process."""
+"""Mapped shards of the host's cache, which are in the page cache and not in the process."""
 _MEMORY_WEIGHT = 4
 """How much heavier a shard weighs that could not be mapped: those take 256 MiB."""
 _KEPT_OFFSETS_BYTES = 64 << 20
@@ -49,19 +48,11 @@ _LARGEST = (1 << 32) - 1
 _PIECE = 1 << 20
 _COMPRESSIONS = ("br", "bz2", "gz", "snappy", "zstd")
 
-_files: Kept[Text] = Kept(_KEPT_FILES)
-_wholes: Kept[WholeText] = Kept(_KEPT_BYTES)
-_blocks: Kept[WholeText] = Kept(_KEPT_MAPPED_BYTES)
-_offsets: Kept[NDArray[np.int64]] = Kept(_KEPT_OFFSETS_BYTES)
+_files: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)
+_wholes: RecentlyUsed[WholeText] = RecentlyUsed(_KEPT_BYTES)
+_blocks: RecentlyUsed[WholeText] = RecentlyUsed(_KEPT_MAPPED_BYTES)
+_offsets: RecentlyUsed[NDArray[np.int64]] = RecentlyUsed(_KEPT_OFFSETS_BYTES)
 _openings = itertools.count()
-
-
-def _after_fork_in_child() -> None:
-    for kept in (_files, _wholes, _blocks, _offsets):
-        kept.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class WholeText:
@@ -181,7 +172,7 @@ class ShardTexts:
         key = block_key(self._options, one.path, one.file.entry, "mds shard", one.compression)
         return Block(one.path, 0, one.file.entry.size, key, lambda: _whole(one))
 
-    def _text(self, shard: int) -> Text:
+    def _text(self, shard: int) -> FileText:
         one, key = self._shards[shard], (self._opening, shard)
         if self._is_blocked(shard):
             blocked = _blocks.get(key)
@@ -221,7 +212,7 @@ def _check_compression(shard: Shard) -> None:
 
 
 def _check_size(shard: Shard) -> None:
-    """Raise where `index.json` tells of more samples than bytes, or of more than a shard has."""
+    """Raise where `index.json` has more samples than bytes, or more than a shard holds."""
     least = _NUMBER_BYTES * (shard.samples + 2)
     if not least <= shard.text_bytes <= _LARGEST:
         raise _damaged(shard, f"{shard.samples:,} samples do not fit {shard.text_bytes:,} bytes")
@@ -250,7 +241,7 @@ def _whole(one: Shard) -> bytes:
 
 
 def _decompressed(compression: str, data: bytes, size: int) -> bytes:
-    """Return the text of some data, of which no more than a byte too many is made."""
+    """Return the text of some data, decompressed at most one byte too far."""
     if compression == "gz":
         return zlib.decompressobj(wbits=31).decompress(data, size + 1)
     if compression == "bz2":
@@ -263,7 +254,7 @@ def _decompressed(compression: str, data: bytes, size: int) -> bytes:
             pieces = iter(lambda: stream.read(min(_PIECE, size + 1)), b"")
             return b"".join(itertools.islice(pieces, size // _PIECE + 2))
     if _snappy_bytes(data) != size:
-        raise ValueError("its head tells of another size")
+        raise ValueError("its head says another size")
     text: bytes = pa.decompress(data, size, "snappy", asbytes=True)
     return text
 

@@ -33,7 +33,7 @@ _SCANNED = 1 << 20
 
 
 class MegatronIndex:
-    """What an `.idx` says, as arrays over the file; nothing of them is read before it is asked."""
+    """The arrays of an `.idx`, mapped: only the parts that are used are read."""
 
     def __init__(self, data: Any, path: str) -> None:
         size = len(memoryview(data))
@@ -46,10 +46,10 @@ class MegatronIndex:
         parts = [(sequences, 4), (sequences, 8), (borders, 8)]
         wanted = _HEAD.size + sum(count * item for count, item in parts)
         if size < wanted:
-            told = f"{sequences:,} sequences and {borders:,} document borders"
-            raise _cut_off(path, f"{told} take {wanted:,} bytes, and it has {size:,}")
+            stated = f"{sequences:,} sequences and {borders:,} document borders"
+            raise _cut_off(path, f"{stated} take {wanted:,} bytes, and it has {size:,}")
         if size not in (wanted, wanted + sequences):  # A mode of each sequence may follow.
-            raise _damaged(path, f"it has {size - wanted:,} bytes more than its head tells")
+            raise _damaged(path, f"it has {size - wanted:,} bytes more than its head says")
         at = _HEAD.size
         self.lengths: NDArray[np.int32] = np.frombuffer(data, "<i4", sequences, at)
         self.places: NDArray[np.int64] = np.frombuffer(data, "<i8", sequences, at + 4 * sequences)
@@ -121,7 +121,7 @@ class MegatronIndex:
     def check_ends(self, size: int) -> None:
         """Raise where one of the first or last million sequences does not lie in so many bytes.
 
-        Nearly always those are all, and of more nobody reads the rest in order to open them.
+        Nearly always these are all sequences; a large index is not read whole to open it.
         """
         first = np.arange(min(_SCANNED, len(self)))
         last = np.arange(max(len(first), len(self) - _SCANNED), len(self))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._cached_ranges import CachedRanges
-from penstock.datasets._foreign_file import MappedFile, open_plain, stale
-from penstock.datasets._recent import Kept
+from penstock.datasets._foreign_file import CachedRanges, MappedFile, open_plain, stale
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import (
     BIN,
@@ -27,24 +25,18 @@ from penstock.index import rows_before
 from penstock.storage import StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Mapping
     from typing import Self
 
     from numpy.typing import NDArray
 
     from penstock.datasets.megatron._index import MegatronIndex
-    from penstock.datasets.text._texts import Text
+    from penstock.datasets.text._texts import FileText
     from penstock.datasets.tokens._rows import Ends
 
 _KEPT_FILES = 64
-_texts: Kept[Text] = Kept(_KEPT_FILES)
-
-
-def _after_fork_in_child() -> None:
-    _texts.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+_texts: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)
 
 
 class MegatronTokens(TokenSource):
@@ -168,7 +160,7 @@ class MegatronTokens(TokenSource):
         files = self._opened()
         return files.index.located(ids, files.bin.entry.size)
 
-    def _text(self) -> Text:
+    def _text(self) -> FileText:
         files = self._opened()
         key = (files.opening, self._is_by_blocks)
         text = _texts.get(key)
@@ -195,7 +187,7 @@ class MegatronTokens(TokenSource):
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         begins, sizes = self._places(ids)
-        # Of a bytearray, because it is the caller's to write to.
+        # A bytearray, because the caller may write to it.
         data = bytearray().join(self._bytes(begins, sizes))
         return np.frombuffer(data, self.token_dtype), sizes // self.token_dtype.itemsize
 
@@ -218,7 +210,7 @@ class MegatronTokens(TokenSource):
         # A sequence is of one document, and ends with it or with a piece of it.
         return self._lengths(ids), np.arange(len(ids) + 1, dtype=np.int64)
 
-    # The stream is the .bin itself, so that a byte's place tells the token's.
+    # The stream is the .bin itself: the place of a byte gives that of its token.
 
     @cached_property
     def _no_stream(self) -> str:
@@ -286,5 +278,5 @@ class MegatronTokens(TokenSource):
         return f"{tokens:,} tokens ({self.token_dtype.name}){width}, {documents:,} documents"
 
     def __getstate__(self) -> dict[str, Any]:
-        # What was found by looking at the whole index goes along.
+        # Facts that needed the whole index travel along.
         return {**vars(self), "_files": None}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.storage import Block, block_cache, block_key, reading
 
 if TYPE_CHECKING:
@@ -19,30 +18,23 @@ if TYPE_CHECKING:
 _VERSION = 1
 """Raised whenever the same columns would be kept otherwise."""
 _KEPT_BYTES = 512 << 20
-"""Of mapped columns, which are in the page cache and not in a process."""
+"""Mapped columns, which are in the page cache and not in the process."""
 _MEMORY_WEIGHT = 4
 """How much heavier columns weigh that could not be mapped: those take 128 MiB."""
 _READ_AT_ONCE_BYTES = 512 << 20
-"""Of columns that are decoded at the same time, each in memory until it is written."""
+"""Columns that are decoded at the same time, each in memory until it is written."""
 _MOST_AT_ONCE = 16
 
-_batches: Kept[pa.RecordBatch] = Kept(_KEPT_BYTES)
-
-
-def _after_fork_in_child() -> None:
-    _batches.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+_batches: RecentlyUsed[pa.RecordBatch] = RecentlyUsed(_KEPT_BYTES)
 
 
 class WantedGroup(NamedTuple):
-    """Columns of a row group that somebody asks for."""
+    """Columns of a row group that are to be read."""
 
     group: int
     found: Found
     number: int
-    """Of the group in its file."""
+    """The number of the group in its file."""
     schema: pa.Schema
     span: tuple[int, int]
     """From where to where its columns lie."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from copy import copy
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets.parquet._blocks import GroupBlocks, WantedGroup
-from penstock.decode import fit_batch
+from penstock.decode import empty_batch, fit_batch
 from penstock.errors import (
     CorruptFileError,
     ObjectChangedError,
@@ -47,18 +46,10 @@ _KEPT_FOOTER_BYTES = 32 << 20
 """Footers that are kept for good, as they are stored; others are read again when needed."""
 
 
-_columns: Kept[pa.Array] = Kept(_KEPT_BYTES)
-_files: Kept[tuple[OpenFile, pq.FileMetaData]] = Kept(_KEPT_FILES)
+_columns: RecentlyUsed[pa.Array] = RecentlyUsed(_KEPT_BYTES)
+_files: RecentlyUsed[tuple[OpenFile, pq.FileMetaData]] = RecentlyUsed(_KEPT_FILES)
 _tokens = itertools.count()
 _Bring: TypeAlias = "Callable[[int, pa.Schema], list[pa.Array]]"
-
-
-def _after_fork_in_child() -> None:
-    _columns.clear()
-    _files.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class ParquetTable:
@@ -113,7 +104,7 @@ class ParquetTable:
     def past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         """Yield each length from `least` to `most` that this had, with its fingerprint then.
 
-        What is appended is files, each after those before it.
+        Only whole files are appended, each after those before it.
         """
         ends = np.cumsum([rows for _, rows, _ in self._marks], dtype=np.int64)
         for file in np.flatnonzero((least <= ends) & (ends <= most))[::-1].tolist():
@@ -139,7 +130,7 @@ class ParquetTable:
         """Return columns of the schema for rows in the order asked."""
         schema = pa.schema([self.schema.field(name) for name in names])
         if not names or not len(ids):
-            return _bare(schema, len(ids))
+            return empty_batch(schema, len(ids))
         groups = np.searchsorted(self.group_starts, ids, side="right") - 1
         arrays = self._bring(groups, schema)
         if groups[0] == groups[-1] and (groups == groups[0]).all():
@@ -306,9 +297,3 @@ def _corrupt(path: str, group: int, why: str) -> CorruptFileError:
         f"{path}: row group {group} cannot be read: {why.partition(chr(10))[0]}. {remedy}",
         path=path,
     )
-
-
-def _bare(schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if len(schema):
-        return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from penstock.datasets._recent import Kept
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets.text._texts import CACHED_BYTES
 from penstock.index import LARGEST_FRAME, rows_before
 from penstock.jsonl import compression_of, decode_frame
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20
 """Bytes of a plain file between the beginnings of two blocks; then they end with a record."""
 _KEPT_BYTES = 512 << 20
-"""Of mapped blocks, which are in the page cache and not in a process; more than a window's."""
+"""Mapped blocks, which are in the page cache and not in the process; more than a window has."""
 _MEMORY_WEIGHT = 8
 """How much heavier a block weighs that could not be mapped: those take 64 MiB."""
 _NONE, _PLAIN, _FRAMED = 0, 1, 2
@@ -40,15 +39,8 @@ class _Held(NamedTuple):
     text: memoryview
 
 
-_held: Kept[_Held] = Kept(_KEPT_BYTES)
+_held: RecentlyUsed[_Held] = RecentlyUsed(_KEPT_BYTES)
 _tokens = itertools.count()
-
-
-def _after_fork_in_child() -> None:
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class BlockTexts:
@@ -69,12 +61,12 @@ class BlockTexts:
         self._options = index.origin.options if index.origin is not None else StorageOptions()
         self._token = next(_tokens)
         self._starts = meta.starts()
-        # Of a run without records nothing is asked.
+        # A run without records has no first one: it is never read.
         firsts = np.minimum(self._starts[:-1], max(0, len(self._rows) - 1))
         self._run_offsets = self._rows[firsts, 1].astype(np.int64)
         files = np.arange(len(index.file_locations) + 1)
         self._frame_borders = np.searchsorted(np.ascontiguousarray(index.frames[:, 0]), files)
-        # What a process keeps of local frames suffices unless they are large.
+        # The frames that a process keeps suffice unless they are large.
         frame_bytes = np.minimum(index.frames[:, 4], LARGEST_FRAME).astype(np.int64)
         open_bytes = estimate(frame_bytes, "block", cache_bytes=_RUN).open_bytes
         self._is_wide = open_bytes > CACHED_BYTES

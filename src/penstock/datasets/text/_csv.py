@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets.text._csv_values import CsvParser, Layout, Unfit
+from penstock.datasets.text._csv_values import CsvLayout, CsvParser, Unfit
 from penstock.datasets.text._dataset import Dataset
 from penstock.decode import as_records, fit_batch
 from penstock.errors import CorruptIndexError, SchemaMismatchError
@@ -41,11 +41,11 @@ _log = logging.getLogger("penstock.datasets")
 class CsvRows(Dataset):
     r"""The rows of CSV files, local or remote: a file, a folder, a pattern, or a list of those.
 
-    Values have the types that the whole column has, found when the index was built: int64,
-    float64, bool (`true`, `false`) or text. An empty field is null, a quoted empty one in a text
-    column is an empty text. Files are matched by the names of their columns; what a file does not
-    have is null. `column_names` stand in for the header, or are the names where there is none
-    (else `f0`, `f1` …). Without quotes: `quote=None`.
+    A column has one type, found when the index was built: int64, float64, bool (`true`, `false`)
+    or text. An empty field is null, a quoted empty one in a text column is an empty text. Files
+    are matched by the names of their columns; a column that a file lacks is null.
+    `column_names` replace the header, or name the columns of files without one (by default `f0`,
+    `f1` …). Files without quotes need `quote=None`.
 
     >>> from pathlib import Path
     >>> _ = Path("a.csv").write_text('id,text\n1,"two\nlines"\n2,\n')
@@ -77,14 +77,14 @@ class CsvRows(Dataset):
         super().__init__(
             open_or_build(listing, scanner, options=options, index=index, progress=progress)
         )
-        self._tell_of_ragged_rows()
+        self._warn_of_ragged_rows()
 
     @classmethod
     def from_index(cls, sample_index: SampleIndex, name: str | None = None) -> Self:
         """Return the rows that an index of CSV files describes."""
         rows = cls.__new__(cls)
         Dataset.__init__(rows, sample_index, name)
-        rows._tell_of_ragged_rows()  # noqa: SLF001 (one of our own)
+        rows._warn_of_ragged_rows()  # noqa: SLF001 (one of our own)
         return rows
 
     @classmethod
@@ -105,7 +105,7 @@ class CsvRows(Dataset):
         return self._layout.schema
 
     @cached_property
-    def _layout(self) -> Layout:
+    def _layout(self) -> CsvLayout:
         meta = self._sample_index.meta
         if meta is None or meta.kind != "csv":
             raise CorruptIndexError(
@@ -157,10 +157,10 @@ class CsvRows(Dataset):
             batch = parser.columns(rows, schema)
         except Unfit as unfit:
             record = int(ids[unfit.row])
-            raise unfit.told(record, self.location(record)) from None
+            raise unfit.error(record, self.location(record)) from None
         return batch if batch.schema.equals(schema) else fit_batch(batch, schema, ids)
 
-    def _tell_of_ragged_rows(self) -> None:
+    def _warn_of_ragged_rows(self) -> None:
         meta = self._sample_index.meta
         files = [] if meta is None else [file for file in meta.files if file.facts.get("ragged")]
         if files:
@@ -178,7 +178,7 @@ class CsvRows(Dataset):
         return state
 
 
-def _layout(files: Sequence[FileMeta], dialect: Dialect, *, named: bool) -> Layout:
+def _layout(files: Sequence[FileMeta], dialect: Dialect, *, named: bool) -> CsvLayout:
     """Return the columns of all files, or raise for files that cannot be one table."""
     kinds: dict[str, set[str]] = {}
     numbers: dict[tuple[str, ...], int] = {}
@@ -191,7 +191,7 @@ def _layout(files: Sequence[FileMeta], dialect: Dialect, *, named: bool) -> Layo
         for name, kind in zip(columns, file.facts["types"], strict=True):
             kinds.setdefault(name, set()).add(kind)
     schema = pa.schema([(name, type_of(wider_type(seen))) for name, seen in kinds.items()])
-    return Layout(schema, [CsvParser(names, dialect) for names in numbers], of_file)
+    return CsvLayout(schema, [CsvParser(names, dialect) for names in numbers], of_file)
 
 
 def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:

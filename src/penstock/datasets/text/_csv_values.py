@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 from pyarrow import csv
 
+from penstock.decode import empty_batch
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import convert_options, read_options, whole_rows, with_line_end
 
@@ -34,7 +35,7 @@ _PARSED = (
     pa.types.is_decimal128,
     pa.types.is_null,
 )
-"""What Arrow makes of text itself; everything else is fitted from text."""
+"""Types that Arrow parses from text; values of other types are fitted from text."""
 
 
 class CsvParser:
@@ -48,11 +49,11 @@ class CsvParser:
     def columns(self, rows: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
         """Return the columns of a schema, as near to its types as Arrow reads text.
 
-        What the rows do not have is null, and so is an empty field without quotes. `Unfit` names
-        the first row that cannot be read.
+        A missing column is null, and so is an empty field without quotes. `Unfit` names the first
+        row that cannot be read.
         """
         if not rows or not len(schema):
-            return _empty(schema, len(rows))
+            return empty_batch(schema, len(rows))
         options = self._prepared.get(schema)
         if options is None:
             # The same few schemas are asked for again and again; making options costs 30 us.
@@ -118,7 +119,7 @@ class Unfit(Exception):  # noqa: N818 (caught where the record is known)
         self.value = value
         self.type = type_
 
-    def told(self, number: int, place: Location) -> MalformedLineError | SchemaMismatchError:
+    def error(self, number: int, place: Location) -> MalformedLineError | SchemaMismatchError:
         """Return the error that names record, file and place."""
         where = f"record {number:,} ({place.file}, {place.bytes:,} bytes at byte {place.offset:,})"
         if self.field is None:
@@ -143,7 +144,7 @@ class Unfit(Exception):  # noqa: N818 (caught where the record is known)
 
 def _options(types: dict[str, pa.DataType]) -> csv.ConvertOptions:
     options = convert_options(types, list(types))
-    # Where somebody asks for booleans, these are some; alone they are integers.
+    # In a column of booleans these are booleans; the index reads them as integers.
     options.true_values = [*options.true_values, "1"]
     options.false_values = [*options.false_values, "0"]
     return options
@@ -158,13 +159,7 @@ def _parsed(type_: pa.DataType, is_there: bool) -> pa.DataType:  # noqa: FBT001 
     return pa.string() if is_there else pa.null()
 
 
-def _empty(schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    if len(schema):
-        return pa.RecordBatch.from_arrays([pa.nulls(0, f.type) for f in schema], schema=schema)
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
-
-
-class Layout(NamedTuple):
+class CsvLayout(NamedTuple):
     """The columns of all files together, and the order that each file has them in."""
 
     schema: pa.Schema

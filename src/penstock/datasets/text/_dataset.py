@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from penstock.datasets.text._texts import Text
+    from penstock.datasets.text._texts import FileText
     from penstock.index import SampleIndex
 
 ROW = struct.Struct("<QQQ")
@@ -81,7 +81,7 @@ class Dataset(AboutText):
         rows = np.ascontiguousarray(sample_index.sample_locations, np.uint64)
         self._rows = rows
         self._row_bytes = rows.data.cast("B") if len(rows) else memoryview(b"")
-        self._texts: dict[int, Text] = {}
+        self._texts: dict[int, FileText] = {}
         _datasets.add(self)
         self._schema: pa.Schema | None = None
 
@@ -268,7 +268,7 @@ class Dataset(AboutText):
         with ThreadPoolExecutor(min(_MOST_REQUESTS, len(groups)), "penstock-read") as pool:
             return list(pool.map(carried(read), groups))
 
-    def _text(self, file: int) -> Text:
+    def _text(self, file: int) -> FileText:
         text = self._texts.get(file)
         if text is None:
             if file >= len(self._sample_index.file_locations):

@@ -33,7 +33,7 @@ class JsonlDataset(Dataset):
     r"""Records of JSON Lines files, plain or compressed, local or remote.
 
     With `fields` (names, or names with types) records hold only those fields, which is faster;
-    `schema` is another word for it, for a `pa.Schema`.
+    `schema` takes them as a `pa.Schema`.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -63,7 +63,7 @@ class JsonlDataset(Dataset):
         try:
             self._encoding = codecs.lookup(text_encoding).name
         except LookupError:
-            message = f"text_encoding={text_encoding!r}: Python knows no such encoding."
+            message = f"text_encoding={text_encoding!r}: Python does not know this encoding."
             raise OptionError(message) from None
         self._fields = schema if fields is None else fields
         self._prepare()
@@ -90,7 +90,7 @@ class JsonlDataset(Dataset):
             return self._decode_with_care(which, line)
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
-        """Return the record of a line, for those who have its bytes."""
+        """Return the record of a line."""
         return self._decode(sample_bytes.decode(self._encoding).encode())
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
@@ -130,11 +130,11 @@ class JsonlDataset(Dataset):
             raise self._malformed(number, line, why) from None
 
     def _malformed(self, number: int, line: bytes, why: object) -> MalformedLineError:
-        text, details = self._told(number, line, why)
-        return MalformedLineError(f"{text} penstock check finds all such lines.", **details)
+        text, details = self._described(number, line, why)
+        return MalformedLineError(f"{text} penstock check finds all bad lines.", **details)
 
-    def _told(self, number: int, line: bytes, why: object) -> tuple[str, dict[str, Any]]:
-        """Return which record cannot be read and why, and the same as details of an error."""
+    def _described(self, number: int, line: bytes, why: object) -> tuple[str, dict[str, Any]]:
+        """Return the text and the details of an error about one record."""
         file, offset, size = self.location(number)
         begin = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         text = (
@@ -188,7 +188,7 @@ class JsonlDataset(Dataset):
         return batch
 
     def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
-        # A bad line among those that are looked at is told to whoever asks for it.
+        # A bad line does not prevent a schema: reading its record raises.
         return self._whole_batch(_joined(self._lines(ids)), lambda *_: None).schema
 
     def _whole_batch(self, text: bytes, on_bad: OnBad) -> pa.RecordBatch:
@@ -205,7 +205,7 @@ class JsonlDataset(Dataset):
         def fail(line_index: int, line: bytes, why: Exception) -> None:
             number = int(ids[line_index])
             if isinstance(why, SchemaMismatchError):
-                text, details = self._told(number, line, why)
+                text, details = self._described(number, line, why)
                 raise SchemaMismatchError(text, **details) from None
             raise self._malformed(number, line, why) from None
 
@@ -252,7 +252,7 @@ def _projecting(fields: Fields) -> Callable[[bytes], Any]:
         raise OptionError(f"fields={fields!r}: expected names, or names with types.")
     types: dict[str, Any] = dict.fromkeys(names, Any)
     if not isinstance(fields, Sequence):
-        from penstock.datasets.fields._projection import arrow_type  # noqa: PLC0415 (pyarrow)
+        from penstock.datasets._projection import arrow_type  # noqa: PLC0415 (pyarrow)
 
         kinds = (
             fields.items() if isinstance(fields, Mapping) else zip(names, fields.types, strict=True)
@@ -263,7 +263,7 @@ def _projecting(fields: Fields) -> Callable[[bytes], Any]:
 
 
 def _python_type(kind: pa.DataType) -> Any:
-    import pyarrow as pa  # noqa: PLC0415 (only for types given as such)
+    import pyarrow as pa  # noqa: PLC0415 (only for types of Arrow)
 
     if pa.types.is_integer(kind):
         return int | None

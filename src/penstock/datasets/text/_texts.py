@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from penstock.datasets._network import is_network
+from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets.text._stream import StreamText
 from penstock.errors import ObjectNotFoundError, StaleIndexError, StorageError
 from penstock.index import LARGEST_FRAME, file_fingerprint
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
     Places = Sequence[int] | NDArray[np.integer]
 
 CACHED_BYTES = 64 << 20
-"""Of decompressed frames that a process keeps."""
+"""Decompressed frames that a process keeps."""
 _REBUILD = "Build the index again: penstock index PATH --overwrite"
 
 
-class Text(Protocol):
+class FileText(Protocol):
     """A file's uncompressed text, read by position by any number of threads."""
 
     def read(self, offset: int, size: int) -> bytes:
@@ -40,12 +39,12 @@ class Text(Protocol):
         ...
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
-        """Return parts, in the order asked; the file is asked for as little as possible."""
+        """Return parts in the order asked, with as few reads of the file as possible."""
         ...
 
 
-def open_text(index: SampleIndex, number: int) -> Text:
-    """Open one file of an index; one that is no longer what was indexed is refused."""
+def open_text(index: SampleIndex, number: int) -> FileText:
+    """Open one file of an index; a file that changed since raises."""
     path = index.file_locations[number]
     options = index.origin.options if index.origin is not None else None
     store, name = locate(path, options)
@@ -114,7 +113,7 @@ class MappedText:
         try:
             with open(name, "rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                # An empty file cannot be mapped, and has no records that anybody could ask for.
+                # An empty file cannot be mapped, and holds no records.
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
         except OSError as failure:
             message = f"cannot read {path}: {failure.strerror or failure}."
@@ -124,7 +123,7 @@ class MappedText:
         end = offset + size
         mapped = self._map
         if not size:
-            return b""  # Perhaps of a file without a byte, which cannot be mapped.
+            return b""  # The file may be empty, and without a map.
         # Touching a page behind the file's end would kill the process, so its size is asked.
         if mapped is None or end > len(mapped) or end > mapped.size():
             self._fail(end)
@@ -147,7 +146,7 @@ class MappedText:
     ) -> NDArray[Any]:
         """Return what lies between two bytes as items of a kind, one every `step` bytes.
 
-        They are a view of the map: read-only, and as long as the file as safe as `read`.
+        They are a read-only view of the map.
         """
         mapped = self._map
         if mapped is None or stop > len(mapped) or stop > mapped.size():
@@ -166,7 +165,7 @@ class MappedText:
 
 
 def _refuse_behind(path: str, end: int, size: int) -> None:
-    """Raise for a record that ends behind its text, before memory is taken for it."""
+    """Raise for a record that ends behind its text, before memory is allocated for it."""
     if end > size:
         raise StaleIndexError(
             f"{path} has {size:,} bytes of text, and its index speaks of a record that ends at "
@@ -191,33 +190,7 @@ class RangedText:
         return self._file.read_ranges(ranges)
 
 
-class Frames:
-    """The frames decoded last, of all files of this process."""
-
-    def __init__(self) -> None:
-        self._texts: OrderedDict[tuple[object, int], bytes] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, file: object, wanted: Sequence[int]) -> dict[int, bytes]:
-        """Return those of some frames that are there."""
-        with self._lock:
-            found = {n: self._texts[file, n] for n in wanted if (file, n) in self._texts}
-            for number in found:
-                self._texts.move_to_end((file, number))
-        return found
-
-    def keep(self, file: object, texts: dict[int, bytes]) -> None:
-        """Remember frames, and forget those that nobody asked for the longest."""
-        with self._lock:
-            for number, text in texts.items():
-                self._bytes += len(text) - len(self._texts.pop((file, number), b""))
-                self._texts[file, number] = text
-            while self._bytes > CACHED_BYTES and len(self._texts) > 1:
-                self._bytes -= len(self._texts.popitem(last=False)[1])
-
-
-frames = Frames()
+_frames: RecentlyUsed[bytes] = RecentlyUsed(CACHED_BYTES)
 
 
 class FramedText:
@@ -257,21 +230,13 @@ class FramedText:
         return text[begin - start : end - start]
 
     def _texts(self, wanted: list[int]) -> dict[int, bytes]:
-        texts = frames.get(self._name, wanted)
+        found = {number: _frames.get((self._name, number)) for number in wanted}
+        texts = {number: text for number, text in found.items() if text is not None}
         missing = [number for number in wanted if number not in texts]
         if missing:
             ranges = [(int(self._frames[n, 0]), int(self._frames[n, 1])) for n in missing]
             for number, data in zip(missing, self._file.read_ranges(ranges), strict=True):
                 offset, _, _, text_bytes = self._frames[number].tolist()
-                texts[number] = decode_frame(data, text_bytes, self._file.path, offset)
-            frames.keep(self._name, {number: texts[number] for number in missing})
+                text = texts[number] = decode_frame(data, text_bytes, self._file.path, offset)
+                _frames.put((self._name, number), text, len(text))
         return texts
-
-
-def _after_fork_in_child() -> None:
-    # A lock may be held by a thread that is not here.
-    global frames  # noqa: PLW0603 (there is one in a process)
-    frames = Frames()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -73,25 +73,24 @@ class TokensDataset(TokenSource, Dataset):
     @cached_property
     def sample_size(self) -> int | None:
         """Tokens of each row; None where rows have lengths of their own."""
-        told = self._told
-        if told is not None:
-            return told.sample_size
+        if self._known is not None:
+            return self._known.sample_size
         size = one_size(self._rows)
         return None if size is None else self._whole(size, 0)
 
     @property
     def packing(self) -> str | None:
-        """How documents were put into rows: `concat`, `best_fit`; None where nobody knows."""
-        return None if self._told is None else self._told.packing
+        """How documents were put into rows: `concat`, `best_fit`; None where it is unknown."""
+        return None if self._known is None else self._known.packing
 
     @property
     def keeps_apart(self) -> bool:
         """Whether rows hold documents that only their ends keep apart."""
-        told = self._told
-        return told is not None and (told.packing == "best_fit" or told.sample_size is None)
+        known = self._known
+        return known is not None and (known.packing == "best_fit" or known.sample_size is None)
 
     @property
-    def _told(self) -> TokensMeta | None:
+    def _known(self) -> TokensMeta | None:
         meta = self._sample_index.meta
         return None if meta is None else meta.tokens
 
@@ -163,7 +162,7 @@ class TokensDataset(TokenSource, Dataset):
             return self._flat(ids)[0].reshape(len(ids), self.sample_size or 0)
         if len(self._places) != 1:
             return super()._fresh(ids)
-        # All numbers are known to be there, so that nobody needs to look again.
+        # The numbers are checked already: "clip" spares another check.
         found = self._run_items(0, self._sample_kind).take(ids, 0, None, "clip")
         return found.view(self._dtype).reshape(len(ids), self.sample_size or 0)
 
@@ -225,14 +224,14 @@ class TokensDataset(TokenSource, Dataset):
         if self.sample_size is not None and (wrong := lengths != self.sample_size).any():
             bad = int(wrong.argmax())
             self._check_size(int(lengths[bad]), int(ids[bad]))
-        # Of a bytearray, because it is the caller's to write to.
+        # A bytearray, because the caller may write to it.
         return np.frombuffer(bytearray().join(self._bytes_of(ids)), self._dtype), lengths
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.sample_size is None:
             return np.floor_divide(self._sample_index.rows_of(ids)[:, 2], self._dtype.itemsize)
         documents = self._sample_index.documents
-        if documents is None or self._told is None or not self._told.padding:
+        if documents is None or self._known is None or not self._known.padding:
             return super()._lengths(ids)
         _, highs = documents.bounds(ids, self.sample_size)
         lengths = documents.ends[highs - 1].astype(np.int64)
@@ -311,10 +310,10 @@ class TokensDataset(TokenSource, Dataset):
 
     def _about(self) -> str:
         about = super()._about()
-        told = self._told
-        if told is None or self.sample_size is None:
+        known = self._known
+        if known is None or self.sample_size is None:
             return about
-        return f"{about}, {told.documents:,} documents"
+        return f"{about}, {known.documents:,} documents"
 
     def __getstate__(self) -> dict[str, Any]:
         state = Dataset.__getstate__(self)

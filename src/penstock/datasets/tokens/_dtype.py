@@ -25,7 +25,7 @@ _KINDS = ("tokens", "samples")
 
 
 def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
-    """Return the dtype that an index tells, or else the one that was asked for."""
+    """Return the dtype of an index, or else the one that was asked for."""
     if meta is not None and meta.kind not in _KINDS:
         raise CorruptIndexError(
             f"this is an index of {meta.kind}, not of tokens. Open it with penstock.open(), or "
@@ -33,7 +33,7 @@ def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
         )
     if meta is not None and meta.kind == "tokens" and meta.tokens is None:
         raise CorruptIndexError(
-            "meta.json is one of tokens, and does not say of which type they are: it is damaged. "
+            "meta.json is one of tokens, and does not name their type: it is damaged. "
             "Tokenise again: penstock tokenize SRC DST --overwrite"
         )
     wanted = np.dtype(np.uint16 if asked is None else asked).newbyteorder("<")
@@ -76,15 +76,15 @@ def check_complete(index: SampleIndex) -> None:
     if index.meta is None and there and _META not in names:
         why = f"{_META} is missing, though {there[0]} is there: an incomplete copy"
         raise _damaged(index, why)
-    told = None if index.meta is None else index.meta.tokens
-    if told is None or told.sample_size is None or index.documents is not None or not len(index):
+    known = None if index.meta is None else index.meta.tokens
+    if known is None or known.sample_size is None or index.documents is not None or not len(index):
         return
-    if told.borders or (there and _OFFSETS not in names):
+    if known.borders or (there and _OFFSETS not in names):
         raise _damaged(index, f"{_OFFSETS} is missing: an incomplete copy", ObjectNotFoundError)
 
 
 def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
-    """Raise where `meta.json` tells of other samples than the index, as far as that is cheap."""
+    """Raise where `meta.json` and the index disagree, as far as a check is cheap."""
     meta = index.meta
     if meta is None or meta.tokens is None or not len(index):
         return
@@ -108,11 +108,11 @@ def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
                     f"{place.file_path} has {there:,}",
                 )
         if found % item if size is None else found != size * item:
-            told = "whole tokens" if size is None else f"{size:,} tokens"
+            wanted = "whole tokens" if size is None else f"{size:,} tokens"
             raise _damaged(
                 index,
-                f"{_META} says that samples are {told} of {dtype.name}, and sample {number:,} has "
-                f"{found:,} bytes",
+                f"{_META} says that samples are {wanted} of {dtype.name}, and sample {number:,} "
+                f"has {found:,} bytes",
             )
 
 

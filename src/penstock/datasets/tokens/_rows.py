@@ -43,8 +43,8 @@ class Runs(NamedTuple):
 def runs_of(index: SampleIndex, sample_bytes: int | None) -> Runs:
     """Return the runs of an index; `sample_bytes` where all samples have one size.
 
-    What `meta.json` tells is taken when first and last rows agree with it, so that a large index
-    is not read; of other indexes every row is.
+    `meta.json` is trusted where first and last rows agree with it, so that a large index is not
+    read; of other indexes every row is.
     """
     rows, meta = index.sample_locations, index.meta
     if not len(rows):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 
 from penstock.datasets._source import Source
 from penstock.datasets.tokens._rows import between
+from penstock.decode import empty_batch, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TOKENS = "tokens"
 """The one column that a row is in Arrow."""
+_MOST_ITEMS = 2**31 - 1
 
 
 class TokenSource(Source):
@@ -31,14 +33,26 @@ class TokenSource(Source):
     and as a list of fresh arrays where each has a length of its own. Arrow has them as one column
     `tokens`.
 
-    A format says what its dtype and width are, gives rows in `_flat` or, where they have one
-    width, in `_fill`, and tells in `_lengths` and `_document_ends` what it knows of
-    documents. Windows over the stream of its tokens work then; they are faster where `_run_starts`
-    and `_run` tell of tokens that are mapped.
+    A format implements dtype, width and `_flat`, or `_fill` for rows of one width; `_lengths` and
+    `_document_ends` where it knows documents. Windows over the stream of its tokens work then;
+    `_run_starts` and `_run` make them faster for mapped tokens.
     """
 
+    _SURFACE: ClassVar = Source._SURFACE | {  # noqa: SLF001 (see there)
+        "__add__": "tokens._views.concatenated_tokens",
+        "split": "tokens._views.split_tokens",
+        "take": "tokens._views.TakenTokens",
+        "where": "tokens._views.where_tokens",
+        "windows": "tokens._windows.Windows",
+    }
     schema_is_complete = True
     is_tokens = True
+
+    if TYPE_CHECKING:  # Views of tokens are tokens.
+
+        def split(self, *, by: str | None = None, seed: int = 0, **shares: float) -> Parts: ...
+        def take(self, ids: Any) -> TokenSource: ...
+        def where(self, expression: Any) -> TokenSource: ...
 
     @property
     @abstractmethod
@@ -56,7 +70,7 @@ class TokenSource(Source):
 
     @property
     def packing(self) -> str | None:
-        """How documents were put into rows: `concat`, `best_fit`; None where nobody knows."""
+        """How documents were put into rows: `concat`, `best_fit`; None where it is unknown."""
         return None
 
     @property
@@ -74,10 +88,6 @@ class TokenSource(Source):
         """Why there is no stream, and what to do; empty where there is one."""
         return ""
 
-    def __getitem__(self, which: Any) -> Any:
-        """Return the row of a number, or rows of a slice, a list or an array of them."""
-        return super().__getitem__(which)
-
     def lengths(self, ids: Any) -> NDArray[np.int64]:
         """Return how many tokens of each row are real; those behind them only fill it up."""
         return self._lengths(self._numbers(ids))
@@ -86,22 +96,9 @@ class TokenSource(Source):
         """Return where documents end in each row, ascending; the last end is the row's length.
 
         Values and offsets: those of row k are `values[offsets[k]:offsets[k + 1]]` (int64). None
-        where nobody knows.
+        where they are unknown.
         """
         return self._document_ends(self._numbers(ids))
-
-    def take_into(self, ids: Any, out: NDArray[Any]) -> None:
-        """Read rows into memory of the caller: a C array (rows, `sample_size`) of the dtype."""
-        numbers = self._numbers(ids)
-        wanted = (len(numbers), self.sample_size)
-        if self.sample_size is None:
-            raise OptionError("rows of different lengths fit no array: use read() in their place.")
-        if out.shape != wanted or out.dtype != self.token_dtype or not out.flags.c_contiguous:
-            raise OptionError(
-                f"out is {out.dtype} of shape {out.shape}: expected a contiguous array of "
-                f"{self.token_dtype} and shape {wanted}."
-            )
-        self._fill(numbers, out)
 
     def windows(self, length: int, stride: int | None = None, *, ahead: int = 0) -> TokenSource:
         """Return the stream of all tokens cut into windows, one every `stride` tokens.
@@ -109,9 +106,9 @@ class TokenSource(Source):
         Window w has the tokens from w · stride on, `length` of them and `ahead` more, which are 0
         where the stream has ended. Without a stride each begins where the one before ends.
         """
-        from penstock.datasets.tokens._windows import Windows  # noqa: PLC0415 (made from this)
-
-        return Windows(self, length, length if stride is None else stride, ahead)
+        wide = length if stride is None else stride
+        windows: TokenSource = self._later("windows")(self, length, wide, ahead)
+        return windows
 
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Return rows of one width, fresh and writable."""
@@ -174,14 +171,14 @@ class TokenSource(Source):
     def _run(self, number: int, width: int) -> NDArray[Any]:
         """Return the stretches of `width` tokens that begin at each token of a run: V[…] items.
 
-        Asked for runs that `_run_starts` tells of: for none here.
+        Here there are no runs.
         """
         raise IndexError(f"there is no run {number} of {width} tokens")
 
     def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
         """Return where documents end inside of stretches of the stream, as numbers of tokens.
 
-        Neither where a stretch begins nor where it stops. None where nobody knows.
+        Neither where a stretch begins nor where it stops. None where they are unknown.
         """
         if self.sample_size is not None:
             return None
@@ -200,7 +197,7 @@ class TokenSource(Source):
     @property
     def schema(self) -> pa.Schema:
         """One column `tokens`: lists of the dtype, of one size where rows have one."""
-        import pyarrow as pa  # noqa: PLC0415 (only for those who want Arrow)
+        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
 
         item = pa.from_numpy_dtype(self.token_dtype)
         return pa.schema({TOKENS: pa.list_(item, self.sample_size or -1)})
@@ -214,14 +211,31 @@ class TokenSource(Source):
         return [values[start:end] for start, end in places]
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        from penstock.datasets.tokens._arrow import token_batch  # noqa: PLC0415 (pyarrow)
+        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
 
-        return token_batch(self, ids)
+        schema = self.schema
+        (type_,) = schema.types
+        if self.sample_size is not None:
+            values = pa.array(self._fresh(ids).reshape(-1))
+            column = pa.FixedSizeListArray.from_arrays(values, type=type_)
+            return pa.RecordBatch.from_arrays([column], schema=schema)
+        flat, lengths = self._flat(ids)
+        if len(flat) > _MOST_ITEMS:
+            raise OptionError(
+                f"{len(ids):,} rows have {len(flat):,} tokens, more than a list column of Arrow "
+                "holds. Ask for fewer rows at a time."
+            )
+        offsets = np.zeros(len(ids) + 1, np.int32)
+        np.cumsum(lengths, out=offsets[1:])
+        column = pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), type=type_)
+        return pa.RecordBatch.from_arrays([column], schema=schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        from penstock.datasets.tokens._arrow import token_columns  # noqa: PLC0415 (pyarrow)
+        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
 
-        return token_columns(self, ids, schema)
+        if TOKENS in schema.names:
+            return fit_batch(self._inferred(ids), schema, ids)
+        return fit_batch(empty_batch(pa.schema([]), len(ids)), schema, ids)
 
     def materialize(self, fields: Fields, *_: Any, **__: Any) -> Source:
         """Refuse: tokens are kept on disk as what they are, so that reading them is a gather."""
@@ -230,34 +244,8 @@ class TokenSource(Source):
             "is a gather already. Use the source as it is."
         )
 
-    def take(self, ids: Any) -> TokenSource:
-        """Return a view of the rows of these numbers, in this order."""
-        from penstock.datasets.tokens._views import TakenTokens  # noqa: PLC0415 (made from this)
-
-        return TakenTokens(self, self._numbers(ids))
-
-    def split(self, *, by: str | None = None, seed: int = 0, **shares: float) -> Parts:
-        """Return disjoint views that cover all rows, one a share, in the order named."""
-        from penstock.datasets.tokens._views import split_tokens  # noqa: PLC0415 (made from this)
-
-        return split_tokens(self, by, seed, shares)
-
-    def where(self, expression: Any) -> TokenSource:
-        """Return a view of the rows for which an expression over `tokens` holds."""
-        from penstock.datasets.tokens._views import where_tokens  # noqa: PLC0415 (made from this)
-
-        return where_tokens(self, expression)
-
-    def __add__(self, other: object) -> Source:
-        """Return a view of the rows of both, one after the other."""
-        if not isinstance(other, TokenSource) or other.token_dtype != self.token_dtype:
-            return super().__add__(other)
-        from penstock.datasets.tokens._views import ConcatenatedTokens  # noqa: PLC0415 (see above)
-
-        return ConcatenatedTokens([self, other])
-
     def _numbers(self, ids: Any) -> NDArray[np.int64]:
-        # What a loader asks with: below zero is very large without a sign, so one look suffices.
+        # The array of a loader: without a sign a negative number is a large one.
         if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size:
             found: NDArray[np.int64] = ids
             if ids.view(np.uint64).max() < len(self):
@@ -265,7 +253,7 @@ class TokenSource(Source):
         return super()._numbers(ids)
 
     def _about(self) -> str:
-        """Return what a look at this tells: how many tokens, of what type, how wide."""
+        """Return the number of tokens, their type and the width of rows."""
         size, dtype = self.sample_size, self.token_dtype.name
         if size is None:
             return f"{self._stream_tokens:,} tokens ({dtype}), a document a record"

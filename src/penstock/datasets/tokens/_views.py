@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._split import Part, Parts, split
-from penstock.datasets._views import Chosen, Concatenated, Taken
+from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._split import Parts, SplitPart, split
+from penstock.datasets._views import Chosen, Taken
 from penstock.datasets.tokens._source import TokenSource
-from penstock.datasets.where._where import Matching, where
+from penstock.datasets.where._where import Matched, where
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.datasets._source import Source
     from penstock.datasets.tokens._rows import Ends
 
 _NO_STREAM = (
@@ -62,9 +64,6 @@ class ChosenTokens(TokenSource, Chosen):
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         return self.source._fresh(self._chosen(ids))
 
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        self.source._fill(self._chosen(ids), out)
-
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.source._lengths(self._chosen(ids))
 
@@ -76,11 +75,11 @@ class TakenTokens(ChosenTokens, Taken):
     """The rows of given numbers, in the given order."""
 
 
-class PartTokens(ChosenTokens, Part):
+class PartTokens(ChosenTokens, SplitPart):
     """One part of a split."""
 
 
-class MatchingTokens(ChosenTokens, Matching):
+class MatchingTokens(ChosenTokens, Matched):
     """The rows for which a condition holds."""
 
 
@@ -150,6 +149,13 @@ class ConcatenatedTokens(TokenSource, Concatenated):
         return np.concatenate([np.empty(0, np.int64), *ordered]), offsets
 
 
+def concatenated_tokens(one: TokenSource, other: Source) -> Source:
+    """Return the rows of both: a source of tokens, where the other has tokens of the same dtype."""
+    if isinstance(other, TokenSource) and other.token_dtype == one.token_dtype:
+        return ConcatenatedTokens([one, other])
+    return Concatenated([one, other])
+
+
 def split_tokens(
     source: TokenSource, by: str | None, seed: int, shares: Mapping[str, float]
 ) -> Parts:
@@ -160,12 +166,11 @@ def split_tokens(
             "split the records before they are tokenised."
         )
     parts = split(source, by, seed, shares)
-    views = [
-        PartTokens(source, part._division, part._part) for part in parts if isinstance(part, Part)
-    ]
+    rules = [part.rule for part in parts if isinstance(part, SplitPart)]
+    views = [PartTokens(source, rule, number) for number, rule in enumerate(rules)]
     return Parts(views, parts.names)
 
 
 def where_tokens(source: TokenSource, expression: object) -> MatchingTokens:
     """Return the view of `where`, again a source of tokens."""
-    return MatchingTokens(source, where(source, expression)._search)
+    return MatchingTokens(source, where(source, expression).rule)

@@ -147,9 +147,6 @@ class Windows(TokenSource):
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         return self._fresh(ids).reshape(-1), np.full(len(ids), self.sample_size, np.int64)
 
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        out[...] = self._fresh(ids)
-
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         begins, width = ids * self.stride, self.sample_size
         if not len(ids):

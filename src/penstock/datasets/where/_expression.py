@@ -59,7 +59,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Conditions of which all must hold, or (without `all`) one."""
+    """Conditions that must all hold, or (without `all`) at least one."""
 
     all: bool
     parts: tuple[Node, ...]
@@ -76,7 +76,7 @@ def parse(text: str) -> Node:
     >>> parse("18 <= age") == parse("age >= 18")
     True
     """
-    return _Parser(text).whole()
+    return _ConditionParser(text).whole()
 
 
 def names_in(node: Node) -> list[str]:
@@ -98,7 +98,7 @@ def _names(node: Node) -> Iterator[str]:
         yield node.name
 
 
-class _Parser:
+class _ConditionParser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tokens = list(tokens_of(text))
@@ -108,7 +108,7 @@ class _Parser:
         return unreadable(self.text, at, problem)
 
     def _take(self) -> Token:
-        # The end stays: whoever comes next stands at it too.
+        # The end token stays for the next caller.
         return self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
 
     def _is_next(self, *words: str) -> bool:

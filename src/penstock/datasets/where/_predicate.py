@@ -117,7 +117,7 @@ def _moment(
         return pa.scalar(value).cast(type_)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as failure:
         raise error(
-            f"the field {node.name!r} is {type_}, and {value!r} is no such moment: {failure}"
+            f"the field {node.name!r} is {type_}, and {value!r} cannot be read as one: {failure}"
         ) from None
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._kept import Once, kept_ids
-from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
-from penstock.datasets._views import Chosen, fingerprint_of
-from penstock.datasets.columns._facts import state_of
+from penstock.datasets._reading import read_fields, refuse_unknown
+from penstock.datasets._rule_views import Rule, RuleView
+from penstock.datasets._views import fingerprint_of
 from penstock.datasets.where._expression import names_in, parse
 from penstock.datasets.where._predicate import holds
-from penstock.errors import OptionError, StaleIndexError
+from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +26,7 @@ _VERSION = 1
 _ROW = "penstock row number"
 
 
-def where(source: Source, expression: object) -> Matching:
+def where(source: Source, expression: object) -> Matched:
     """Return a view of the records for which an expression, as text or of pyarrow, holds.
 
     It is evaluated now; the numbers of the matching records are kept in the cache directory
@@ -44,18 +42,18 @@ def where(source: Source, expression: object) -> Matching:
             f"where takes a text, as in where(\"age >= 18 and country in ('de', 'fr')\"), or a "
             f"pyarrow.compute expression, not {type(expression).__name__}."
         )
-    view = Matching(source, Search(source, condition, len(source)))
+    view = Matched(source, Search(source, condition))
     # An expression that does not fit the data is an error of this call and not of a later one.
     len(view)
     return view
 
 
 class Condition(Protocol):
-    """What decides, of columns in and rows out; it pickles."""
+    """Decides which rows of some columns match; it pickles."""
 
     @property
     def key(self) -> str | bytes:
-        """What two conditions have in common exactly when they are the same."""
+        """A text that is equal for equal conditions only."""
         ...
 
     def names(self, source: Source) -> Sequence[str]:
@@ -123,45 +121,19 @@ class ArrowCondition:
         return np.sort(found[_ROW].to_numpy())
 
 
-@dataclass(frozen=True)
-class Search:
-    """A condition on the first `length` records of a source; it looks for them once."""
+class Search(Rule):
+    """Chooses the records for which a condition holds."""
 
-    source: Source
-    condition: Condition
-    length: int
-    _found: Once[np.ndarray] = field(init=False, compare=False, repr=False)
+    def __init__(self, source: Source, condition: Condition) -> None:
+        super().__init__(source)
+        self._condition = condition
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_found", Once(self._find))
+    def fingerprint(self, part: int, source: str) -> str:
+        """Return the fingerprint of the matching records of a source with that fingerprint."""
+        return fingerprint_of("where", source, str(_VERSION), self._condition.key)
 
-    def __reduce__(self) -> tuple[type[Search], tuple[object, ...]]:
-        return Search, (self.source, self.condition, self.length)
-
-    @property
-    def ids(self) -> np.ndarray:
-        """The numbers of the matching records, ascending (int64)."""
-        return self._found.get()
-
-    def fingerprint(self, source: str) -> str:
-        """Return the fingerprint of what is found where the source has that one."""
-        return fingerprint_of("where", source, str(_VERSION), self.condition.key)
-
-    def _find(self) -> np.ndarray:
-        if len(self.source) < self.length:
-            raise StaleIndexError(
-                f"{self.length:,} records were searched and {len(self.source):,} are left: the "
-                "source lost records. Ask it again."
-            )
-        if not lies_in_files(self.source):
-            return self._matching()
-        own = self.fingerprint(self.source.fingerprint)
-        name = fingerprint_of("ids", own, str(self.length), state_of(self.source))
-        (ids,) = kept_ids([name], self.length, lambda: [self._matching()])
-        return ids
-
-    def _matching(self) -> np.ndarray:
-        names = self.condition.names(self.source)
+    def _search(self) -> list[np.ndarray]:
+        names = self._condition.names(self.source)
         unknown = dict.fromkeys(names)
         found = [np.empty(0, np.int64)]
         start = 0
@@ -169,27 +141,13 @@ class Search:
             for name, array in zip(names, columns.columns, strict=True):
                 if array.null_count < len(array):
                     unknown.pop(name, None)
-            found.append(start + self.condition.rows(columns))
+            found.append(start + self._condition.rows(columns))
             start += columns.num_rows
         if self.length:
             for name in unknown:
                 refuse_unknown(self.source, name)
-        return np.concatenate(found)
+        return [np.concatenate(found)]
 
 
-class Matching(Chosen):
-    """The records for which a condition holds: the source, the condition, and their numbers."""
-
-    _is_sorted = True
-
-    def __init__(self, source: Source, search: Search) -> None:
-        super().__init__(source)
-        self._search = search
-
-    @property
-    def ids(self) -> np.ndarray:
-        """The numbers in `source`, ascending, int64[len(self)]."""
-        return self._search.ids
-
-    def _fingerprint_over(self, fingerprint: str) -> str:
-        return self._search.fingerprint(fingerprint)
+class Matched(RuleView):
+    """The records for which a condition holds."""

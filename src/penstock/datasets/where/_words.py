@@ -95,4 +95,4 @@ def point_at(text: str, at: int, problem: str) -> OptionError:
 def _why(sign: str) -> str:
     if sign in "'\"`":
         return f"this {sign} is never closed."
-    return f"{sign!r} means nothing here. A name with such signs stands in backquotes."
+    return f"{sign!r} means nothing here. A name with this sign stands in backquotes."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.errors import MalformedLineError
+from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 _LF = 10
 _CR = 13
 _NEUTRAL = 0
-_BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 LARGEST_ROW = 256 << 20
 """Bytes; a quote that nobody closed would otherwise swallow a file of any size into memory."""
@@ -60,7 +60,7 @@ class RowFinder:
         """Return offset and bytes (k × 2) of each row that this block finished."""
         data = self._held + block
         if not self._is_started:
-            if len(data) <= len(_BOM):
+            if len(data) <= len(BOM):
                 self._held = data
                 return _NO_ROWS
             data = self._without_mark(data)
@@ -95,9 +95,9 @@ class RowFinder:
                 path=self._path,
                 offset=0,
             )
-        if data.startswith(_BOM):
-            self._at = self._begun = len(_BOM)
-            return data[len(_BOM) :]
+        if data.startswith(BOM):
+            self._at = self._begun = len(BOM)
+            return data[len(BOM) :]
         return data
 
     def _look(self, data: bytes, count: int) -> NDArray[np.int64]:

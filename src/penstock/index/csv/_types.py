@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from penstock.errors import OptionError
+from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +27,6 @@ _TYPES = {
     TEXT: pa.string(),
 }
 _ATTEMPTS = _TYPES | {BIG: pa.float64()}
-_MARK = "\ufeff".encode()
 _KINDS = {pa.null(): NULL, pa.bool_(): BOOL, pa.int64(): INT, pa.float64(): FLOAT}
 
 
@@ -116,7 +116,7 @@ def whole_rows(text: bytes) -> bytes:
     '\ufeff\ufeffa,b\n'
     """
     text = with_line_end(text)
-    return _MARK + text if text.startswith(_MARK) else text
+    return BOM + text if text.startswith(BOM) else text
 
 
 def with_line_end(text: bytes) -> bytes:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from penstock.decode import decode_line
 from penstock.index.checked._line_check import JSON_NAMES
-from penstock.jsonl import reason_text
+from penstock.jsonl import BOM, reason_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-_BOM = b"\xef\xbb\xbf"
 
 
 class BadText(Exception):  # noqa: N818 (told to the user where file and line are known)
@@ -113,9 +111,9 @@ def _object(line: bytes) -> dict[str, object]:
         record = decode_line(line)
     except ValueError:
         # Python's `json` reads bytes with a mark, and only text without.
-        if not line.startswith(_BOM):
+        if not line.startswith(BOM):
             raise
-        record = decode_line(line.removeprefix(_BOM))
+        record = decode_line(line.removeprefix(BOM))
     if not isinstance(record, dict):
         raise ValueError(f"{JSON_NAMES[type(record)]}, not an object")  # noqa: TRY004 (bad data)
     return record

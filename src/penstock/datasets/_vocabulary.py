@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._kept import keep_file
+from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._once import keep_file
 from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._table_source import TableSource
-from penstock.datasets._views import Chosen, Concatenated, fingerprint_of
+from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._facts import state_of
+from penstock.decode import read_around_bad
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
 from penstock.storage import cache_directory, open_regular
 
@@ -36,8 +38,6 @@ _COLUMN = "values"
 _STRETCH = 65_536
 _FEW = 1000
 """Records among which the first value nearly always is."""
-_PIECES = 16
-"""Into how many what cannot be read is divided: more read little twice, fewer ask seldom."""
 _MOST_LEFT_OUT = 10_000
 """Each costs a read of its own; so many are no bad records any more, but another type."""
 _MAX_INT64 = 2**63 - 1
@@ -51,8 +51,8 @@ def vocabulary(source: Source, name: str, length: int) -> pa.Array:
     They stand in the order of their first appearance, so records that are appended never change
     the place of a value. For records in files they are kept in the cache directory. Values are
     texts, bytes, whole numbers or booleans, of the kind that the first one is of; `name` may be a
-    dotted path. Records that cannot be read, or only as another kind, are left out: whoever reads
-    them for their own sake is told.
+    dotted path. Records that cannot be read, or only as another kind, are left out; reading
+    them raises.
 
     >>> from penstock.datasets._memory import ListSource
     >>> vocabulary(ListSource([{"a": "y"}, {"a": "x"}, {}, {"a": "y"}]), "a", 4).to_pylist()
@@ -97,7 +97,7 @@ def _found(source: Source, name: str, length: int) -> pa.Array:
         return pa.array([], pa.string())
     types = _types_of(source, name, first)
     places: dict[Any, None] = {}
-    # What the loader cannot read either, it tells of when its turn comes.
+    # The loader raises for these records when it reads them.
     left_out: list[Exception] = []
     for ids in _stretches(first, length):
         for _, column in _readable(source, name, ids, types, left_out):
@@ -137,25 +137,22 @@ def _readable(
 
     Without types as what they are.
     """
-    stack = [ids] if len(ids) else []
-    while stack:
-        some = stack.pop()
-        try:
-            column = _column(source, name, some, types)
-        except (MalformedLineError, SchemaMismatchError) as why:
-            if len(some) > 1:
-                stack += np.array_split(some, min(_PIECES, len(some)))[::-1]
-                continue
-            left_out.append(why)
-            if len(left_out) > _MOST_LEFT_OUT:
-                raise SchemaMismatchError(
-                    f"field {name!r} is no category: more than {_MOST_LEFT_OUT:,} records cannot "
-                    f"be read, or not as what its first value is. The first: {left_out[0]}. To "
-                    f"leave them without codes, give the values that have some: "
-                    f"FieldEncoder(types, {{{name!r}: […]}})"
-                ) from None
-        else:
-            yield some, column
+
+    def read(start: int, stop: int) -> pa.Array:
+        return _column(source, name, ids[start:stop], types)
+
+    for found in read_around_bad(len(ids), read, (MalformedLineError, SchemaMismatchError)):
+        if found.why is None:
+            yield ids[found.start : found.stop], found.value
+            continue
+        left_out.append(found.why)
+        if len(left_out) > _MOST_LEFT_OUT:
+            raise SchemaMismatchError(
+                f"field {name!r} is no category: more than {_MOST_LEFT_OUT:,} records cannot be "
+                f"read, or not as what its first value is. The first: {left_out[0]}. To leave "
+                f"them without codes, give the values that have some: "
+                f"FieldEncoder(types, {{{name!r}: […]}})"
+            )
 
 
 def _column(
@@ -177,7 +174,7 @@ def _column(
 def _types_of(source: Source, name: str, number: int) -> tuple[pa.DataType, ...]:
     """Return what values are read as: those of the kind that the first one is of.
 
-    What else decided, such as all records or a sample of them, might change with those appended.
+    The first value stays the first when records are appended.
     """
     whole = source._inferred(np.array([number], np.int64))  # noqa: SLF001 (the contract's own)
     type_ = TableSource(whole).read([0], [name]).schema.field(0).type

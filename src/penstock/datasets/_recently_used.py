@@ -1,29 +1,38 @@
-"""What was used last, up to a weight."""
+"""A bounded cache of what was used last."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
 V = TypeVar("V")
 
+_all: WeakSet[RecentlyUsed[Any]] = WeakSet()
 
-class Kept(Generic[V]):
-    """What was used last, up to a weight; the newest stays, however heavy. Used by any thread."""
+
+class RecentlyUsed(Generic[V]):
+    """Values used last, up to a total weight; the newest stays, whatever its weight.
+
+    Any thread may use it. A forked child begins with an empty one: a thread of the parent may hold
+    the lock.
+    """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.clear()
+        _all.add(self)
 
     def clear(self) -> None:
-        """Forget everything; after a fork also who held the lock."""
+        """Forget everything."""
         self._items: OrderedDict[object, tuple[V, int]] = OrderedDict()
         self._weight = 0
         self._lock = threading.Lock()
 
     def get(self, key: object) -> V | None:
-        """Return what is kept under a key."""
+        """Return the value of a key, if it is still there."""
         with self._lock:
             found = self._items.get(key)
             if found is None:
@@ -40,3 +49,11 @@ class Kept(Generic[V]):
             while self._weight > self._limit and len(self._items) > 1:
                 _, (_, lighter) = self._items.popitem(last=False)
                 self._weight -= lighter
+
+
+def _clear_all() -> None:
+    for cache in list(_all):
+        cache.clear()
+
+
+os.register_at_fork(after_in_child=_clear_all)

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._held import held
-from penstock.datasets._joining import joined
+from penstock.datasets._join_batches import joined
 from penstock.datasets._table_source import TableSource
 from penstock.datasets.fields._paths import (
     LIST,
@@ -23,8 +22,9 @@ from penstock.datasets.fields._paths import (
     steps_of,
     type_at,
 )
-from penstock.datasets.fields._plan import Plan, Way
+from penstock.datasets.fields._plan import PathPlan, Way
 from penstock.datasets.fields._types import arrow_type
+from penstock.decode import unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -42,9 +42,8 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
     """Return one column a field, in the order and of exactly the types asked for.
 
     `fields` maps names or paths to types, or names them and the source's schema has the types. A
-    path goes into structs by dots and into lists by `[]`: `items[].price` is a list column. What
-    is missing is null. In a record with a top-level field whose own name looks like a path, that
-    field wins over the path.
+    path goes into structs by dots and into lists by `[]`: `items[].price` is a list column. A
+    missing value is null. A top-level field whose name looks like a path wins over the path.
 
     >>> from penstock.datasets._memory import ListSource
     >>> source = ListSource([{"user": {"age": 42}, "items": [{"price": 1}, {"price": 2}]}, {}])
@@ -63,12 +62,20 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
     except SchemaMismatchError:
         if has_types(fields):
             raise
-    # A schema knows the records that it was made from; these hold something wider.
-    return projected(TableSource(held(source, ids)), np.arange(len(ids)), fields)
+    # The schema is that of other records: these hold wider values.
+    return projected(TableSource(whole_records(source, ids)), np.arange(len(ids)), fields)
+
+
+def whole_records(source: Source, ids: NDArray[np.int64]) -> pa.Table:
+    """Return records with all columns of the source's schema, as wide as these records need."""
+    batch = source._inferred(ids)  # noqa: SLF001 (the contract's own)
+    if source.schema_is_complete:
+        return pa.Table.from_batches([batch])
+    return unify([pa.RecordBatch.from_pylist([], source.schema), batch])
 
 
 def has_types(fields: Fields) -> bool:
-    """Whether whoever named fields said what types they have."""
+    """Whether fields are named with their types."""
     return isinstance(fields, pa.Schema | Mapping)
 
 
@@ -89,7 +96,7 @@ def typed_fields(source: Source, fields: Fields, more: Callable[[], pa.Schema]) 
 
 
 def typed_schema(fields: Fields | None) -> pa.Schema | None:
-    """Return fields that were named with their types as a schema; None where types are to find.
+    """Return fields that have types as a schema; None for names alone.
 
     >>> typed_schema({"a": "int8"}), typed_schema(["a"])
     (a: int8, None)
@@ -109,7 +116,7 @@ def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Rec
     names = frozenset(paths) & frozenset(source.schema.names)
     if source.schema_is_complete:
         return _read(source, ids, schema, _plan(schema, names, complete=True))
-    # Of a type that no path leads to, a name that is there is nothing but a name.
+    # A field whose type has too few lists for its path is meant by name.
     only_names = frozenset(n for n in names if not _may_lead(n, schema.field(n).type))
     paths, names = [n for n in paths if n not in only_names], names - only_names
     plan = _plan(schema, only_names, complete=False)
@@ -156,7 +163,7 @@ def _read(
     source: Source,
     ids: NDArray[np.int64],
     schema: pa.Schema,
-    plan: Plan,
+    plan: PathPlan,
     doubtful: frozenset[str] = frozenset(),
 ) -> pa.RecordBatch:
     """Read what is planned; of `doubtful` fields some records have the name, and some the path."""
@@ -176,7 +183,7 @@ def _read(
 
 
 # Batches are asked for with the same fields again and again.
-_plan = lru_cache(256)(Plan)
+_plan = lru_cache(256)(PathPlan)
 
 
 def _name(name: object) -> str:
@@ -214,7 +221,7 @@ class _NullAt(Exception):  # noqa: N818 (caught above, where the record is known
 
 
 class _TwoMeaningsError(Exception):
-    """A path leads to something, and only the record tells whether its name is there, and null."""
+    """A path has a value where its name is null: the record decides which is meant."""
 
 
 def _column(

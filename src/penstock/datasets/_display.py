@@ -24,7 +24,7 @@ _SHOWN_FIELDS = 12
 
 
 def text_of(source: Source) -> str:
-    """Return a line that says what a source is; what cannot be told now is left out.
+    """Return one line about a source; a fact that cannot be found now is left out.
 
     >>> from penstock.datasets._memory import ListSource
     >>> text_of(ListSource([{"id": 1, "tags": ["a"]}]))
@@ -51,7 +51,7 @@ def html_of(source: Source) -> str:
         records = source.head(_SHOWN_RECORDS)
         if is_tokens(source):
             records = [{TOKENS: row[:_LONGEST_VALUE].tolist()} for row in records]
-    except Exception as why:  # noqa: BLE001 (a look never fails: it shows what is wrong)
+    except Exception as why:  # noqa: BLE001 (a display never fails: it shows the error)
         said = escape(_short(f"{type(why).__name__}: {why}", 1000))
         return f"<div>{about}<p>The first records cannot be read. {said}</p></div>"
     return f"<div>{about}{_records_table(records)}</div>"
@@ -59,16 +59,16 @@ def html_of(source: Source) -> str:
 
 def _facts(source: Source) -> dict[str, str]:
     found: dict[str, str] = {"kind": type(source).__name__}
-    tellers: dict[str, Callable[[Source], str]] = {
+    finders: dict[str, Callable[[Source], str]] = {
         "records": _records,
         "place": _place,
         "fingerprint": _fingerprint,
         "fields": _fields,
     }
-    for name, tell in tellers.items():
+    for name, find in finders.items():
         try:
-            fact = tell(source)
-        except Exception:  # noqa: BLE001, S112 (a look never fails: what is unknown is left out)
+            fact = find(source)
+        except Exception:  # noqa: BLE001, S112 (a display never fails: unknown facts are left out)
             continue
         if fact:
             found[name] = fact
@@ -97,7 +97,7 @@ def _folder(files: Sequence[str]) -> str:
 
 
 def _fingerprint(source: Source) -> str:
-    # Of records in memory it is a hash of everything: not worth it unless it is there already.
+    # For records in memory it hashes everything: shown only if it is known already.
     if not source.files and "fingerprint" not in vars(source):
         return ""
     return source.fingerprint[:8] + "…"
@@ -106,11 +106,12 @@ def _fingerprint(source: Source) -> str:
 def _fields(source: Source) -> str:
     if is_tokens(source):
         return source._about()  # noqa: SLF001 (for this page)
-    # Of a source with columns those are what it has more than its origin.
-    columns = getattr(source, "materialized", None)
-    if columns is None:
+    specs = getattr(source, "specs", None)
+    if specs is None:
         return _types(source.schema)
-    return f"columns of {_types(columns)}" if len(columns) else "no columns"
+    # The columns are what a materialised source adds to its origin.
+    columns = pa.schema([(spec.path, spec.type) for spec in specs])
+    return f"columns of {_types(columns)}" if specs else "no columns"
 
 
 def _types(schema: pa.Schema) -> str:

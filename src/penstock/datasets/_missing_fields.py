@@ -1,4 +1,4 @@
-"""Fields that somebody asks for and no record has: nearly always misspelt."""
+"""Fields that are asked for and no record has: nearly always misspelt."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._memory import ListSource
-from penstock.datasets._views import Chosen, Concatenated
-from penstock.datasets.columns._materialized import Materialized
+from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
 from penstock.errors import MalformedLineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from penstock.datasets._source import Source
 
 _HEAD = 100
-"""Records that are looked at first: they lie together, those of a schema here and there."""
+"""Records that are read first: they lie together, those of a schema are spread."""
 _HINTS = 20
 """Fields for which similar names are looked for."""
 
 
 class Missing(NamedTuple):
-    """What is known of a field that is not there."""
+    """A field that is not there, as far as is known."""
 
     text: str
     is_certain: bool
@@ -35,24 +34,23 @@ class Missing(NamedTuple):
 
 
 def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
-    """Return what to tell of those fields that a source does not have.
-
-    A view is taken for the source that it is made of.
+    """Return the fields that a source does not have; a view has those of its origins.
 
     >>> source = ListSource([{"price": 1, "items": [{"id": 7}]}])
     >>> [missing.text for missing in missing_fields(source, ["pirce", "items[].id"])]
     ["there is no field 'pirce' in these records: did you mean 'price'?"]
     """
+    origins = [origin._bare for origin in origins_of(source)]  # noqa: SLF001
     look = _Look()
-    found = {path: look.has(source, path) for path in paths}
+    found = {path: look.any_has(origins, path) for path in paths}
     missing = [path for path, is_there in found.items() if not is_there]
     there = paths_in(source.schema) if missing else []
-    # To look for similar names takes time for each of them.
+    # The search for similar names takes time for each field.
     hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
-    return [_told(path, found[path], hints.get(path, ".")) for path in missing]
+    return [_missing(path, found[path], hints.get(path, ".")) for path in missing]
 
 
-def _told(path: str, is_there: bool | None, hint: str) -> Missing:  # noqa: FBT001 (of three)
+def _missing(path: str, is_there: bool | None, hint: str) -> Missing:  # noqa: FBT001 (of three)
     if is_there is None:
         text = f"no record that was looked at has a field {path!r}{hint}"
     else:
@@ -66,15 +64,12 @@ class _Look:
     def __init__(self) -> None:
         self._heads: dict[Source, list[Any]] = {}
 
-    def has(self, source: Source, path: str) -> bool | None:
-        """Whether a source has a field; None where only reading everything would tell."""
-        if isinstance(source, Chosen):
-            return self.has(source.source, path)
-        if isinstance(source, Materialized):
-            return self.has(source.origin, path)
-        if isinstance(source, Concatenated):
-            found = {self.has(one, path) for one in source.sources}
-            return True if True in found else None if None in found else False
+    def any_has(self, origins: Sequence[Source], path: str) -> bool | None:
+        """Whether a source has a field; None where only reading all records can decide."""
+        found = {self._has(origin, path) for origin in origins}
+        return True if True in found else None if None in found else False
+
+    def _has(self, source: Source, path: str) -> bool | None:
         if isinstance(source, ListSource):
             return _any_holds(source, path) if len(source) else None
         if source.schema_is_complete:
@@ -110,7 +105,7 @@ def _is_in(schema: pa.Schema, path: str) -> bool:
 
 def _may_lead(type_: pa.DataType, steps: Steps) -> bool:
     if not steps or pa.types.is_null(type_):
-        return True  # Nobody knows what is inside of what was always null.
+        return True  # The inside of a field that is always null is unknown.
     step, *rest = steps
     if step is LIST:
         return is_listlike(type_) and _may_lead(type_.value_type, tuple(rest))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.decode import unify
+from penstock.decode import empty_batch, unify
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def joined_schema(schemas: Sequence[pa.Schema], sources: Sequence[Source]) -> pa
         return schemas[0]
     for (left, one), (right, other) in combinations(distinct.items(), 2):
         _refuse_clash(left, right, one, other)
-    return unify(_empty(schema) for schema in distinct).schema
+    return unify(empty_batch(schema, 0) for schema in distinct).schema
 
 
 def joined(batches: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBatch:
@@ -48,14 +48,10 @@ def joined_inferred(
 def _in_order(table: pa.Table, order: np.ndarray) -> pa.RecordBatch:
     if not table.num_columns:
         # Without a column `take` forgets how many rows there are.
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(order), pa.struct([])))
+        return empty_batch(table.schema, len(order))
     # Dictionaries of their own would stay in chunks of their own.
     rows = table.unify_dictionaries().combine_chunks().take(pa.array(order)).combine_chunks()
-    return rows.to_batches()[0] if len(order) else _empty(table.schema)
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, type_) for type_ in schema.types], schema=schema)
+    return rows.to_batches()[0] if len(order) else empty_batch(table.schema, 0)
 
 
 def _refuse_clash(left: pa.Schema, right: pa.Schema, one: Source, other: Source) -> None:

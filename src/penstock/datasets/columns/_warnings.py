@@ -1,4 +1,4 @@
-"""What a process was warned of: once is enough, however often it is met."""
+"""Warnings that a process gives once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record numbers that were expensive to find: found once, kept in a file, mapped by everybody."""
+"""Values that are found once: by each process, or by all of them through a file in the cache."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.datasets")
 
-_WHAT = "What Penstock found out about sources; it is found again when it is gone."
+_WHAT = "Facts that Penstock found about sources; it finds them again when they are gone."
 
 T = TypeVar("T")
 
 
 class Once(Generic[T]):
-    """A value that each process finds when it first needs it, in one of its threads.
+    """A value that each process finds on first use, in one of its threads.
 
-    Without the value it is copied and pickled, so that a copy finds its own.
+    It pickles without the value: a copy finds its own.
 
     >>> value = Once(lambda: print("found") or 42)
     >>> value.get(), value.get()
@@ -46,7 +46,7 @@ class Once(Generic[T]):
         """Return the value."""
         if self._found is None:
             if self._owner != os.getpid():
-                # A thread of the parent may hold the lock that a fork copied, and never let go.
+                # A fork copies the lock, perhaps while a thread of the parent holds it.
                 self._lock, self._owner = threading.Lock(), os.getpid()
             with self._lock:
                 if self._found is None:
@@ -66,8 +66,8 @@ def kept_ids(
 ) -> list[np.ndarray]:
     """Return arrays of ascending record numbers below `length` (int64), mapped from files.
 
-    Whoever asks first finds all of them and writes `views/<name>.npy` in the cache directory; two
-    at once find the same. Where no file can be kept the numbers stay in memory.
+    The first caller finds all of them and writes `views/<name>.npy` in the cache directory; two
+    callers at once find the same. Without a writable cache the numbers stay in memory.
     """
     folder = cache_directory() / "views"
     paths = [folder / f"{name}.npy" for name in names]
@@ -111,7 +111,7 @@ def _write(path: Path, ids: np.ndarray) -> None:
 
 
 def keep_file(path: Path, *parts: bytes | memoryview) -> None:
-    """Publish a file of these parts in a folder that says what it is for."""
+    """Publish a file of these parts in a folder that is marked as a cache."""
     draft = LocalStore().draft(str(path.parent), path.name)
     try:
         for part in parts:
@@ -119,6 +119,6 @@ def keep_file(path: Path, *parts: bytes | memoryview) -> None:
         draft.publish(str(path), exclusive=False)
     finally:
         draft.discard()
-    # Backup programs and git leave the folder alone; that it can be lost harms nobody.
+    # The mark keeps backup programs and git out; a cache without it works as well.
     with suppress(OSError):
         mark_as_cache(path.parent, _WHAT)

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from penstock.datasets._kept import Once
+from penstock.datasets._once import Once
 
 FORK_WHILE_A_THREAD_FINDS = """
 import os, threading
-from penstock.datasets._kept import Once
+from penstock.datasets._once import Once
 
 parent, started, go_on = os.getpid(), threading.Event(), threading.Event()
 

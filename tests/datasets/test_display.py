@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.datasets._look import html_of, text_of
+from penstock.datasets._display import html_of, text_of
 from penstock.datasets._memory import ListSource, MapStyleSource
 from penstock.datasets._table_source import TableSource
 from penstock.errors import StaleIndexError

@@ -1,0 +1,188 @@
+"""Several sources as one, records of one after those of the other."""
+
+# ruff: noqa: SLF001 (a view asks its sources through the methods of the contract)
+
+from __future__ import annotations
+
+from copy import copy
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from penstock.datasets._join_batches import joined, joined_inferred, joined_schema
+from penstock.datasets._projection import typed_schema
+from penstock.datasets._source import Location, Source
+from penstock.datasets._views import fingerprint_of
+from penstock.datasets.fields._paths import steps_of
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from penstock.datasets._source import Fields
+
+
+def concatenated(one: Source, other: Source) -> Concatenated:
+    """Return a view of the records of both, one after the other."""
+    return Concatenated([one, other])
+
+
+class Concatenated(Source):
+    """The records of several sources, one source after the other."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        if not sources:
+            raise OptionError("nothing to concatenate: give at least one source.")
+        nested = (one.sources if isinstance(one, Concatenated) else [one] for one in sources)
+        self.sources: list[Source] = list(chain.from_iterable(nested))
+        # Fixed here: a source that grows later must not move the records of those after it.
+        self.sizes = [len(one) for one in self.sources]
+
+    @property
+    def _starts(self) -> np.ndarray:
+        """The number of each source's first record, and at last the length of all."""
+        return np.cumsum([0, *self.sizes], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the sources' own, and of all lengths that later numbers rest on."""
+        return self._fingerprint_over(self.sources[-1].fingerprint)
+
+    def _fingerprint_over(self, last: str) -> str:
+        """Return the fingerprint when that of the last source is, or was, this one."""
+        prints = [*(one.fingerprint for one in self.sources[:-1]), last]
+        return fingerprint_of("concatenated", *prints, *map(str, self.sizes[:-1]))
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        # Where another than the last source grew, the records after it have other numbers.
+        *_, start, end = self._starts.tolist()
+        for length, known in self.sources[-1]._past(least - start, min(most, end) - start):
+            yield start + length, self._fingerprint_over(known)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The narrowest schema that holds the records of every source."""
+        return joined_schema([one.schema for one in self.sources], self.sources)
+
+    @property
+    def schema_is_complete(self) -> bool:
+        """Whether the schema is known to hold for every record."""
+        return all(one.schema_is_complete for one in self.sources)
+
+    @property
+    def files(self) -> list[str]:
+        """The files of all sources, each once."""
+        return list(dict.fromkeys(chain.from_iterable(one.files for one in self.sources)))
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """The blocks of all sources."""
+        parts = [np.zeros(1, np.int64)]
+        for start, length, one in zip(self._starts, self.sizes, self.sources, strict=False):
+            borders = one.blocks[1:]
+            borders = np.append(borders[borders < length], length) if length else borders[:0]
+            parts.append(start + borders)
+        return np.concatenate(parts)
+
+    def by_blocks(self) -> Concatenated:
+        """Return the same records, of sources that are read by blocks."""
+        return self._over(lambda origin: origin.by_blocks())
+
+    def _over(self, change: Callable[[Source], Source]) -> Concatenated:
+        sources = [one._over(change) for one in self.sources]
+        if all(new is old for new, old in zip(sources, self.sources, strict=True)):
+            return self
+        view = copy(self)
+        view.sources = sources
+        return view
+
+    @property
+    def _has_columns(self) -> bool:
+        return any(one._has_columns for one in self.sources)
+
+    def location(self, which: int | np.ndarray) -> Location:
+        """Return where a record lies, or each of an array of them."""
+        if isinstance(which, int) or not np.ndim(which):
+            one, number = self._of(int(which))
+            return one.location(number)
+        places = {path: place for place, path in enumerate(self.files)}
+        parts: list[np.ndarray] = []
+        ids = self._numbers(which)
+        if not len(ids):
+            return self.sources[0].location(ids)
+        shares, back = self._shares(ids)
+        for number, own in shares:
+            one = self.sources[number]
+            at = one.location(own)
+            moved = np.array([places[path] for path in one.files], np.int64)
+            numbers = (moved[at.file], at.offset, at.bytes)
+            # Signed and unsigned together would make floats.
+            parts.append(np.stack([np.asarray(part, np.int64) for part in numbers]))
+        files, offsets, sizes = np.concatenate(parts, axis=1)[:, back]
+        return Location(files, offsets, sizes)
+
+    def raw(self, which: int) -> bytes:
+        """Return a record's own bytes, where it has some."""
+        one, number = self._of(which)
+        return one.raw(number)
+
+    def _of(self, which: int) -> tuple[Source, int]:
+        """Return the source that a record comes from, and its number there."""
+        number = self._number(which)
+        place = int(np.searchsorted(self._starts, number, "right")) - 1
+        return self.sources[place], number - int(self._starts[place])
+
+    def _shares(self, ids: np.ndarray) -> tuple[list[tuple[int, np.ndarray]], np.ndarray]:
+        """Return which numbers each source is asked for, and how the answers become the order.
+
+        Sources that are not asked are left out; `answers[back]` are in the order of `ids`.
+        """
+        starts = self._starts
+        places = np.searchsorted(starts, ids, "right") - 1
+        by_source = np.argsort(places, kind="stable")
+        back = np.empty_like(by_source)
+        back[by_source] = np.arange(len(ids))
+        asked = [(int(place), ids[places == place] - starts[place]) for place in np.unique(places)]
+        return asked, back
+
+    def _records(self, ids: np.ndarray) -> list[Any]:
+        shares, back = self._shares(ids)
+        parts = [self.sources[number]._records(own) for number, own in shares]
+        if len(parts) <= 1:
+            return parts[0] if parts else []
+        records = list(chain.from_iterable(parts))
+        return [records[place] for place in back.tolist()]
+
+    def _columns(self, ids: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
+        if not len(ids):
+            return self.sources[0]._columns(ids, schema)
+        shares, back = self._shares(ids)
+        return joined([self.sources[number]._columns(own, schema) for number, own in shares], back)
+
+    def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
+        schema = typed_schema(fields) if self._has_columns and len(ids) else None
+        if schema is None or not all(map(self._means_one_thing, schema.names)):
+            return super()._projected(ids, fields)
+        # Each source gathers its share from its own columns.
+        shares, back = self._shares(ids)
+        return joined(
+            [self.sources[number]._projected(own, schema) for number, own in shares], back
+        )
+
+    def _means_one_thing(self, path: str) -> bool:
+        """Whether a field is a name in all sources, or a path in all of them."""
+        return len(steps_of(path)) == 1 or len({path in s.schema.names for s in self.sources}) == 1
+
+    def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
+        if not len(ids):
+            return self.sources[0]._inferred(ids)
+        shares, back = self._shares(ids)
+        asked = [self.sources[number] for number, _ in shares]
+        parts = [self.sources[number]._inferred(own) for number, own in shares]
+        return joined_inferred(parts, back, asked)

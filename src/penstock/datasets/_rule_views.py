@@ -1,0 +1,80 @@
+"""Views whose numbers follow from a rule: found once, and the same when records are appended."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from penstock.datasets._once import Once, kept_ids
+from penstock.datasets._reading import lies_in_files
+from penstock.datasets._views import Chosen, fingerprint_of
+from penstock.datasets.columns._facts import state_of
+from penstock.errors import StaleIndexError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from penstock.datasets._source import Source
+
+
+class Rule(ABC):
+    """Chooses among the first `length` records of a source, for one view or several parts."""
+
+    parts = 1
+    is_cheap = False
+    """Whether finding the numbers again costs less than a file of them."""
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.length = source, len(source)
+        self._found = Once(self._find)
+
+    @abstractmethod
+    def fingerprint(self, part: int, source: str) -> str:
+        """Return the fingerprint of a part over a source with that fingerprint."""
+
+    @abstractmethod
+    def _search(self) -> list[np.ndarray]:
+        """Return the numbers of each part, ascending (int64)."""
+
+    def ids(self, part: int) -> np.ndarray:
+        """Return the numbers of a part, ascending (int64)."""
+        return self._found.get()[part]
+
+    def _find(self) -> list[np.ndarray]:
+        if len(self.source) < self.length:
+            raise StaleIndexError(
+                f"a view was made of {self.length:,} records and {len(self.source):,} are left: "
+                "the source lost records. Make the view again."
+            )
+        if self.is_cheap or not lies_in_files(self.source):
+            return self._search()
+        known, state = self.source.fingerprint, state_of(self.source)
+        names = [
+            fingerprint_of("ids", self.fingerprint(part, known), str(self.length), state)
+            for part in range(self.parts)
+        ]
+        return kept_ids(names, self.length, self._search)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_found": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _found=Once(self._find))
+
+
+class RuleView(Chosen):
+    """One part of the records that a rule chooses."""
+
+    _is_sorted = True
+
+    def __init__(self, source: Source, rule: Rule, part: int = 0) -> None:
+        super().__init__(source)
+        self.rule, self._part = rule, part
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The numbers in `source`, ascending, int64[len(self)]."""
+        return self.rule.ids(self._part)
+
+    def _fingerprint_over(self, fingerprint: str) -> str:
+        return self.rule.fingerprint(self._part, fingerprint)
