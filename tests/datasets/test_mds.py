@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.datasets.mds._cells import Cells
-from penstock.datasets.mds._rows import MdsRows, cut, is_mds
+from penstock.datasets.mds._index import is_mds
+from penstock.datasets.mds._rows import MdsRows, cut
 from penstock.datasets.mds._values import Arrays
 from penstock.errors import (
     CorruptFileError,

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets.megatron._tokens import MegatronTokens, names_pair
+from penstock.datasets.megatron._files import names_pair
+from penstock.datasets.megatron._tokens import MegatronTokens
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,

@@ -166,7 +166,7 @@ def _types(given: dict[str, str | None], source: Source) -> dict[str, str]:
     known = {name: type_ for name, type_ in given.items() if type_ is not None}
     if len(known) == len(given):
         return known
-    is_certain = getattr(source, "schema_is_complete", False)
+    is_certain = source.schema_is_complete
     profile = None if is_certain else known_profile(source)
     if profile is not None:
         found = profile_types(profile.document)

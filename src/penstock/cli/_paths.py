@@ -36,10 +36,10 @@ class Found:
     kind: Literal["file", "directory", "pattern"]
     files: list[JsonlFile]
     entries: dict[str, Entry] = field(default_factory=dict)
-    """What a listing has told of files, by their paths."""
+    """Size and time of files that a listing found, by their paths."""
 
     def entry(self, file: JsonlFile) -> Entry:
-        """Return size and time of a file; asks storage only if no listing has told."""
+        """Return size and time of a file; asks storage only where no listing found it."""
         return self.entries.get(file.path) or entry_of(file)
 
     def label(self, file: JsonlFile) -> str:
@@ -125,6 +125,6 @@ def leftovers_in(directory: str) -> list[Leftover]:
 
 
 def entry_of(file: JsonlFile) -> Entry:
-    """Return size and time of a file; asks storage only if no listing has told."""
+    """Return size and time of a file; asks storage only where no listing found it."""
     store, name, known = file.source()
     return known or store.entry(name)

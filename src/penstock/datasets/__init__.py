@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from penstock.datasets.fields._tensor_types import UpTo as UpTo
     from penstock.datasets.fields._tensor_types import number_in as number_in
     from penstock.datasets.fields._types import type_text as type_text
-    from penstock.datasets.mds._index import is_shard as is_shard
     from penstock.datasets.mds._rows import MdsRows as MdsRows
     from penstock.datasets.megatron._tokens import MegatronTokens as MegatronTokens
     from penstock.datasets.parquet._parquet import ParquetRows as ParquetRows

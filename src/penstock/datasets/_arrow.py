@@ -66,7 +66,7 @@ def whole_schema(source: Source) -> pa.Schema:
 
     A source with an incomplete schema is read once to find it.
     """
-    complete = getattr(source, "schema_is_complete", False) or not len(source)
+    complete = source.schema_is_complete or not len(source)
     return source.schema if complete else _whole(source).schema
 
 
@@ -75,7 +75,7 @@ def stream_of(source: Source) -> pa.RecordBatchReader:
 
     A source with an incomplete schema is read twice: first to find it.
     """
-    if getattr(source, "schema_is_complete", False) or not len(source):
+    if source.schema_is_complete or not len(source):
         schema = source.schema
         batches = (source._columns(ids, schema) for ids in _numbers(source))  # noqa: SLF001
         return pa.RecordBatchReader.from_batches(schema, batches)

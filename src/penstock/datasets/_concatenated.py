@@ -73,7 +73,7 @@ class Concatenated(Source):
     @property
     def schema_is_complete(self) -> bool:
         """Whether the schema is known to hold for every record."""
-        return all(getattr(one, "schema_is_complete", False) for one in self.sources)
+        return all(one.schema_is_complete for one in self.sources)
 
     @property
     def files(self) -> list[str]:

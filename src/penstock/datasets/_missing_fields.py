@@ -72,7 +72,7 @@ class _Look:
     def _has(self, source: Source, path: str) -> bool | None:
         if isinstance(source, ListSource):
             return _any_holds(source, path) if len(source) else None
-        if getattr(source, "schema_is_complete", False):
+        if source.schema_is_complete:
             return _is_in(source.schema, path)
         is_near = source.sample_index is not None and _any_holds(self._head(source), path)
         return is_near or _is_in(source.schema, path) or None

@@ -69,7 +69,7 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
 def whole_records(source: Source, ids: NDArray[np.int64]) -> pa.Table:
     """Return records with all columns of the source's schema, as wide as these records need."""
     batch = source._inferred(ids)  # noqa: SLF001 (the contract's own)
-    if getattr(source, "schema_is_complete", False):
+    if source.schema_is_complete:
         return pa.Table.from_batches([batch])
     return unify([pa.RecordBatch.from_pylist([], source.schema), batch])
 
@@ -114,7 +114,7 @@ def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Rec
     if not paths:
         return source._columns(ids, schema)  # noqa: SLF001
     names = frozenset(paths) & frozenset(source.schema.names)
-    if getattr(source, "schema_is_complete", False):
+    if source.schema_is_complete:
         return _read(source, ids, schema, _plan(schema, names, complete=True))
     # A field whose type has too few lists for its path is meant by name.
     only_names = frozenset(n for n in names if not _may_lead(n, schema.field(n).type))

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
+from penstock.datasets._about import AboutSource, ColumnHome
 from penstock.errors import OptionError, RecordIndexError
-from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
     from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._facts import FileFacts
-    from penstock.index import Meta, SampleIndex
     from penstock.work import View
 
     Fields: TypeAlias = pa.Schema | Mapping[str, str | pa.DataType] | Sequence[str]
@@ -73,18 +70,7 @@ class Location(NamedTuple):
     """Its length; 0 in formats without record bytes."""
 
 
-class ColumnHome(NamedTuple):
-    """Where the columns of a source lie."""
-
-    key: list[object]
-    """Names the folder in the cache directory; stays the same when data is appended."""
-    folder: Path | None = None
-    """The folder of an index, in which they lie if it may be written to."""
-    remote: str | None = None
-    """The remote folder that the source is, beside which they may be published."""
-
-
-class Source(ABC):
+class Source(AboutSource, ABC):
     """Records by number: what `penstock.open` returns, and every view of it.
 
     Any number of threads read a source. It survives fork, forkserver and spawn at any time, and
@@ -190,72 +176,10 @@ class Source(ABC):
         """The files that the records lie in; empty for records in memory."""
         return []
 
-    # What others ask about a source. The defaults are those of records in memory.
-
-    is_tokens = False
-    """Whether records are rows of tokens; see `TokenSource`."""
-    decodes_in_processes = False
-    """Whether worker processes decode faster than the caller: records are read from files."""
-    reads_blocks = ""
-    """Why a block is read as a whole, where a record costs as much as its block."""
-
-    @property
-    def schema_is_complete(self) -> bool:
-        """Whether `schema` has every field of every record."""
-        return False
-
-    @property
-    def sample_index(self) -> SampleIndex | None:
-        """The index by which records, runs of bytes in files, are found; None without one."""
-        return None
-
-    @property
-    def index_meta(self) -> Meta | None:
-        """What the index says of itself; None without one, or where another tool made it."""
-        return None if self.sample_index is None else self.sample_index.meta
-
-    @property
-    def storage_options(self) -> StorageOptions:
-        """The options with which its files are read."""
-        return StorageOptions()
-
-    @property
-    def documents(self) -> int | None:
-        """How many documents the rows of tokens are; None where a row is one, or unknown."""
-        return None
-
-    @property
-    def forward_file(self) -> str | None:
-        """A file that can only be read from its beginning; None where there is none."""
-        return None
-
-    @property
-    def stream_file(self) -> str | None:
-        """A file in which a record costs what lies before it; None where there is none."""
-        return None
-
-    def is_stream_file(self, file: int) -> bool:
-        """Whether a record of a file, by its number in `files`, costs what lies before it."""
-        del file
-        return False
-
     @property
     def unit_borders(self) -> np.ndarray:
         """Record offsets (int64) at which reading may begin without reading what lies before."""
         return self.blocks
-
-    @property
-    def reopens_as(self) -> str | None:
-        """The path by which `penstock.open` finds this again; None where no single path does."""
-        return None
-
-    def file_sizes(self) -> dict[str, int]:
-        """Return the bytes of each file, where they are known without looking."""
-        return {}
-
-    def file_facts(self) -> list[FileFacts]:
-        """Return the state of its files, in their order, without asking a network."""
-        return []
 
     def column_home(self) -> ColumnHome:
         """Return where columns of these records lie."""

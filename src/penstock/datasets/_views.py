@@ -120,7 +120,7 @@ class Chosen(Source):
     @property
     def schema_is_complete(self) -> bool:
         """Whether the schema is known to hold for every record."""
-        return getattr(self.source, "schema_is_complete", False)
+        return self.source.schema_is_complete
 
     @property
     def files(self) -> list[str]:

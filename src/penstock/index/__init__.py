@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from penstock.index._fingerprint import digest as digest
     from penstock.index._fingerprint import file_fingerprint as file_fingerprint
     from penstock.index._formats import CSV as CSV
-    from penstock.index._formats import FORMATS as FORMATS
     from penstock.index._formats import LINES as LINES
     from penstock.index._formats import PARQUET as PARQUET
     from penstock.index._formats import Format as Format
     from penstock.index._formats import format_by_name as format_by_name
     from penstock.index._formats import format_named as format_named
-    from penstock.index._formats import known_endings as known_endings
     from penstock.index._formats import load as load
     from penstock.index._formats import registered as registered
     from penstock.index._index_store import IndexStore as IndexStore
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from penstock.index._listing import Found as Found
     from penstock.index._listing import Listing as Listing
     from penstock.index._listing import list_files as list_files
-    from penstock.index._load import kind_in as kind_in
     from penstock.index._load import read_meta as read_meta
     from penstock.index._meta import FileMeta as FileMeta
     from penstock.index._meta import Meta as Meta
@@ -115,13 +112,11 @@ __all__, __getattr__, __dir__ = facade(
         "look_at": "_detect",
         "problems_of": "_detect",
         "CSV": "_formats",
-        "FORMATS": "_formats",
         "LINES": "_formats",
         "PARQUET": "_formats",
         "Format": "_formats",
         "format_by_name": "_formats",
         "format_named": "_formats",
-        "known_endings": "_formats",
         "load": "_formats",
         "registered": "_formats",
         "Aside": "checked._checks",
@@ -158,7 +153,6 @@ __all__, __getattr__, __dir__ = facade(
         "hashed_files": "_stale",
         "hidden_of": "_names",
         "journal_problem": "tokens._journal",
-        "kind_in": "_load",
         "list_files": "_listing",
         "load_beside": "_open_index",
         "load_place": "_open_index",

@@ -128,9 +128,9 @@ def look_at(
 
 
 def problems_of(listing: Listing, options: StorageOptions) -> list[PenstockError]:
-    """Return what is missing of formats of which only parts lie there."""
-    told = [load(str(row.folder)).problem(listing, options) for row in folder_formats()]
-    return [problem for problem in told if problem]
+    """Return what is missing where only parts of a format lie."""
+    problems = (load(str(row.folder)).problem(listing, options) for row in folder_formats())
+    return [problem for problem in problems if problem is not None]
 
 
 def _together(
@@ -152,7 +152,7 @@ def _together(
 
 
 def _several(paths: Sequence[What], options: StorageOptions) -> Listing:
-    """Return the files of several paths, none of which opens alone."""
+    """Return the files of several paths; raise for a folder that only opens alone."""
     parts = [list_files(path, (), options) for path in paths]
     for part in parts:
         asked = [row for row in folder_formats() if row.has_index and part.top]

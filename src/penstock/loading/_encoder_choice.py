@@ -113,7 +113,7 @@ def _by_name(names: list[str], source: Source) -> FieldEncoder:
 
 def _seen_types(names: list[str], source: Source) -> dict[str, str]:
     """Return the types of those fields that a profile of all records knows."""
-    if getattr(source, "schema_is_complete", False):
+    if source.schema_is_complete:
         return {}
     try:
         profile = known_profile(source)
@@ -141,7 +141,7 @@ def _names(fields: object) -> list[str]:
 
 
 def _look_for(names: Iterable[str], source: Source) -> None:
-    if lies_remote(source) and not getattr(source, "schema_is_complete", False):
+    if lies_remote(source) and not source.schema_is_complete:
         return  # Nothing is fetched now: `Fetch` looks at its first batch.
     for missing in missing_fields(source, names):
         if missing.is_certain:

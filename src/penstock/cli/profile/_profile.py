@@ -152,7 +152,7 @@ def _quoted(text: str) -> str:
 
 def _certain_types(source: Source | None) -> dict[str, str] | None:
     """Return the types of a source with a complete schema; None for other sources."""
-    if source is None or not getattr(source, "schema_is_complete", False):
+    if source is None or not source.schema_is_complete:
         return None
     types: dict[str, str] = {}
     for name in paths_in(source.schema):

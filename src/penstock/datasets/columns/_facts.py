@@ -1,6 +1,6 @@
 """Facts of the files of a source, which show later whether they are still the same."""
 
-# ruff: noqa: SLF001 (facts come from the source's index)
+# ruff: noqa: SLF001 (facts come from the source itself)
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class Materialized(Source):
     @property
     def schema_is_complete(self) -> bool:
         """Whether the schema is known to hold for every record."""
-        return getattr(self.origin, "schema_is_complete", False)
+        return self.origin.schema_is_complete
 
     @property
     def files(self) -> list[str]:

@@ -134,7 +134,7 @@ class Freshness:
 
     @property
     def fingerprint(self) -> str:
-        """What a column of the present records is told to be of."""
+        """The fingerprint that a column of the present records carries."""
         fingerprint = self._origin.fingerprint
         if self._origin.sample_index is None or self._origin.index_meta is not None:
             return fingerprint

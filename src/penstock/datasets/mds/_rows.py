@@ -11,7 +11,7 @@ import numpy as np
 from penstock.datasets._foreign_file import stale
 from penstock.datasets._source import Location, Source
 from penstock.datasets.mds._cells import BadCell, Cells
-from penstock.datasets.mds._index import is_mds, read_mds_index
+from penstock.datasets.mds._index import read_mds_index
 from penstock.datasets.mds._shard import ShardTexts
 from penstock.datasets.mds._values import encoding_of
 from penstock.decode import empty_batch, fit_batch, typed_batch
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from penstock.datasets.mds._cells import Encoding
     from penstock.datasets.mds._index import MdsIndex
-
-__all__ = ["MdsRows", "is_mds"]
 
 _SAMPLED = 1000
 """Records that decide the types of columns whose encoding has no type."""

@@ -15,7 +15,6 @@ from penstock.datasets.megatron._files import (
     BIN,
     IDX,
     MegatronFiles,
-    names_pair,
     prefix_of,
 )
 from penstock.datasets.text._block_texts import BLOCK_BYTES
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from penstock.datasets.megatron._index import MegatronIndex
     from penstock.datasets.text._texts import FileText
     from penstock.datasets.tokens._rows import Ends
-
-__all__ = ["MegatronTokens", "names_pair"]
 
 _KEPT_FILES = 64
 _texts: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._source import ColumnHome, Location, Source
+from penstock.datasets._about import ColumnHome
+from penstock.datasets._source import Location, Source
 from penstock.datasets.columns._facts import listed_facts
 from penstock.datasets.parquet._rows import ParquetTable
 from penstock.decode import as_records, fit_batch

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.datasets._source import ColumnHome, Source
+from penstock.datasets._about import ColumnHome
+from penstock.datasets._source import Source
 from penstock.datasets.columns._facts import looked_at, noted
 from penstock.index import LARGEST_FRAME, digest, format_named
 from penstock.jsonl import compression_of

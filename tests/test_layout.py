@@ -1,0 +1,118 @@
+"""How the house is built: folders, modules, imports, names. Each rule is checked, so it stays."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "penstock"
+MOST_FILES = 26
+MOST_LINES = 400
+FORMAT_CLASSES = re.compile(
+    r"isinstance\([^)]*\b(JsonlDataset|CsvRows|ParquetRows|MdsRows|MegatronTokens|TokensDataset)\b"
+)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Return the syntax tree of every module."""
+    return {
+        module_name(path): ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted(SOURCE.glob("**/*.py"))
+    }
+
+
+def facade_names(package: str) -> dict[str, str]:
+    """Return the names that a façade offers, each with the module that defines it."""
+    return {
+        key.value: f"{package}.{value.value}"
+        for node in ast.walk(trees()[package])
+        if isinstance(node, ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
+    }
+
+
+def type_checking_imports(tree: ast.Module) -> set[ast.AST]:
+    return {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+
+
+def imports() -> dict[str, set[str]]:
+    """Return what each module imports at run time, in functions too; façades are seen through."""
+    modules = trees()
+    facades = {name: facade_names(name) for name in modules}
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, tree in modules.items():
+        for node in set(ast.walk(tree)) - type_checking_imports(tree):
+            if not isinstance(node, ast.ImportFrom) or node.module not in modules:
+                continue
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                target = full if full in modules else facades[node.module].get(alias.name)
+                found[name].add(target or node.module)
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {name: targets - {name} for name, targets in imports().items()}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as cycle:
+        raise AssertionError(" → ".join(cycle.args[1])) from None
+    assert "penstock.errors" in order
+
+
+def test_one_class_name_is_one_class() -> None:
+    names = Counter(
+        node.name
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
+    assert len(names) > 100
+    assert {name for name, count in names.items() if count > 1} == set()
+
+
+def test_a_folder_is_seen_at_one_look() -> None:
+    counts = Counter(path.parent for path in SOURCE.glob("**/*.py"))
+    assert {str(folder): n for folder, n in counts.items() if n > MOST_FILES} == {}
+
+
+def test_no_module_is_two_ideas_long() -> None:
+    lengths = {
+        path: len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCE.glob("**/*.py")
+    }
+    assert {str(path): length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_locks_are_taken_in_one_module() -> None:
+    users = {
+        name
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in {"flock", "lockf"}
+    }
+    assert len(users) == 1, users
+
+
+def test_no_code_asks_which_format_a_source_has() -> None:
+    asking = {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.glob("**/*.py")
+        if FORMAT_CLASSES.search(path.read_text(encoding="utf-8"))
+    }
+    assert asking == set()
