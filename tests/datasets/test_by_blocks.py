@@ -19,7 +19,9 @@ import pytest
 import zstandard
 
 import penstock
-from penstock.datasets import ParquetRows, Source, _block_texts, _parquet_blocks
+from penstock.datasets import ParquetRows, Source
+from penstock.datasets.parquet import _blocks as _parquet_blocks
+from penstock.datasets.text import _block_texts
 from penstock.jsonl import JsonlFile
 from penstock.storage import Meter, StorageOptions, locate, metered
 from tests.datasets.block_reading import read_all

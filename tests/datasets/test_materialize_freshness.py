@@ -12,12 +12,12 @@ import pytest
 
 import penstock
 from penstock.datasets import (
-    _materialize_build,
     columns_of,
     drop_columns_of,
     list_columns_of,
     typed_schema,
 )
+from penstock.datasets.columns import _build as _materialize_build
 from penstock.errors import CorruptIndexError, OptionError, StaleIndexError
 from penstock.index import create_default_jsonl_indexer
 from tests.datasets.materialize_programs import Counted

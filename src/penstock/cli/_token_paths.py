@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.cli._units import counted
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
 from penstock.index import CSV, JSONL, PARQUET, kind_in, rebuilding
-from penstock.storage import is_pattern, is_remote, join, locate
+from penstock.storage import hidden_folders_in, is_pattern, is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,9 +133,7 @@ def _problem(path: str, options: StorageOptions) -> str:
 
 
 def _was_killed(path: str) -> bool:
-    from penstock.cli._builders import builders_in  # noqa: PLC0415 (it imports who imports this)
-
-    return not is_remote(path) and bool(builders_in(locate(path)[1]))
+    return not is_remote(path) and bool(hidden_folders_in(locate(path)[1]))
 
 
 def _part_of_tokens(path: str, base: str, options: StorageOptions) -> PenstockError:

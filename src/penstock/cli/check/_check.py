@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from penstock.cli._builders import builders_in, is_builder, problem_of
 from penstock.cli._formats import kind_of, list_of_one_kind
 from penstock.cli._other_sources import eos_of, other_source
-from penstock.cli._paths import entry_of, find, leftovers_in
+from penstock.cli._paths import entry_of, find
 from penstock.cli._terminal import Progress, echo, echo_json
 from penstock.cli._token_paths import missing_index, unnamed_files
 from penstock.cli._units import bytes_text, counted, parse_share
@@ -31,19 +30,18 @@ from penstock.cli.check._run import PART_BYTES, Report, check_parts
 from penstock.cli.info._index_facts import index_facts
 from penstock.cli.info._known_facts import leftovers_of
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
-from penstock.index import JSONL, hashed_files, list_files, load_place
-from penstock.storage import is_remote, locate
+from penstock.index import JSONL, hashed_files, leftover_problem, list_files, load_place
+from penstock.storage import drafts_in, hidden_folders_in, is_hidden_folder, is_remote, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.cli._formats import Kind as FileKind
     from penstock.cli._indexed import Indexed
-    from penstock.cli._paths import Leftover
     from penstock.cli.check._parts import CheckPart, Kind
     from penstock.index import Hashed, Meta
     from penstock.jsonl import JsonlFile
-    from penstock.storage import StorageOptions
+    from penstock.storage import Leftover, StorageOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +202,14 @@ def _unnamed(path: str, files: Sequence[str], options: StorageOptions) -> Iterat
 
 def _left(path: str, leftovers: Sequence[Leftover], options: StorageOptions) -> Iterator[Finding]:
     """Yield what is left of writers that are gone; builders in PATH itself are looked for here."""
-    builders = [] if is_remote(path) else builders_in(locate(path)[1])
+    builders = [] if is_remote(path) else hidden_folders_in(locate(path)[1])
     every = {one.entry.name: one for one in [*leftovers, *builders]}
     for entry, writer in every.values():
         if writer == "gone":
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
-            if is_builder(entry.name):
+            if is_hidden_folder(entry.name):
                 reason += ", and the command that was killed goes on with it"
-            reason = problem_of(entry.name, options) or reason
+            reason = leftover_problem(entry.name, options) or reason
             yield Finding("leftover", entry.name, None, reason)
 
 
@@ -245,7 +243,7 @@ def _parts(
             else:
                 tables.append(one)
     beside = [] if is_remote(asked.path) or listing.folder is None else [locate(asked.path)[1]]
-    leftovers = [one for directory in beside for one in leftovers_in(directory)]
+    leftovers = [one for directory in beside for one in drafts_in(directory)]
     return len(listing.files), tables, leftovers
 
 

@@ -35,10 +35,9 @@ from penstock.storage import is_pattern
 
 if TYPE_CHECKING:
     from penstock.cli._indexed import Indexed
-    from penstock.cli._paths import Leftover
     from penstock.cli.info._index_facts import IndexFacts
     from penstock.index import FileMeta
-    from penstock.storage import Entry, StorageOptions
+    from penstock.storage import Entry, Leftover, StorageOptions
 
 _FEW_FILES = 20
 

@@ -7,18 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.cli._builders import builders_in
 from penstock.cli._units import age_text, bytes_text, counted
 from penstock.errors import CorruptIndexError
-from penstock.storage import is_remote, locate
+from penstock.storage import hidden_folders_in, is_remote, locate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.cli._indexed import Indexed
-    from penstock.cli._paths import Leftover
     from penstock.datasets import KnownProfile, ListedColumn, Source
-    from penstock.storage import StorageOptions
+    from penstock.storage import Leftover, StorageOptions
 
 
 def leftover_document(leftover: Leftover) -> dict[str, object]:
@@ -125,14 +123,14 @@ def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()
     places = [*folders]
     if indexed is not None and not indexed.place.is_remote:
         folder = Path(indexed.place.folder)
-        beside = [one for one in builders_in(str(folder.parent)) if _is_of(one, folder.name)]
+        beside = [one for one in hidden_folders_in(str(folder.parent)) if _is_of(one, folder.name)]
         places.append(str(folder / "columns"))
     elif not is_remote(path) and Path(locate(path)[1]).is_dir():
-        beside = [one for one in builders_in(locate(path)[1]) if _is_of(one, "index")]
+        beside = [one for one in hidden_folders_in(locate(path)[1]) if _is_of(one, "index")]
         places.append(str(Path(locate(path)[1]) / "index" / "columns"))
     else:
         beside = []
-    return [*beside, *(one for place in dict.fromkeys(places) for one in builders_in(place))]
+    return [*beside, *(one for place in dict.fromkeys(places) for one in hidden_folders_in(place))]
 
 
 def _is_of(leftover: Leftover, name: str) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import logging
-import os
 import re
 import shutil
 import time
@@ -21,14 +19,24 @@ import pyarrow as pa
 from penstock.datasets.columns._bad import most_bad, numbers_of, too_many
 from penstock.datasets.columns._estimate import estimated, refuse_full_disk
 from penstock.datasets.columns._facts import are_unchanged, as_lists, facts_of
-from penstock.datasets.columns._folder import HIDDEN, META, list_columns, publish_column
+from penstock.datasets.columns._folder import META, list_columns, publish_column
 from penstock.datasets.columns._place import make_root
 from penstock.datasets.columns._units import ColumnUnit, SharedSource, UnitFiles, UnitParts, cut
 from penstock.datasets.parquet._parquet import ParquetRows
 from penstock.datasets.text._dataset import Dataset
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
 from penstock.index import digest
-from penstock.storage import NO_ROOM, read_metadata, remove_special, remove_tree
+from penstock.storage import (
+    BUILDING,
+    COLUMNS_LOCK,
+    NO_ROOM,
+    holder_of,
+    is_of_columns,
+    read_metadata,
+    remove_special,
+    remove_tree,
+    wait_for,
+)
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
@@ -45,11 +53,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.datasets")
 _LAYOUT = 1
 """Raised whenever the files of units, or what they are cut from, change."""
-_LOCK = ".lock"
-_LOCKING = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_BUILDING = ".penstock-building-"
 _SCHEMA = "schema.arrow"
-_PAUSE = 0.05
 _STUCK_SECONDS = 3600.0
 """For how long a builder may finish nothing before others give up waiting for it."""
 _SYNCS = 4
@@ -86,40 +90,40 @@ class Wanted:
 
 @contextmanager
 def only_column_builder(root: Path) -> Iterator[None]:
-    """Be the only one who changes the columns in a folder, in any process of any host."""
+    """Be the only process, on any host, that changes the columns in a folder."""
     make_root(root)
     try:
-        descriptor = os.open(root / _LOCK, _LOCKING | os.O_CREAT, 0o666)
+        lock = wait_for(root / COLUMNS_LOCK, _Patience(root).check)
+    except PenstockError:
+        raise
     except OSError as why:
         raise _not_written(root, why) from None
     try:
-        _wait(descriptor, root)
         yield
     finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # A process forked meanwhile holds a copy.
-        os.close(descriptor)
+        lock.release()
 
 
-def _wait(descriptor: int, root: Path) -> None:
-    seen: set[str] = set()
-    deadline = 0.0
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+class _Patience:
+    """Ends when another builder has finished nothing for long; large data may take any time."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._seen: set[str] = set()
+        self._deadline = time.monotonic() + _STUCK_SECONDS
+
+    def check(self) -> None:
         # Not that of pathlib, which fails where a folder is removed while it looks.
-        now = set(glob.glob(f"{glob.escape(str(root))}/{_BUILDING}*/*", include_hidden=True))
-        if now != seen or not deadline:
-            # It does something; large data takes long.
-            seen, deadline = now, time.monotonic() + _STUCK_SECONDS
-        if time.monotonic() > deadline:
+        now = set(glob.glob(f"{glob.escape(str(self._root))}/{BUILDING}*/*", include_hidden=True))
+        if now != self._seen:
+            self._seen, self._deadline = now, time.monotonic() + _STUCK_SECONDS
+        if time.monotonic() > self._deadline:
             raise IndexTimeoutError(
-                f"another process has been building columns in {root} and has finished nothing "
-                f"for {_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another folder: "
-                "path=",
-                path=str(root),
+                f"another process has been building columns in {self._root} and has finished "
+                f"nothing for {_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another "
+                "folder: path=",
+                path=str(self._root),
             )
-        time.sleep(_PAUSE)
 
 
 def build(
@@ -186,9 +190,9 @@ class _Folder:
         self.schema = pa.schema([pa.field(one.field.name, one.field.type) for one in group])
         records = [self._fingerprint, [*as_lists(self._files)], len(source)]
         key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
-        self.path = root / f"{_BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
+        self.path = root / f"{BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
         # Who was killed while publishing had begun with more fields than are missing now.
-        for path in sorted(root.glob(f"{_BUILDING}{key}-*")):
+        for path in sorted(root.glob(f"{BUILDING}{key}-*")):
             with suppress(OSError, pa.ArrowException):
                 schema = _schema_in(path)
                 if {*zip(self.schema.names, self.schema.types, strict=True)} <= {
@@ -250,23 +254,14 @@ class _Folder:
 
 def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
     """Remove units of columns that are all there: of who was killed after the last of them."""
-    folders = [*root.glob(f"{_BUILDING}*")]
+    folders = [*root.glob(f"{BUILDING}*")]
     if not folders:
         return
-    try:
-        descriptor = os.open(root / _LOCK, _LOCKING)
-    except OSError:
-        return
-    try:
-        with suppress(BlockingIOError):  # Somebody is at it.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for folder in folders:
-                with suppress(OSError, pa.ArrowException):
-                    if has_all(_schema_in(folder)):
-                        shutil.rmtree(folder)
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+    with holder_of(root / COLUMNS_LOCK) as builder:
+        for folder in folders if builder == "gone" else ():
+            with suppress(OSError, pa.ArrowException):
+                if has_all(_schema_in(folder)):
+                    shutil.rmtree(folder)
 
 
 def _schema_in(folder: Path) -> pa.Schema:
@@ -277,11 +272,10 @@ def _remove_leftovers(root: Path, kept: set[Path]) -> None:
     """Remove what dead builders left, and offsets that no column needs; nobody else is at it."""
     needed = {name for meta in list_columns(root) for name in meta.lists}
     for path in [*root.iterdir()]:
-        is_draft = path.name.startswith(_BUILDING) or HIDDEN in path.name
         is_unused = (
             _OFFSETS.fullmatch(path.name) and path.name not in needed and not (path / META).exists()
         )
-        if (is_draft and path not in kept) or is_unused:
+        if (is_of_columns(path.name) and path not in kept) or is_unused:
             remove_tree(path)
 
 

@@ -15,11 +15,12 @@ import msgspec
 
 from penstock.errors import CorruptFileError, CorruptIndexError, ObjectNotFoundError, StorageError
 from penstock.index._fingerprint import digest
-from penstock.index._names import BAD_LINES, META, PUT_ASIDE, hidden_of
+from penstock.index._names import BAD_LINES, META, PUT_ASIDE
 from penstock.storage import (
     StorageOptions,
     cache_directory,
     fetch_metadata,
+    hidden_of,
     is_below,
     is_remote,
     join,

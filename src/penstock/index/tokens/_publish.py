@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from contextlib import contextmanager, suppress
@@ -18,7 +17,6 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.index._fingerprint import file_fingerprint
-from penstock.index._kept_columns import sync
 from penstock.index._load import load_index
 from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, Run, encode_meta
 from penstock.index._names import FILES, META, PUT_ASIDE
@@ -35,12 +33,16 @@ from penstock.index.tokens._journal import (
     take_back,
 )
 from penstock.storage import (
+    NO_HARD_LINKS,
     LocalStore,
     StorageOptions,
     is_remote,
     leads_through_link,
     locate,
     path_below,
+    sync,
+    take,
+    upload_file,
 )
 
 if TYPE_CHECKING:
@@ -51,9 +53,7 @@ if TYPE_CHECKING:
     from penstock.index._place import Place
     from penstock.index.tokens._job import TokenJob
 
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _LARGEST_EXCLUSIVE = 5 << 30
-_COPY_BYTES = 8 << 20
 
 
 class TokenBin(NamedTuple):
@@ -177,18 +177,14 @@ class Publication:
         index = self._place.folder if self._has_index else None
         for one in self._bins:
             store, name = locate(one.path, self._options)
-            size = one.staged.stat().st_size
-            draft = store.draft(*os.path.split(name))
+            with suppress(ObjectNotFoundError):
+                store.entry(name)
+                raise taken(one.path)
+            is_exclusive = one.staged.stat().st_size <= _LARGEST_EXCLUSIVE
             try:
-                with one.staged.open("rb") as data:
-                    while block := data.read(_COPY_BYTES):
-                        draft.write(block)
-                _refuse_taken(one.path, self._options)
-                draft.publish(name, exclusive=size <= _LARGEST_EXCLUSIVE)
+                upload_file(store, one.staged, name, exclusive=is_exclusive)
             except ObjectExistsError:
                 raise taken(one.path) from None
-            finally:
-                draft.discard()
             entry = store.entry(name)
             note(self._folder, [Uploaded(one.path, entry.size, entry.version, index)])
 
@@ -218,16 +214,15 @@ class Publication:
 @contextmanager
 def _only_publisher(place: Place) -> Iterator[None]:
     """Be the only one who publishes beside an index, on any machine that sees its folder."""
-    if place.is_remote:
-        yield
-        return
-    descriptor = os.open(os.path.dirname(place.folder), os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    lock = None
+    if not place.is_remote:
         with suppress(OSError):  # No locks on this file system.
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock = take(os.path.realpath(os.path.dirname(place.folder)), waits=True)
+    try:
         yield
     finally:
-        os.close(descriptor)
+        if lock is not None:
+            lock.release()
 
 
 def _link(staged: Path, path: str) -> None:
@@ -237,18 +232,11 @@ def _link(staged: Path, path: str) -> None:
     except FileExistsError:
         raise taken(path) from None
     except OSError as failure:
-        if failure.errno not in _NO_LINKS:
+        if failure.errno not in NO_HARD_LINKS:
             raise
         if os.path.lexists(path):
             raise taken(path) from None
         os.rename(staged, path)
-
-
-def _refuse_taken(path: str, options: StorageOptions) -> None:
-    store, name = locate(path, options)
-    with suppress(ObjectNotFoundError):
-        store.entry(name)
-        raise taken(path)
 
 
 def taken(path: str) -> ObjectExistsError:
