@@ -21,7 +21,8 @@ from penstock.index._folder import NewFolder, clear_dead_folders, only_builder
 from penstock.index._indexer import FileTextLinesIndexer
 from penstock.index._place import Place
 from penstock.jsonl import JsonlFile
-from penstock.storage import StorageOptions, hidden_name
+from penstock.storage import StorageOptions
+from penstock.storage._folders import hidden_name
 from tests.rounds import rounds
 
 if TYPE_CHECKING:

@@ -91,10 +91,8 @@ import os, sys, time
 sys.path.insert(0, {str(SOURCE)!r})
 from penstock.storage._locks import take
 lock = take({str(tmp_path / "lock")!r}, create=True)
-child = os.fork()
-if not child:
-    time.sleep(600)
-print(child, flush=True)
+if not os.fork():
+    print(os.getpid(), flush=True)
 time.sleep(600)
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as parent:
@@ -139,3 +137,8 @@ def test_links_and_files_in_place_of_a_folder_are_not_held(tmp_path: Path) -> No
     assert [take_folder(tmp_path / name) for name in ("link", "broken", "file")] == [None] * 3
     with pytest.raises(OSError, match="symbolic links"):
         take(tmp_path / "link")
+
+
+def test_one_module_takes_all_locks() -> None:
+    taking = [path.name for path in SOURCE.rglob("*.py") if "flock(" in path.read_text("utf-8")]
+    assert taking == ["_locks.py"]

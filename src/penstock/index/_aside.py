@@ -31,10 +31,11 @@ def put_aside(folder: str) -> list[str]:
         for found in hidden_beside(folder, "tmp")
         if os.path.lexists(f"{found}/{JOURNAL}")
     ]
-    return [*_old_ones(folder), *filter(os.path.isdir, of_tokens)]
+    return [*old_indexes(folder), *filter(os.path.isdir, of_tokens)]
 
 
-def _old_ones(folder: str) -> list[str]:
+def old_indexes(folder: str) -> list[str]:
+    """Return the hidden folders with an index that had this folder's name."""
     return [old for old in hidden_beside(folder, "old") if os.path.exists(f"{old}/{FILES}")]
 
 
@@ -50,7 +51,7 @@ def put_aside_in(directory: str) -> list[tuple[Path, Path]]:
             (Path(aside[0]), final)
             for final in finals
             if not os.path.lexists(final) and not has_builder(str(final))
-            if (aside := _old_ones(str(final)))
+            if (aside := old_indexes(str(final)))
         ]
     return []
 

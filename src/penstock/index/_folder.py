@@ -6,18 +6,17 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import IndexExistsError, IndexTimeoutError, ObjectExistsError, StorageError
+from penstock.index._aside import old_indexes
 from penstock.index._fingerprint import digest
 from penstock.index._names import (
     BAD_LINES,
     COLUMNS,
     DOCUMENT_FILES,
-    FILES,
     FRAMES,
     META,
     PROFILE,
@@ -32,11 +31,12 @@ from penstock.storage import (
     hidden_of,
     locate,
     mark_as_cache,
+    only_one,
+    publish_folder,
     remove_dead,
     remove_tree,
     sync,
     upload_folder,
-    wait_for,
 )
 
 if TYPE_CHECKING:
@@ -86,29 +86,27 @@ class NewFolder:
 
         `keep_columns` takes along the columns that lie in the one that is replaced.
         """
+        final, path, columns = self._hidden.final, self.path, self._hidden.final / COLUMNS
         try:
             if self._place.is_remote:
-                self._upload(replace=replace)
-                return
-            final = self._hidden.final
-            if not keep_columns or final.is_symlink():
-                self._hidden.publish(replace=replace)
-                return
-            columns = final / COLUMNS
-            _link_folder(columns, self.path / COLUMNS)
-            self._hidden.publish(
-                replace=replace, rescue=lambda old: _move_rest(old / COLUMNS, columns)
-            )
+                store, name = locate(self._place.folder, self._place.options)
+                files = [file.name for file in path.iterdir()]
+                upload_folder(store, path, name, files, META, replace=replace, obsolete=_NOT_ALWAYS)
+            elif keep_columns and not final.is_symlink():
+                _link_folder(columns, path / COLUMNS)
+                publish_folder(
+                    path,
+                    final,
+                    replace=replace,
+                    rescue=lambda old: _move_rest(old / COLUMNS, columns),
+                )
+            else:
+                publish_folder(path, final, replace=replace)
         except ObjectExistsError:
             raise IndexExistsError(
                 f"{self._place.folder} appeared while it was being built; the one that is there "
                 "stays."
             ) from None
-
-    def _upload(self, *, replace: bool) -> None:
-        store, name = locate(self._place.folder, self._place.options)
-        files = [file.name for file in self.path.iterdir()]
-        upload_folder(store, self.path, name, files, META, replace=replace, obsolete=_NOT_ALWAYS)
 
     def __exit__(self, *_: object) -> None:
         is_held = self._hidden.is_held
@@ -126,22 +124,13 @@ def only_builder(
     The lock lies under the cache directory, so that data that may not be written to needs none.
     Between machines the first rename wins.
     """
-    deadline = time.monotonic() + timeout
-
-    def give_up_late() -> None:
-        if time.monotonic() > deadline:
-            raise IndexTimeoutError(
-                f"another process has been building the index in {folder} for {timeout:,.0f} s "
-                "and has not finished. Wait for it, or build the index once beforehand: "
-                "penstock index PATH",
-                path=folder,
-            )
-
-    lock = wait_for(_lock_file(f"{digest(folder)}.lock"), give_up_late)
-    try:
+    late = IndexTimeoutError(
+        f"another process has been building the index in {folder} for {timeout:,.0f} s and has not "
+        "finished. Wait for it, or build the index once beforehand: penstock index PATH",
+        path=folder,
+    )
+    with only_one(_lock_file(f"{digest(folder)}.lock"), timeout, late):
         yield not is_there()
-    finally:
-        lock.release()
 
 
 def _lock_file(name: str) -> Path:
@@ -183,10 +172,8 @@ def bring_back(place: Place) -> None:
     """
     final = work_place(place)
     if not os.path.lexists(final):
-        for old in hidden_beside(str(final), "old"):
-            if os.path.exists(f"{old}/{FILES}"):
-                os.rename(old, final)
-                break
+        for old in old_indexes(str(final))[:1]:
+            os.rename(old, final)
     options, reach = place.options, Reach(place.folder, (place.base,), place.options)
     _remove_dead(final, lambda found: _has_journal(found) and take_back_dead(found, options, reach))
 

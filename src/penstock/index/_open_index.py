@@ -33,6 +33,7 @@ from penstock.storage import (
     is_plain_name,
     join,
     locate,
+    publish_folder,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ LARGEST_UNASKED = 10_000_000_000
 _BUILD_SECONDS = 3600.0
 
 
-def open_or_build(  # noqa: PLR0913 (options, told by name)
+def open_or_build(  # noqa: PLR0913 (options, given by name)
     listing: Listing,
     scanner: Scanner,
     *,
@@ -83,7 +84,7 @@ def open_or_build(  # noqa: PLR0913 (options, told by name)
     return opened
 
 
-def make_index(  # noqa: PLR0913 (options, told by name)
+def make_index(  # noqa: PLR0913 (options, given by name)
     listing: Listing,
     scanner: Scanner,
     mode: Mode,
@@ -93,7 +94,7 @@ def make_index(  # noqa: PLR0913 (options, told by name)
     build: BuildOptions | None = None,
     timeout: float = _BUILD_SECONDS,
 ) -> Place:
-    """Build an index because somebody asked for it; of remote data beside the data."""
+    """Build an index that a caller asks for; that of remote data lies beside the data."""
     options = options or StorageOptions()
     place = place_of(listing, scanner, options, index, beside_remote=True)
     build = build or BuildOptions()
@@ -146,7 +147,7 @@ def exists(place: Place) -> bool:
 
 
 def is_there(place: Place) -> bool:
-    """Whether there is an index, asked by the only builder: what a killed one put aside is back."""
+    """Whether there is an index, for the only builder: one that was put aside is brought back."""
     bring_back(place)
     return exists(place)
 
@@ -157,7 +158,7 @@ def _existing_place(
     options: StorageOptions,
     index: str | os.PathLike[str] | None,
 ) -> Place:
-    """Return where the index is: of remote data beside it, if somebody has put one there."""
+    """Return where the index is: that of remote data beside it, if there is one."""
     place = place_of(listing, scanner, options, index)
     if index is None and listing.is_remote and listing.folder is not None and not exists(place):
         beside = place_of(listing, scanner, options, beside_remote=True)
@@ -192,9 +193,9 @@ def _fetched(place: Place) -> str:
         if mine:
             final.parent.mkdir(parents=True, exist_ok=True)
             # A machine that shares the cache may be quicker.
-            with HiddenFolder(final) as new, suppress(ObjectExistsError):
-                fetch_files(store, entries, new.path)
-                new.publish(replace=False)
+            with HiddenFolder(final) as hidden, suppress(ObjectExistsError):
+                fetch_files(store, entries, hidden.path)
+                publish_folder(hidden.path, final, replace=False)
     return str(final)
 
 

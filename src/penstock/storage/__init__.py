@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from penstock.storage._folders import HiddenFolder as HiddenFolder
     from penstock.storage._folders import fetch_files as fetch_files
     from penstock.storage._folders import hidden_beside as hidden_beside
-    from penstock.storage._folders import hidden_column as hidden_column
-    from penstock.storage._folders import hidden_name as hidden_name
     from penstock.storage._folders import hidden_of as hidden_of
     from penstock.storage._folders import publish_folder as publish_folder
     from penstock.storage._folders import remove_folder as remove_folder
@@ -59,10 +57,9 @@ if TYPE_CHECKING:
     from penstock.storage._locate import is_remote as is_remote
     from penstock.storage._locate import join as join
     from penstock.storage._locate import locate as locate
-    from penstock.storage._locks import Lock as Lock
     from penstock.storage._locks import holder_of as holder_of
+    from penstock.storage._locks import only_one as only_one
     from penstock.storage._locks import take as take
-    from penstock.storage._locks import wait_for as wait_for
     from penstock.storage._meter import InFlight as InFlight
     from penstock.storage._meter import Meter as Meter
     from penstock.storage._meter import carried as carried
@@ -136,7 +133,6 @@ __all__, __getattr__, __dir__ = facade(
         "COLUMNS_LOCK": "_leftovers",
         "HiddenFolder": "_folders",
         "Leftover": "_leftovers",
-        "Lock": "_locks",
         "NO_HARD_LINKS": "_drafts",
         "NO_ROOM": "_local_errors",
         "drafts_in": "_leftovers",
@@ -144,9 +140,7 @@ __all__, __getattr__, __dir__ = facade(
         "fetch_metadata": "_untrusted",
         "has_builder": "_leftovers",
         "hidden_beside": "_folders",
-        "hidden_column": "_folders",
         "hidden_folders_in": "_leftovers",
-        "hidden_name": "_folders",
         "hidden_of": "_folders",
         "holder_of": "_locks",
         "is_below": "_untrusted",
@@ -156,13 +150,14 @@ __all__, __getattr__, __dir__ = facade(
         "keep_tokenizers_to_one_thread": "_environment",
         "leads_through_link": "_untrusted",
         "mark_as_cache": "_cache_mark",
+        "only_one": "_locks",
         "open_regular": "_untrusted",
         "path_below": "_untrusted",
         "publish_folder": "_folders",
         "read_metadata": "_untrusted",
         "readable_metadata": "_untrusted",
-        "remove_folder": "_folders",
         "remove_dead": "_leftovers",
+        "remove_folder": "_folders",
         "remove_special": "_untrusted",
         "remove_tree": "_untrusted",
         "sync": "_drafts",
@@ -170,6 +165,5 @@ __all__, __getattr__, __dir__ = facade(
         "translated": "_local_errors",
         "upload_file": "_folders",
         "upload_folder": "_folders",
-        "wait_for": "_locks",
     },
 )

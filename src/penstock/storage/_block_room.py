@@ -52,9 +52,8 @@ class Room:
     def reserved(self, key: bytes, size: int) -> Iterator[int]:
         """Yield a descriptor of the block's draft, of this size, for which there is room now.
 
-        Raises `NoRoomError` where drafts of others, which nobody may delete, leave none. The draft
-        goes if the block raises. Whoever is killed leaves one that the next who looks
-        around removes.
+        Raises `NoRoomError` where drafts of others, which are never deleted, leave none. The draft
+        goes if the block raises. The draft of a killed process goes when room is made next.
         """
         draft = self.draft(key)
         with self._total() as total:
@@ -65,7 +64,7 @@ class Room:
                     raise NoRoomError
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                # At once as large as it will be, so that whoever looks around counts it all.
+                # At once as large as it will be: other processes count all of it.
                 os.ftruncate(descriptor, size)
             except OSError:
                 os.close(descriptor)
@@ -120,7 +119,7 @@ class Room:
         return total
 
     def _removed_dead(self, entry: os.DirEntry[str]) -> bool:
-        # Without waiting: whoever holds that lock may be waiting for the one that we hold.
+        # Without waiting: the holder of that lock may be waiting for the one that we hold.
         with locked(self.lock(bytes.fromhex(entry.name[:40])), waits=False) as is_free:
             if is_free:
                 os.unlink(entry.path)

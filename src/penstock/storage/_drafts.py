@@ -168,7 +168,7 @@ def _wait_until_released(claim: str) -> bool:
     lock = None
     try:
         lock = take(claim, waits=True)
-        if lock is not None and lock.is_on(claim):
+        if lock is not None and is_same_file(lock.descriptor, claim):
             os.unlink(claim)
     except FileNotFoundError:
         pass

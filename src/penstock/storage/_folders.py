@@ -51,11 +51,6 @@ def hidden_name(name: str, state: State, key: str | None = None) -> str:
     return f".{name}.{key or secrets.token_hex(8)}.penstock-index-{state}"
 
 
-def hidden_column(state: State) -> str:
-    """Return a hidden name for a column, which does not say of which."""
-    return f".{secrets.token_hex(8)}.penstock-column-{state}"
-
-
 def hidden_of(found: str, state: State) -> str | None:
     """Return the name that `hidden_name` hides; None for any other.
 
@@ -68,7 +63,7 @@ def hidden_of(found: str, state: State) -> str | None:
 
 
 def hidden_beside(folder: str, state: State) -> list[str]:
-    """Return the hidden folders beside a folder that have its name to come, or had it; no links."""
+    """Return the hidden folders that will have the name of a folder, or had it; links are none."""
     parent, name = os.path.split(folder)
     with suppress(OSError), os.scandir(parent) as beside:
         return sorted(
@@ -87,34 +82,22 @@ class HiddenFolder:
     """
 
     def __init__(self, final: Path, kind: Kind = "index", key: str | None = None) -> None:
-        self.final, self.key = final, key
+        self.final, self.kind, self.key = final, kind, key
         self.path = Path()
-        self._kind: Kind = kind
         self._lock: Lock | None = None
 
     def __enter__(self) -> Self:
-        self.path = self._hidden("tmp")
+        self.path = _hidden(self.final, self.kind, "tmp", self.key)
         while (lock := take_folder(self.path)) is None:
             self.key = None
-            self.path = self._hidden("tmp")
+            self.path = _hidden(self.final, self.kind, "tmp")
         self._lock = lock
         return self
 
     @property
     def is_held(self) -> bool:
         """Whether this process has the folder; one that was forked from it has not."""
-        return self._lock is not None and self._lock.is_held
-
-    def publish(
-        self,
-        *,
-        replace: bool,
-        rescue: Callable[[Path], object] | None = None,
-        pool: Executor | None = None,
-    ) -> None:
-        """Let the folder appear under its name, as `publish_folder` does."""
-        aside = self._hidden("old") if replace else None
-        publish_folder(self.path, self.final, aside, rescue=rescue, pool=pool)
+        return self._lock is not None and self._lock.descriptor >= 0
 
     def close(self, *, keep: bool = False) -> None:
         """Let go of the folder, and remove it unless a later builder should find it."""
@@ -126,31 +109,32 @@ class HiddenFolder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _hidden(self, state: State) -> Path:
-        if self._kind == "column":
-            return self.final.with_name(hidden_column(state))
-        key = self.key if state == "tmp" else None
-        return self.final.with_name(hidden_name(self.final.name, state, key))
+
+def _hidden(final: Path, kind: Kind, state: State, key: str | None = None) -> Path:
+    if kind == "index":
+        return final.with_name(hidden_name(final.name, state, key))
+    return final.with_name(f".{secrets.token_hex(8)}.penstock-column-{state}")
 
 
-def publish_folder(
+def publish_folder(  # noqa: PLR0913 (what, where, and what becomes of the old one)
     folder: Path,
     final: Path,
-    aside: Path | None = None,
+    kind: Kind = "index",
     *,
-    rescue: Callable[[Path], object] | None = None,
+    replace: bool,
+    rescue: Callable[[Path], object] = lambda _: None,
     pool: Executor | None = None,
 ) -> None:
     """Let a folder appear under its final name, on disk and as a whole.
 
-    A folder that is there already raises `ObjectExistsError`. With `aside`, a hidden path, it is
-    replaced: it lies there between two renames, in which a reader finds none, comes back if the
-    second one fails, and is removed at the end. `rescue` moves out of it before what outlives it.
-    Threads of `pool` wait for the disk side by side, which takes no longer than for one file.
+    With `replace` the folder that is there is put aside: for a moment a reader finds none. It comes
+    back if the new one cannot appear; else `rescue` moves out of it what outlives it, and it is
+    removed. Without `replace` it stays, and `ObjectExistsError` is raised. Threads of `pool` wait
+    for the disk side by side, which takes no longer than for one file.
     """
     paths = [*folder.iterdir(), folder]
     deque(map(sync, paths) if pool is None else pool.map(sync, paths), 0)
-    replaced = aside if aside is not None and _is_moved(final, aside) else None
+    replaced = _put_aside(final, kind) if replace else None
     try:
         folder.rename(final)
     except BaseException as failure:
@@ -165,23 +149,21 @@ def publish_folder(
         raise
     sync(final.parent)
     if replaced is not None:
-        if rescue is not None:
-            rescue(replaced)
+        rescue(replaced)
         remove_tree(replaced)
 
 
-def remove_folder(folder: Path, aside: Path) -> None:
-    """Remove a folder at once, so that no reader finds half of it; `aside` is a hidden path."""
-    if _is_moved(folder, aside):
+def remove_folder(folder: Path, kind: Kind) -> None:
+    """Remove a folder at once, so that no reader finds half of it."""
+    aside = _put_aside(folder, kind)
+    if aside is not None:
         remove_tree(aside)
 
 
-def _is_moved(folder: Path, aside: Path) -> bool:
-    try:
-        folder.rename(aside)
-    except FileNotFoundError:
-        return False
-    return True
+def _put_aside(folder: Path, kind: Kind) -> Path | None:
+    with suppress(FileNotFoundError):
+        return folder.rename(_hidden(folder, kind, "old"))
+    return None
 
 
 def upload_file(store: Store, path: Path, name: str, *, exclusive: bool = False) -> None:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import StorageError
+from penstock.storage._local_errors import translated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,15 +44,6 @@ class Lock:
         """-1 after `release`, and in a forked child."""
         _own.add(self)
 
-    @property
-    def is_held(self) -> bool:
-        """Whether this process took the lock and has not released it."""
-        return self.descriptor >= 0
-
-    def is_on(self, path: PathLike) -> bool:
-        """Whether a path leads to the locked file or folder, and not to another of that name."""
-        return is_same_file(self.descriptor, path)
-
     def release(self) -> None:
         """Let others have the lock; does nothing in a forked child."""
         # First: once it is closed, the number may be that of another file, which a child may need.
@@ -66,7 +58,7 @@ class Lock:
 def _after_fork_in_child() -> None:
     while _own:
         lock = _own.pop()
-        if lock.is_held:
+        if lock.descriptor >= 0:
             os.close(lock.descriptor)
             lock.descriptor = -1
 
@@ -84,11 +76,10 @@ def take(
     lock = Lock(_opened(path, create=create, mode=mode))
     try:
         fcntl.flock(lock.descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-    except BlockingIOError:
+    except BaseException as failure:
         lock.release()
-        return None
-    except BaseException:
-        lock.release()
+        if isinstance(failure, BlockingIOError):
+            return None
         raise
     return lock
 
@@ -138,27 +129,40 @@ def take_folder(path: Path) -> Lock | None:
             lock = take(path)
         except FileNotFoundError:  # Removed between the two calls, as a dead builder's.
             continue
-        except FileExistsError:
-            return None
         except OSError as failure:
-            if failure.errno == errno.ELOOP:
+            if failure.errno in (errno.EEXIST, errno.ELOOP):
                 return None
             raise
-        if lock is None or lock.is_on(path):
+        if lock is None or is_same_file(lock.descriptor, path):
             return lock
         lock.release()
     raise StorageError(f"cannot hold {path}: it is another one each time.", path=str(path))
 
 
-def wait_for(path: PathLike, on_wait: Callable[[], object]) -> Lock:
-    """Return a lock on a file, which is made where it is missing.
+@contextmanager
+def only_one(
+    path: PathLike,
+    seconds: float,
+    too_late: Exception,
+    progress: Callable[[], object] = lambda: None,
+) -> Iterator[None]:
+    """Hold a file, which is made where it is missing, for a block.
 
-    While another process has the lock, `on_wait` is called again and again; it may raise.
+    While another process has it, wait for so many seconds, then raise `too_late`. They begin
+    anew whenever `progress()`, which says what the other has done so far, changes.
     """
-    while (lock := take(path, create=True)) is None:
-        on_wait()
-        time.sleep(_PAUSE)
-    return lock
+    done, deadline = None, time.monotonic() + seconds
+    with translated(os.fspath(path), "lock"):
+        while (lock := take(path, create=True)) is None:
+            if (now := progress()) != done:
+                done, deadline = now, time.monotonic() + seconds
+            if time.monotonic() > deadline:
+                raise too_late
+            time.sleep(_PAUSE)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -182,7 +186,8 @@ def holder_of(path: PathLike) -> Iterator[Holder]:
     holder: Holder = "unknown"
     with suppress(OSError):
         lock = take(path)
-        holder = "gone" if lock is not None and lock.is_on(path) else "at work"
+        is_ours = lock is not None and is_same_file(lock.descriptor, path)
+        holder = "gone" if is_ours else "at work"
     try:
         yield holder
     finally:

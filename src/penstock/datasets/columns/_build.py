@@ -6,7 +6,6 @@ import glob
 import logging
 import re
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -32,10 +31,10 @@ from penstock.storage import (
     NO_ROOM,
     holder_of,
     is_of_columns,
+    only_one,
     read_metadata,
     remove_special,
     remove_tree,
-    wait_for,
 )
 from penstock.work import run_units, viewed
 
@@ -90,40 +89,22 @@ class Wanted:
 
 @contextmanager
 def only_column_builder(root: Path) -> Iterator[None]:
-    """Be the only process, on any host, that changes the columns in a folder."""
+    """Be the only process, on any host, that changes the columns in a folder.
+
+    While another one is at it, wait as long as it finishes something; large data takes long.
+    """
     make_root(root)
-    try:
-        lock = wait_for(root / COLUMNS_LOCK, _Patience(root).check)
-    except PenstockError:
-        raise
-    except OSError as why:
-        raise _not_written(root, why) from None
-    try:
+    # Not that of pathlib, which fails where a folder is removed while it looks.
+    parts = f"{glob.escape(str(root))}/{BUILDING}*/*"
+    stuck = IndexTimeoutError(
+        f"another process has been building columns in {root} and has finished nothing for "
+        f"{_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another folder: path=",
+        path=str(root),
+    )
+    with only_one(
+        root / COLUMNS_LOCK, _STUCK_SECONDS, stuck, lambda: {*glob.glob(parts, include_hidden=True)}
+    ):
         yield
-    finally:
-        lock.release()
-
-
-class _Patience:
-    """Ends when another builder has finished nothing for long; large data may take any time."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._seen: set[str] = set()
-        self._deadline = time.monotonic() + _STUCK_SECONDS
-
-    def check(self) -> None:
-        # Not that of pathlib, which fails where a folder is removed while it looks.
-        now = set(glob.glob(f"{glob.escape(str(self._root))}/{BUILDING}*/*", include_hidden=True))
-        if now != self._seen:
-            self._seen, self._deadline = now, time.monotonic() + _STUCK_SECONDS
-        if time.monotonic() > self._deadline:
-            raise IndexTimeoutError(
-                f"another process has been building columns in {self._root} and has finished "
-                f"nothing for {_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another "
-                "folder: path=",
-                path=str(self._root),
-            )
 
 
 def build(
@@ -131,7 +112,7 @@ def build(
 ) -> None:
     """Build columns; the caller is the only builder.
 
-    `freshness` told that the columns that are to become longer hold. What a killed builder of the
+    By `freshness` the columns that are to become longer hold. What a killed builder of the
     same columns had finished is used; what others left is removed.
     """
     _refuse_touched(source, freshness)
@@ -191,7 +172,7 @@ class _Folder:
         records = [self._fingerprint, [*as_lists(self._files)], len(source)]
         key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
         self.path = root / f"{BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
-        # Who was killed while publishing had begun with more fields than are missing now.
+        # A builder killed while publishing had begun with more fields than are missing now.
         for path in sorted(root.glob(f"{BUILDING}{key}-*")):
             with suppress(OSError, pa.ArrowException):
                 schema = _schema_in(path)
@@ -253,7 +234,7 @@ class _Folder:
 
 
 def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
-    """Remove units of columns that are all there: of who was killed after the last of them."""
+    """Remove units of columns that are all there: their builder was killed after the last one."""
     folders = [*root.glob(f"{BUILDING}*")]
     if not folders:
         return
@@ -269,7 +250,7 @@ def _schema_in(folder: Path) -> pa.Schema:
 
 
 def _remove_leftovers(root: Path, kept: set[Path]) -> None:
-    """Remove what dead builders left, and offsets that no column needs; nobody else is at it."""
+    """Remove what dead builders left, and offsets that no column needs; for the only builder."""
     needed = {name for meta in list_columns(root) for name in meta.lists}
     for path in [*root.iterdir()]:
         is_unused = (
@@ -283,7 +264,7 @@ def _refuse_touched(source: Source, before: Freshness) -> None:
     if not are_unchanged(before.files, facts_of(source)):
         raise StaleIndexError(
             f"files were overwritten while their records were decoded: {source.files[0]}, or "
-            f"others of {len(source.files):,}. Open them again when nobody writes to them."
+            f"others of {len(source.files):,}. Open them again when no process writes to them."
         )
 
 

@@ -27,7 +27,6 @@ from penstock.datasets.fields._types import type_text
 from penstock.errors import CorruptIndexError
 from penstock.storage import (
     HiddenFolder,
-    hidden_column,
     is_plain_name,
     publish_folder,
     read_metadata,
@@ -74,7 +73,7 @@ class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     bad: int = 0
     """Records that cannot be read as this type; their numbers are in `bad.bin`."""
     nulled: int = 0
-    """Values that do not fit the type and are null instead, because somebody asked for it."""
+    """Values that do not fit the type and are null instead, because `on_error="null"` says so."""
     format: str = ""
     version: int = 0
     created: float = 0.0
@@ -131,8 +130,8 @@ def _checked(root: Path, folders: dict[str, dict[str, int]]) -> Iterator[Path]:
                 raise CorruptIndexError(f"{path} is missing.", path=str(path)) from None
             if not stat.S_ISREG(status.st_mode) or status.st_size != size:
                 raise CorruptIndexError(
-                    f"{path} is damaged: it has {status.st_size:,} bytes, and a regular file of "
-                    f"{size:,} is told of.",
+                    f"{path} is damaged: it has {status.st_size:,} bytes, and not the {size:,} of "
+                    "the regular file that was written.",
                     path=str(path),
                 )
             yield path
@@ -157,7 +156,7 @@ def _name(text: str) -> str:
     return name
 
 
-def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
+def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says)
     root: Path,
     field: pa.Field,
     arrays: Sequence[pa.Array],
@@ -179,8 +178,8 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
     check_type(field.name, field.type)
     name = column_name(field.name, field.type, nulled=nulled > 0)
     root.mkdir(parents=True, exist_ok=True)
-    with HiddenFolder(root / name, "column") as new:
-        folder = new.path
+    with HiddenFolder(root / name, "column") as hidden:
+        folder = hidden.path
         write_column(Place(folder), field.type, lambda: iter(arrays))
         if len(bad):
             (folder / BAD).write_bytes(np.sort(bad).astype("<i8").tobytes())
@@ -208,7 +207,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
             list(files),
         )
         (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta)) + b"\n")
-        new.publish(replace=True, pool=pool)
+        publish_folder(folder, root / name, "column", replace=True, pool=pool)
         made_anew(root / name)
     return meta
 
@@ -250,7 +249,7 @@ def _shared(root: Path, name: str, folder: Path, pool: Executor | None) -> str:
     if sizes_in(root / name) == sizes_in(folder):
         shutil.rmtree(folder)
     else:
-        publish_folder(folder, root / name, root / hidden_column("old"), pool=pool)
+        publish_folder(folder, root / name, "column", replace=True, pool=pool)
     return name
 
 
@@ -289,7 +288,7 @@ def find_column(
 
 
 def list_columns(root: Path) -> list[ColumnMeta]:
-    """Return what is told of all columns in a folder."""
+    """Return the `meta.json` of all columns in a folder."""
     return [meta for _, meta in _all(root)]
 
 
@@ -301,13 +300,13 @@ def drop_columns(root: Path, which: Collection[str] | None = None) -> list[Colum
     dropped, needed = [], set()
     for folder, meta in _all(root):
         if which is None or meta.path in which:
-            remove_folder(folder, root / hidden_column("old"))
+            remove_folder(folder, "column")
             dropped.append(meta)
         else:
             needed.update(meta.lists)
     for name in {name for meta in dropped for name in meta.lists} - needed:
         if not os.path.lexists(root / name / META):  # That would be a column.
-            remove_folder(root / name, root / hidden_column("old"))
+            remove_folder(root / name, "column")
     return dropped
 
 
@@ -329,7 +328,7 @@ def _all(root: Path) -> list[tuple[Path, ColumnMeta]]:
 
 
 def _read_meta(folder: Path) -> ColumnMeta | None:
-    """Return what is told of a column; None where there is none, as in a folder of offsets."""
+    """Return the `meta.json` of a column; None where there is none, as in a folder of offsets."""
     path = folder / META
     try:
         text = read_metadata(path)

@@ -1,4 +1,4 @@
-"""Columns beside remote data: published for everybody, and fetched once a host."""
+"""Columns beside remote data: published for all hosts, and fetched once by each."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from penstock.storage import (
     fetch_metadata,
     is_plain_name,
     locate,
+    publish_folder,
     upload_folder,
 )
 
@@ -80,15 +81,15 @@ def fetch_columns(published: Published, place: ColumnPlace) -> None:
     wanted = {
         name: files
         for name, files in published.items()
-        # The name of offsets tells what is in them, unless they are damaged.
+        # A folder of offsets is named after what is in it, unless it is damaged.
         if META in files or sizes_in(place.root / name) != {n: e.size for n, e in files.items()}
     }
     refuse_full_disk(sum(e.size for files in wanted.values() for e in files.values()), place.root)
     try:
         for name, files in wanted.items():
-            with HiddenFolder(place.root / name, "column") as new:
-                fetch_files(store, files, new.path)
-                new.publish(replace=True)
+            with HiddenFolder(place.root / name, "column") as hidden:
+                fetch_files(store, files, hidden.path)
+                publish_folder(hidden.path, hidden.final, "column", replace=True)
     except (ObjectChangedError, ObjectNotFoundError) as why:
         _log.warning("columns in %s are being replaced and are not used: %s", place.beside, why)
 

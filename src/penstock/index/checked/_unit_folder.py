@@ -22,7 +22,7 @@ def _may_go_on(kind: type[BaseException] | None, failure: BaseException | None) 
     if kind is None or not issubclass(kind, Exception):
         return kind is not None
     if issubclass(kind, ObjectChangedError | ObjectExistsError):
-        return False  # It is not the same any more, or somebody else has done it.
+        return False  # It is not the same any more, or another builder has done it.
     if getattr(failure, "errno", None) in NO_ROOM:
         return False
     return issubclass(kind, StorageError | WorkerError)
@@ -33,7 +33,7 @@ class UnitFolder:
 
     A builder that is killed or interrupted leaves it, and one whose storage or workers fail; the
     next one that builds the same finds what is done. One that builds anything else removes it, and
-    so does one that fails in another way, or for want of room. Without a key nobody would find it.
+    so does one that fails in another way, or for want of room. Without a key it is not found again.
     """
 
     def __init__(self, place: Place, key: str | None) -> None:
@@ -48,7 +48,7 @@ class UnitFolder:
         return self._hidden.path
 
     def __enter__(self) -> Self:
-        if not self._is_remote:  # The cache is everybody's.
+        if not self._is_remote:  # The cache is shared.
             self._made = [one for one in self._hidden.final.parents if not one.exists()]
         make_parent(self._hidden.final)
         self._hidden.__enter__()

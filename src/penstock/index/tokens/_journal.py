@@ -53,7 +53,7 @@ class MadeFolder(msgspec.Struct, frozen=True, tag="folder"):
 
 
 class PutIn(msgspec.Struct, frozen=True, tag="in"):
-    """A file of tokens that appears, noted before: its inode tells it from others of its name."""
+    """A token file, noted before it appears: its inode sets it apart from others of its name."""
 
     path: str
     size: int
@@ -63,7 +63,7 @@ class PutIn(msgspec.Struct, frozen=True, tag="in"):
 
 
 class Uploaded(msgspec.Struct, frozen=True, tag="object"):
-    """An object of tokens that appeared, noted behind: before, nothing tells it from others."""
+    """A token object, noted after it appeared: before, nothing sets it apart from others."""
 
     path: str
     size: int

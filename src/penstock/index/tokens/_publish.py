@@ -157,7 +157,7 @@ class Publication:
 
     def _named(self) -> list[str]:
         """Return the token files that the index names."""
-        # Of a damaged index nobody knows what it names: that stays.
+        # The files of a damaged index are not known, and stay.
         with suppress(CorruptIndexError, StaleIndexError, ObjectNotFoundError):
             old = load_index(Origin(self._place.folder, self._place.base, self._options))
             empty = [] if old.meta is None else old.meta.empty
@@ -226,7 +226,7 @@ def _only_publisher(place: Place) -> Iterator[None]:
 
 
 def _link(staged: Path, path: str) -> None:
-    """Give a file its name, which nobody else has."""
+    """Give a file its name, which must be free."""
     try:
         os.link(staged, path)
     except FileExistsError:
