@@ -1,4 +1,4 @@
-"""Token files and their index, put where others see them: all of it, or nothing."""
+"""Token files and their index are published together, or not at all."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _LARGEST_EXCLUSIVE = 5 << 30
 
 
 class TokenBin(NamedTuple):
-    """A token file on its way."""
+    """A token file that is not published yet."""
 
     staged: Path
     """Where it lies now."""
