@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli._paths import leftovers_in
 from penstock.cli.demo._stages import (
     STAGES,
     BrokenPromiseError,
@@ -33,6 +32,7 @@ from penstock.cli.demo._training import (
 )
 from penstock.cli.demo._writer import record
 from penstock.jsonl import JsonlDir
+from penstock.storage import drafts_in
 from tests.cli.commands import document, invoke, visible, written
 from tests.cli.drafts import held_draft
 
@@ -170,7 +170,7 @@ def test_a_second_draft_breaks_the_promise_and_the_writer_is_ended(logs: Path) -
         with pytest.raises(BrokenPromiseError, match="unfinished shard is hidden"):
             kill_a_writer(demo)
         other.kill()
-    assert {leftover.writer for leftover in leftovers_in(str(logs))} == {"gone"}
+    assert {leftover.writer for leftover in drafts_in(str(logs))} == {"gone"}
 
 
 def test_a_broken_promise_is_exit_code_1(

@@ -19,9 +19,9 @@ from penstock.datasets import (
     list_columns_of,
     typed_schema,
 )
-from penstock.datasets.columns import _build as _materialize_build
 from penstock.datasets.columns._build import only_column_builder
 from penstock.index import create_default_jsonl_indexer
+from penstock.storage import _locks
 from tests.datasets.materialize_programs import Counted, wrong_batches
 from tests.datasets.materialize_samples import WHOLE as FIELDS
 from tests.datasets.materialize_samples import lines, opened, records, same, write
@@ -167,7 +167,7 @@ def test_appended_records_are_read_from_the_source(tmp_path: Path) -> None:
 def test_who_waits_does_not_mind_that_folders_of_the_builder_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_materialize_build, "_PAUSE", 0.0)
+    monkeypatch.setattr(_locks, "_PAUSE", 0.0)
     held, is_over = threading.Event(), threading.Event()
 
     def build() -> None:

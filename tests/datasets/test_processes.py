@@ -19,7 +19,7 @@ import penstock
 from penstock.datasets import JsonlDataset
 from penstock.errors import IndexTimeoutError
 from penstock.index import create_default_jsonl_indexer
-from penstock.index._lock import only_builder
+from penstock.index._folder import only_builder
 from penstock.jsonl import JsonlDir
 from tests.datasets.process_programs import open_and_count, private_bytes, wrong_records
 from tests.faults.halting import halting

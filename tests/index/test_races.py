@@ -17,13 +17,12 @@ import penstock
 from penstock.datasets import JsonlDataset
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
 from penstock.index import IndexStore, create_default_jsonl_indexer
-from penstock.index._folder import NewFolder, clear_dead_folders
+from penstock.index._folder import NewFolder, clear_dead_folders, only_builder
 from penstock.index._indexer import FileTextLinesIndexer
-from penstock.index._lock import only_builder
-from penstock.index._names import hidden_name
 from penstock.index._place import IndexPlace
 from penstock.jsonl import JsonlFile
 from penstock.storage import StorageOptions
+from penstock.storage._folders import hidden_name
 from tests.rounds import rounds
 
 if TYPE_CHECKING:

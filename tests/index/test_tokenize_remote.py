@@ -10,9 +10,9 @@ import zstandard
 
 from penstock.errors import IndexExistsError, OptionError, StorageError
 from penstock.index import digest, list_files, load_beside, read_bad_lines, take_back_dead
-from penstock.index._names import hidden_name
 from penstock.index.tokens._journal import Reach, Uploaded, note, take_back
 from penstock.storage import StorageOptions, locate
+from penstock.storage._folders import hidden_name
 from tests.index.tokenize_samples import Tokens, by_hand, indexer, left_of, letters, line, tokens_in
 from tests.servers.faults import Fault, s3_error
 

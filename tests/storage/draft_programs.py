@@ -107,9 +107,9 @@ def _claim(directory: str, who: int, names: int, *, by_link: bool) -> list[str]:
 
 def hold_a_claim(directory: str, base: str) -> None:
     """Claim a name as a publisher does, and wait."""
-    from penstock.storage._drafts import _create_locked
+    from penstock.storage._locks import create_locked
 
-    assert _create_locked(f"{directory}/.{base}.penstock-claim") >= 0
+    assert create_locked(f"{directory}/.{base}.penstock-claim") >= 0
     print("claimed", flush=True)
     sys.stdin.readline()
     Path(f"{directory}/.{base}.penstock-claim").unlink()

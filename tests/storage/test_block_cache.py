@@ -28,7 +28,8 @@ from penstock.storage import (
     metered,
 )
 from penstock.storage._block_files import HEADER_BYTES
-from penstock.storage._block_room import NoRoomError, Room, locked, private_folder, used_bytes
+from penstock.storage._block_room import NoRoomError, Room, private_folder, used_bytes
+from penstock.storage._locks import locked
 from tests.faults.child import Child, run, run_together
 from tests.storage.block_programs import (
     block,

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from penstock.cli._builders import builders_in, is_builder, problem_of, put_aside_in, remove_builder
 from penstock.cli._facts import leftover_document
-from penstock.cli._paths import leftovers_in
 from penstock.cli._terminal import echo, echo_json
 from penstock.cli._units import bytes_text, counted, parse_age
 from penstock.cli._verb import FAILED, FINE, Verb, examples, json_option, storage_option
 from penstock.errors import ObjectNotFoundError, OptionError
-from penstock.storage import cache_directory, is_remote, locate, remove_draft
+from penstock.index import leftover_problem, put_aside_in, remove_leftover
+from penstock.storage import cache_directory, drafts_in, hidden_folders_in, is_remote, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._paths import Leftover
-    from penstock.storage import StorageOptions
+    from penstock.storage import Leftover, StorageOptions
 
 _REMOTE = (
     "in object storage a killed writer leaves no file. Only the upload of a file above 64 MiB can "
@@ -89,7 +87,7 @@ def clean(
         undecided = older_than is not None and leftover.entry.modified < time.time() - older_than
         going = leftover.writer == "gone" or (leftover.writer == "unknown" and undecided)
         if going and dry_run:
-            going = problem_of(leftover.entry.name, storage_options) is None
+            going = leftover_problem(leftover.entry.name, storage_options) is None
         elif going:
             going = _removed(leftover, storage_options, errors, undecided=undecided)
         if going or os.path.lexists(leftover.entry.name):  # Its writer may have ended meanwhile.
@@ -120,10 +118,10 @@ def _leftovers_below(root: str, errors: list[str]) -> Iterator[Leftover]:
             errors.append(f"cannot list {failure.filename}: {failure.strerror}.")
 
     for directory, nested, _ in os.walk(root, onerror=note):
-        builders = builders_in(directory)
-        nested[:] = sorted({*nested} - {Path(found.entry.name).name for found in builders})
-        yield from builders
-        yield from leftovers_in(directory)
+        folders = hidden_folders_in(directory)
+        nested[:] = sorted({*nested} - {Path(found.entry.name).name for found in folders})
+        yield from folders
+        yield from drafts_in(directory)
 
 
 def _removed(
@@ -131,13 +129,11 @@ def _removed(
 ) -> bool:
     name = leftover.entry.name
     try:
-        if is_builder(name):
-            return remove_builder(name, options, undecided=undecided)
-        return remove_draft(name, undecided=undecided)
+        return remove_leftover(name, options, undecided=undecided)
     except FileNotFoundError:
         return False
     except OSError as failure:
-        errors.append(f"cannot remove {leftover.entry.name}: {failure.strerror or failure}.")
+        errors.append(f"cannot remove {name}: {failure.strerror or failure}.")
         return False
 
 

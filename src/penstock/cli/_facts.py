@@ -8,22 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.cli._builders import builders_in
 from penstock.cli._indexed import index_of, missing_index
 from penstock.cli._paths import as_typed
 from penstock.cli._units import age_text, bytes_text, counted, few
 from penstock.errors import CorruptIndexError
-from penstock.storage import is_remote, locate
+from penstock.storage import hidden_folders_in, is_remote, locate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.cli._indexed import Indexed
-    from penstock.cli._paths import Leftover
     from penstock.cli._report import Report
     from penstock.datasets import KnownProfile, ListedColumn, Source
     from penstock.index import Detected
-    from penstock.storage import StorageOptions
+    from penstock.storage import Leftover, StorageOptions
 
 
 class IndexFacts(NamedTuple):
@@ -197,11 +195,11 @@ def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()
     elif not is_remote(path) and Path(locate(path)[1]).is_dir():
         index = Path(locate(path)[1]) / "index"
     else:
-        return [one for folder in folders for one in builders_in(folder)]
+        return [one for folder in folders for one in hidden_folders_in(folder)]
     places = dict.fromkeys([*folders, str(index / "columns")])
     return [
-        *(one for one in builders_in(str(index.parent)) if _is_of(one, index.name)),
-        *(one for place in places for one in builders_in(place)),
+        *(one for one in hidden_folders_in(str(index.parent)) if _is_of(one, index.name)),
+        *(one for place in places for one in hidden_folders_in(place)),
     ]
 
 

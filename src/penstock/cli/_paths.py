@@ -6,26 +6,19 @@ import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import OptionError
 from penstock.index import LINES, format_by_name, look_at
 from penstock.jsonl import JsonlFile
-from penstock.storage import Entry, is_remote, list_drafts, locate
+from penstock.storage import Entry, drafts_in, is_remote, locate
 
 if TYPE_CHECKING:
     from penstock.index import Detected, Format
     from penstock.index import Found as Listed
-    from penstock.storage import StorageOptions
+    from penstock.storage import Leftover, StorageOptions
 
 _log = logging.getLogger("penstock.cli")
-
-
-class Leftover(NamedTuple):
-    """A draft or a claim: a file on its way, or what is left of one."""
-
-    entry: Entry
-    writer: Literal["gone", "at work", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +46,12 @@ class Found:
         if is_remote(self.path):
             return []  # In object storage drafts have no name.
         if self.kind == "directory":
-            return leftovers_in(locate(self.path)[1])
+            return drafts_in(locate(self.path)[1])
         paths = [Path(locate(file.path)[1]) for file in self.files]
         found = [
             leftover
             for directory in sorted({str(path.parent) for path in paths})
-            for leftover in leftovers_in(directory)
+            for leftover in drafts_in(directory)
         ]
         if self.kind == "file":
             own = f".{paths[0].name}."
@@ -114,14 +107,6 @@ def as_typed(path: str, name: str) -> str:
     """
     is_relative = "://" not in path and not Path(path).is_absolute()
     return os.path.relpath(name) if is_relative else name
-
-
-def leftovers_in(directory: str) -> list[Leftover]:
-    """Return the drafts and claims in a local directory."""
-    return [
-        Leftover(entry, "unknown" if gone is None else "gone" if gone else "at work")
-        for entry, gone in sorted(list_drafts(directory), key=lambda found: found[0].name)
-    ]
 
 
 def entry_of(file: JsonlFile) -> Entry:

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
-    from penstock.index._aside import has_builder as has_builder
-    from penstock.index._aside import put_aside as put_aside
+    from penstock.index._aside import put_aside_in as put_aside_in
     from penstock.index._aside import refuse_put_aside as refuse_put_aside
     from penstock.index._bad_lines import BadLine as BadLine
     from penstock.index._bad_lines import read_bad_lines as read_bad_lines
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from penstock.index._detect import problems_of as problems_of
     from penstock.index._fingerprint import digest as digest
     from penstock.index._fingerprint import file_fingerprint as file_fingerprint
+    from penstock.index._folder import leftover_problem as leftover_problem
+    from penstock.index._folder import remove_leftover as remove_leftover
     from penstock.index._formats import CSV as CSV
     from penstock.index._formats import LINES as LINES
     from penstock.index._formats import PARQUET as PARQUET
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from penstock.index._indexer import SampleData as SampleData
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
-    from penstock.index._kept_columns import sync as sync
     from penstock.index._line_pieces import LinePiece as LinePiece
     from penstock.index._line_pieces import LinePieces as LinePieces
     from penstock.index._listing import Found as Found
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from penstock.index._meta import decode_meta as decode_meta
     from penstock.index._names import DOCUMENT_FILES as DOCUMENT_FILES
     from penstock.index._names import TOKEN_FOLDER as TOKEN_FOLDER
-    from penstock.index._names import hidden_of as hidden_of
     from penstock.index._names import rebuilding as rebuilding
     from penstock.index._open_index import exists as exists
     from penstock.index._open_index import load_beside as load_beside
@@ -80,7 +79,6 @@ if TYPE_CHECKING:
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
     from penstock.index.tokens._job import TokenReport as TokenReport
-    from penstock.index.tokens._journal import journal_problem as journal_problem
     from penstock.index.tokens._journal import take_back_dead as take_back_dead
     from penstock.index.tokens._text import get_text_from_jsonl as get_text_from_jsonl
     from penstock.index.tokens._tokenize import (
@@ -149,10 +147,8 @@ __all__, __getattr__, __dir__ = facade(
         "digest": "_fingerprint",
         "exists": "_open_index",
         "file_fingerprint": "_fingerprint",
-        "has_builder": "_aside",
         "hashed_files": "_stale",
-        "hidden_of": "_names",
-        "journal_problem": "tokens._journal",
+        "leftover_problem": "_folder",
         "list_files": "_listing",
         "load_beside": "_open_index",
         "load_place": "_open_index",
@@ -161,13 +157,13 @@ __all__, __getattr__, __dir__ = facade(
         "make_index": "_open_index",
         "open_or_build": "_open_index",
         "place_of": "_place",
-        "put_aside": "_aside",
+        "put_aside_in": "_aside",
         "read_meta": "_load",
         "rebuilding": "_names",
         "refuse_put_aside": "_aside",
+        "remove_leftover": "_folder",
         "rows_before": "_sample_index",
         "scan_rows": "checked._row_check",
-        "sync": "_kept_columns",
         "take_back_dead": "tokens._journal",
     },
 )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import time
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptIndexError
-from penstock.index._names import FILES, PUT_ASIDE, hidden_beside
+from penstock.index._names import FILES, PUT_ASIDE
 from penstock.index.tokens._journal import JOURNAL, journal_problem
-from penstock.storage import StorageOptions
+from penstock.storage import StorageOptions, has_builder, hidden_beside, hidden_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 _GAP_SECONDS = 3.0
 """For how long an index may be gone while it is replaced."""
@@ -27,26 +26,38 @@ _PAUSE = 0.002
 
 def put_aside(folder: str) -> list[str]:
     """Return where indexes lie that were put aside to be replaced by one in this folder."""
-    old = [found for found in hidden_beside(folder, "old") if os.path.exists(f"{found}/{FILES}")]
     of_tokens = [
         f"{found}/{PUT_ASIDE}"
         for found in hidden_beside(folder, "tmp")
         if os.path.lexists(f"{found}/{JOURNAL}")
     ]
-    return [*old, *filter(os.path.isdir, of_tokens)]
+    return [*old_indexes(folder), *filter(os.path.isdir, of_tokens)]
 
 
-def has_builder(folder: str) -> bool:
-    """Whether a living process is about to put an index into a folder."""
-    for found in hidden_beside(folder, "tmp"):
-        with held_if_dead(Path(found)) as is_dead:
-            if not is_dead and os.path.exists(found):
-                return True
-    return False
+def old_indexes(folder: str) -> list[str]:
+    """Return the hidden folders with an index that had this folder's name."""
+    return [old for old in hidden_beside(folder, "old") if os.path.exists(f"{old}/{FILES}")]
+
+
+def put_aside_in(directory: str) -> list[tuple[Path, Path]]:
+    """Return indexes in a directory that killed builders put aside, each with its place.
+
+    Not those in the folder of a builder of tokens: its journal brings them back.
+    """
+    with suppress(OSError):
+        names = {hidden_of(path.name, "old") for path in Path(directory).iterdir()}
+        finals = sorted(Path(directory) / name for name in names if name is not None)
+        return [
+            (Path(aside[0]), final)
+            for final in finals
+            if not os.path.lexists(final) and not has_builder(str(final))
+            if (aside := old_indexes(str(final)))
+        ]
+    return []
 
 
 def appears(folder: str, is_there: Callable[[], bool]) -> bool:
-    """Whether there is an index; waits for a living builder that has just put one aside."""
+    """Whether there is an index; waits for a living builder that put one aside just now."""
     deadline, looks = time.monotonic() + _GAP_SECONDS, 0
     while not is_there():
         if not put_aside(folder) or looks == _LOOKS or time.monotonic() > deadline:
@@ -57,7 +68,7 @@ def appears(folder: str, is_there: Callable[[], bool]) -> bool:
 
 
 def refuse_put_aside(folder: str) -> None:
-    """Raise where a killed builder has put an index aside; what brings it back is named."""
+    """Raise where a killed builder has put an index aside; the error names the way back."""
     aside = [] if os.path.lexists(folder) else put_aside(folder)
     if not aside or has_builder(folder):
         return
@@ -70,22 +81,3 @@ def refuse_put_aside(folder: str) -> None:
         f"{aside[0]}. {remedy}",
         path=folder,
     )
-
-
-@contextmanager
-def held_if_dead(folder: Path) -> Iterator[bool]:
-    """Say whether a folder's builder is gone; if so, no other process has it meanwhile."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:  # It vanished, or is no folder.
-        yield False
-        return
-    try:
-        is_dead = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # Held by a living builder, or locks are missing here.
-            is_dead = False
-        yield is_dead
-    finally:
-        os.close(descriptor)

@@ -1,69 +1,80 @@
-"""The folder of an index on its way: hidden while it is written, there as a whole or not at all."""
+"""The folder of an index: one process at a time builds it, and it appears whole or not at all."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
+import shutil
+import stat
 import tempfile
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import IndexExistsError, ObjectExistsError, ObjectNotFoundError, StorageError
-from penstock.index._aside import held_if_dead
+from penstock.errors import IndexExistsError, IndexTimeoutError, ObjectExistsError, StorageError
+from penstock.index._aside import old_indexes
 from penstock.index._fingerprint import digest
-from penstock.index._kept_columns import link_folder, move_rest, sync
 from penstock.index._names import (
     BAD_LINES,
     COLUMNS,
     DOCUMENT_FILES,
-    FILES,
     FRAMES,
     META,
     PROFILE,
     PROFILE_STATE,
-    hidden_beside,
-    hidden_name,
 )
-from penstock.index.tokens._journal import JOURNAL, Reach, take_back_dead
-from penstock.storage import cache_directory, locate, mark_as_cache, remove_tree
+from penstock.index.tokens._journal import JOURNAL, Reach, journal_problem, take_back_dead
+from penstock.storage import (
+    NO_HARD_LINKS,
+    HiddenFolder,
+    cache_directory,
+    hidden_beside,
+    hidden_of,
+    locate,
+    mark_as_cache,
+    only_one,
+    publish_folder,
+    remove_dead,
+    remove_tree,
+    sync,
+    upload_folder,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from penstock.index._place import Place
+    from penstock.storage import StorageOptions
 
 _WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
-_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-_TRIES = 1000
 _NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *DOCUMENT_FILES)
 
 
 class NewFolder:
     """A hidden folder that becomes the index, or vanishes with its `with` block.
 
-    Unless `is_kept`, it is marked as what backups and repositories can do without.
+    Unless `is_kept`, backups and repositories leave it out.
     """
 
     def __init__(self, place: Place, *, is_kept: bool = False) -> None:
         self._place = place
-        self._is_kept = is_kept
-        self._lock = -1
-        self.path = Path()
+        self._is_marked = not is_kept and not place.is_remote
+        self._hidden = HiddenFolder(Path(place.folder))
+
+    @property
+    def path(self) -> Path:
+        """Where its files are written."""
+        return self._hidden.path
 
     def __enter__(self) -> Self:
         if self._place.is_remote:
-            self.path = Path(tempfile.mkdtemp(prefix="penstock-index-"))
-            return self
-        final = Path(self._place.folder)
-        make_parent(final)
-        clear_dead_folders(final)
+            self._hidden.final = Path(tempfile.mkdtemp(prefix="penstock-index-"), "index")
+        else:
+            make_parent(self._hidden.final)
+            clear_dead_folders(self._hidden.final)
         try:
-            while self._lock < 0:  # Somebody may take the new folder for a dead builder's.
-                self.path = final.with_name(hidden_name(final.name, "tmp"))
-                self._lock = held_folder(self.path)
-            if not self._is_kept:
+            self._hidden.__enter__()
+            if self._is_marked:
                 mark(self.path)
         except BaseException:
             self.__exit__()
@@ -75,92 +86,62 @@ class NewFolder:
 
         `keep_columns` takes along the columns that lie in the one that is replaced.
         """
-        if self._place.is_remote:
-            self._upload(replace=replace)
-            return
-        final = Path(self._place.folder)
-        keep_columns = keep_columns and not final.is_symlink()
-        if keep_columns:
-            link_folder(final / COLUMNS, self.path / COLUMNS)
-        for file in self.path.iterdir():
-            sync(file)
-        sync(self.path)
-        old = None
-        if replace and os.path.lexists(final):
-            # Whoever opens the index right now finds it gone for a moment, and waits.
-            old = final.with_name(hidden_name(final.name, "old"))
-            final.rename(old)
+        final, path, columns = self._hidden.final, self.path, self._hidden.final / COLUMNS
         try:
-            self.path.rename(final)
-        except BaseException as failure:
-            if old is not None and not final.exists():
-                old.rename(final)
-            if not isinstance(failure, OSError) or failure.errno not in _TAKEN:
-                raise
+            if self._place.is_remote:
+                store, name = locate(self._place.folder, self._place.options)
+                files = [file.name for file in path.iterdir()]
+                upload_folder(store, path, name, files, META, replace=replace, obsolete=_NOT_ALWAYS)
+            elif keep_columns and not final.is_symlink():
+                _link_folder(columns, path / COLUMNS)
+                publish_folder(
+                    path,
+                    final,
+                    replace=replace,
+                    rescue=lambda old: _move_rest(old / COLUMNS, columns),
+                )
+            else:
+                publish_folder(path, final, replace=replace)
+        except ObjectExistsError:
             raise IndexExistsError(
-                f"{final} appeared while it was being built; the one that is there stays."
+                f"{self._place.folder} appeared while it was being built; the one that is there "
+                "stays."
             ) from None
-        sync(final.parent)
-        if old is not None:
-            if keep_columns:
-                move_rest(old / COLUMNS, final / COLUMNS)
-            remove_tree(old)
-
-    def _upload(self, *, replace: bool) -> None:
-        store, name = locate(self._place.folder, self._place.options)
-        # An index counts only with its meta.json: that goes first, and comes last.
-        if replace:
-            for old in (META, *_NOT_ALWAYS):
-                with suppress(ObjectNotFoundError):
-                    store.delete(f"{name}/{old}")
-        for file in sorted(self.path.iterdir(), key=lambda file: file.name == META):
-            draft = store.draft(name, file.name)
-            with file.open("rb") as data:
-                while block := data.read(8 << 20):
-                    draft.write(block)
-            try:
-                draft.publish(f"{name}/{file.name}", exclusive=file.name == META and not replace)
-            except ObjectExistsError:
-                raise IndexExistsError(
-                    f"{self._place.folder} appeared while it was being built."
-                ) from None
-            finally:
-                draft.discard()
 
     def __exit__(self, *_: object) -> None:
-        remove_tree(self.path)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        is_held = self._hidden.is_held
+        self._hidden.close()
+        if self._place.is_remote and is_held:
+            remove_tree(self._hidden.final.parent)
 
 
-def held_folder(path: Path) -> int:
-    """Make a folder, or find it, and hold it; return the lock, or -1 where another holds it.
+@contextmanager
+def only_builder(
+    folder: str, timeout: float, is_there: Callable[[], bool] = lambda: False
+) -> Iterator[bool]:
+    """Hold the right to build an index in a folder; yields False when another just built it.
 
-    As long as the lock is open, nobody removes the folder.
+    The lock lies under the cache directory, so that data that may not be written to needs none.
+    Between machines the first rename wins.
     """
-    for _ in range(_TRIES):
-        try:
-            path.mkdir(exist_ok=True)
-            lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW)
-        except FileNotFoundError:
-            continue
-        except (FileExistsError, NotADirectoryError):  # A link, which is not followed.
-            return -1
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Before it was locked, somebody may have removed it as a dead builder's.
-            if os.path.samestat(os.fstat(lock), os.stat(path)):
-                held, lock = lock, -1
-                return held
-        except BlockingIOError:
-            return -1
-        except FileNotFoundError:
-            pass
-        finally:
-            if lock >= 0:
-                os.close(lock)
-    raise StorageError(f"cannot hold {path}: it is another one each time.", path=str(path))
+    late = IndexTimeoutError(
+        f"another process has been building the index in {folder} for {timeout:,.0f} s and has not "
+        "finished. Wait for it, or build the index once beforehand: penstock index PATH",
+        path=folder,
+    )
+    with only_one(_lock_file(f"{digest(folder)}.lock"), timeout, late):
+        yield not is_there()
+
+
+def _lock_file(name: str) -> Path:
+    file = cache_directory() / "locks" / name
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    except OSError:  # A cache that may not be written to; the index may lie elsewhere.
+        file = Path(tempfile.gettempdir(), f"penstock-locks-{os.getuid()}", name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+    return file
 
 
 def make_parent(final: Path) -> None:
@@ -177,27 +158,6 @@ def make_parent(final: Path) -> None:
         ) from None
 
 
-def bring_back(place: Place) -> None:
-    """Undo what killed builders left beside an index; the caller is the only builder.
-
-    An index that one of them had put aside is there again, and tokens that it had begun to publish
-    are gone.
-    """
-    final = work_place(place)
-    if not os.path.lexists(final):
-        for old in hidden_beside(str(final), "old"):
-            if os.path.exists(f"{old}/{FILES}"):
-                os.rename(old, final)
-                break
-    options, reach = place.options, Reach(place.folder, (place.base,), place.options)
-    for found in map(Path, hidden_beside(str(final), "tmp")):
-        with held_if_dead(found) as is_dead:
-            if not is_dead or not os.path.lexists(found / JOURNAL):
-                continue
-            if take_back_dead(found, options, reach):
-                remove_tree(found)
-
-
 def work_place(place: Place) -> Path:
     """Return the folder beside which builders work: for a remote index one under the cache."""
     if place.is_remote:
@@ -205,19 +165,102 @@ def work_place(place: Place) -> Path:
     return Path(place.folder)
 
 
-def clear_dead_folders(final: Path) -> None:
-    """Remove what killed builders left: folders on their way that no process holds.
+def bring_back(place: Place) -> None:
+    """Undo what killed builders left beside an index; the caller is the only builder.
 
-    One with a journal stays: `bring_back` undoes what it tells of.
+    An index that one of them put aside is there again, and tokens that one began to publish are
+    gone.
+    """
+    final = work_place(place)
+    if not os.path.lexists(final):
+        for old in old_indexes(str(final))[:1]:
+            os.rename(old, final)
+    options, reach = place.options, Reach(place.folder, (place.base,), place.options)
+    _remove_dead(final, lambda found: _has_journal(found) and take_back_dead(found, options, reach))
+
+
+def clear_dead_folders(final: Path) -> None:
+    """Remove what killed builders left beside an index.
+
+    A folder with a journal stays: `bring_back` undoes what the journal names.
     """
     for old in hidden_beside(str(final), "old") if final.exists() else ():
         remove_tree(old)
-    for found in map(Path, hidden_beside(str(final), "tmp")):
-        with held_if_dead(found) as is_dead:
-            if is_dead and not os.path.lexists(found / JOURNAL):
-                remove_tree(found)
+    _remove_dead(final, lambda found: not _has_journal(found))
+
+
+def _remove_dead(final: Path, undo: Callable[[Path], bool]) -> None:
+    for found in hidden_beside(str(final), "tmp"):
+        with suppress(OSError):  # The folder of another user.
+            remove_dead(found, undo)
+
+
+def _has_journal(folder: Path) -> bool:
+    return os.path.lexists(folder / JOURNAL)
+
+
+def remove_leftover(path: str, options: StorageOptions, *, undecided: bool = False) -> bool:
+    """Remove a draft or a hidden folder whose writer is gone; return whether that was so.
+
+    With `undecided` also where that cannot be known. Tokens that a builder was killed in replacing
+    come back first.
+    """
+    return remove_dead(path, lambda found: take_back_dead(found, options), undecided=undecided)
+
+
+def leftover_problem(path: str, options: StorageOptions) -> str | None:
+    """Return why `remove_leftover` cannot remove what a dead writer left; None where it can."""
+    folder = Path(path)
+    return journal_problem(folder, options) if hidden_of(folder.name, "tmp") else None
 
 
 def mark(folder: Path) -> None:
     """Keep a folder out of repositories and backups."""
     mark_as_cache(folder, _WHAT)
+
+
+def _link_folder(old: Path, new: Path) -> None:
+    """Give the files of a folder a second name in another: linked, or copied where that fails.
+
+    Hidden folders are on their way, and stay where they are. Links are neither followed nor copied.
+    """
+    if not _is_folder(old):
+        return
+    new.mkdir()
+    for path in old.iterdir():
+        if path.name.startswith("."):
+            continue
+        try:
+            if _is_folder(path):
+                _link_folder(path, new / path.name)
+            elif stat.S_ISREG(path.lstat().st_mode):
+                _link(path, new / path.name)
+        except FileNotFoundError:  # Another process dropped the column in this moment.
+            shutil.rmtree(new / path.name, ignore_errors=True)
+    sync(new)
+
+
+def _link(path: Path, new: Path) -> None:
+    try:
+        new.hardlink_to(path)
+    except OSError as failure:
+        if failure.errno not in NO_HARD_LINKS:
+            raise
+        shutil.copyfile(path, new)
+        sync(new)
+
+
+def _move_rest(old: Path, new: Path) -> None:
+    """Move what appeared in a folder since its files were linked, or is on its way there."""
+    if not _is_folder(old):
+        return
+    new.mkdir(exist_ok=True)
+    for path in old.iterdir():
+        if not (path.is_symlink() or (new / path.name).exists()):
+            with suppress(OSError):
+                path.rename(new / path.name)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a folder itself has this name, not a link to one."""
+    return path.is_dir() and not path.is_symlink()

@@ -6,8 +6,6 @@ import hashlib
 import logging
 import os
 import shlex
-import shutil
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,25 +13,27 @@ from typing import TYPE_CHECKING
 from penstock.errors import (
     CorruptIndexError,
     IndexExistsError,
+    ObjectExistsError,
     ObjectNotFoundError,
     OptionError,
 )
 from penstock.index._aside import appears, refuse_put_aside
 from penstock.index._build import BuildOptions, build_index, refuse_changed
-from penstock.index._folder import bring_back
+from penstock.index._folder import bring_back, only_builder
 from penstock.index._load import kind_in, load_index
-from penstock.index._lock import only_builder
 from penstock.index._names import FILES, META
 from penstock.index._place import Place, place_of
 from penstock.index._sample_index import Origin, SampleIndex
 from penstock.index._stale import check_fresh, listing_of, repairing
 from penstock.storage import (
+    HiddenFolder,
     StorageOptions,
     cache_directory,
+    fetch_files,
     is_plain_name,
     join,
     locate,
-    read_blocks,
+    publish_folder,
 )
 
 if TYPE_CHECKING:
@@ -41,17 +41,15 @@ if TYPE_CHECKING:
     from penstock.index._listing import Listing
     from penstock.index._meta import Meta
     from penstock.index._scan import Scanner
-    from penstock.storage import OpenFile
     from penstock.work import View
 
 _log = logging.getLogger("penstock.index")
 LARGEST_UNASKED = 10_000_000_000
 """Bytes of remote data that are indexed without being asked to."""
 _BUILD_SECONDS = 3600.0
-_COPY_BYTES = 8 << 20
 
 
-def open_or_build(  # noqa: PLR0913 (options, told by name)
+def open_or_build(  # noqa: PLR0913 (options, given by name)
     listing: Listing,
     scanner: Scanner,
     *,
@@ -86,7 +84,7 @@ def open_or_build(  # noqa: PLR0913 (options, told by name)
     return opened
 
 
-def make_index(  # noqa: PLR0913 (options, told by name)
+def make_index(  # noqa: PLR0913 (options, given by name)
     listing: Listing,
     scanner: Scanner,
     mode: Mode,
@@ -96,7 +94,7 @@ def make_index(  # noqa: PLR0913 (options, told by name)
     build: BuildOptions | None = None,
     timeout: float = _BUILD_SECONDS,
 ) -> Place:
-    """Build an index because somebody asked for it; of remote data beside the data."""
+    """Build an index that a caller asks for; that of remote data lies beside the data."""
     options = options or StorageOptions()
     place = place_of(listing, scanner, options, index, beside_remote=True)
     build = build or BuildOptions()
@@ -149,7 +147,7 @@ def exists(place: Place) -> bool:
 
 
 def is_there(place: Place) -> bool:
-    """Whether there is an index, asked by the only builder: what a killed one put aside is back."""
+    """Whether there is an index, for the only builder: one that was put aside is brought back."""
     bring_back(place)
     return exists(place)
 
@@ -160,7 +158,7 @@ def _existing_place(
     options: StorageOptions,
     index: str | os.PathLike[str] | None,
 ) -> Place:
-    """Return where the index is: of remote data beside it, if somebody has put one there."""
+    """Return where the index is: that of remote data beside it, if there is one."""
     place = place_of(listing, scanner, options, index)
     if index is None and listing.is_remote and listing.folder is not None and not exists(place):
         beside = place_of(listing, scanner, options, beside_remote=True)
@@ -194,20 +192,11 @@ def _fetched(place: Place) -> str:
     with only_builder(str(final), _BUILD_SECONDS, final.exists) as mine:
         if mine:
             final.parent.mkdir(parents=True, exist_ok=True)
-            folder = Path(tempfile.mkdtemp(dir=final.parent, prefix="."))
-            try:
-                for base_name, entry in entries.items():
-                    _copy(store.open(entry.name, entry), folder / base_name)
-                folder.rename(final)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            # A machine that shares the cache may be quicker.
+            with HiddenFolder(final) as hidden, suppress(ObjectExistsError):
+                fetch_files(store, entries, hidden.path)
+                publish_folder(hidden.path, final, replace=False)
     return str(final)
-
-
-def _copy(file: OpenFile, target: Path) -> None:
-    with target.open("wb") as out:
-        for block in read_blocks(file, _COPY_BYTES):
-            out.write(block)
 
 
 def _refuse_unasked(listing: Listing) -> None:

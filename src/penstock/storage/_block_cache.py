@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.storage._block_files import HEADER_BYTES, map_block, write_block
-from penstock.storage._block_room import NoRoomError, Room, locked, private_folder, used_bytes
+from penstock.storage._block_room import NoRoomError, Room, private_folder, used_bytes
 from penstock.storage._environment import cache_directory, store_in_environment
+from penstock.storage._locks import locked
 from penstock.storage._meter import carried, current_meter, waiting
 
 if TYPE_CHECKING:

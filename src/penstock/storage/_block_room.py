@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import stat
@@ -11,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from penstock.storage._cache_mark import mark_as_cache
+from penstock.storage._locks import locked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,39 +23,6 @@ _LEFT_WHEN_FULL = 0.9
 _BLOCK = re.compile(r"[0-9a-f]{40}\.block")
 _DRAFT = re.compile(r"[0-9a-f]{40}\.block-tmp")
 _WHAT = "Blocks of remote files, kept by Penstock; what is gone is fetched again."
-_held: set[int] = set()
-
-
-@contextmanager
-def locked(path: Path, *, waits: bool = True) -> Iterator[bool]:
-    """Hold a lock among all processes and threads; yields whether it was got.
-
-    It ends with the block or with the process, also by kill -9.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    _held.add(descriptor)
-    try:
-        got = True
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
-        except BlockingIOError:
-            got = False
-        yield got
-    finally:
-        # Unlocked, not just closed: a process forked meanwhile has the descriptor as well.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        _held.discard(descriptor)
-        os.close(descriptor)
-
-
-def _after_fork_in_child() -> None:
-    # The locks are the parent's, and must not outlive it in this process.
-    for descriptor in list(_held):
-        os.close(descriptor)
-    _held.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class NoRoomError(Exception):
@@ -85,9 +52,8 @@ class Room:
     def reserved(self, key: bytes, size: int) -> Iterator[int]:
         """Yield a descriptor of the block's draft, of this size, for which there is room now.
 
-        Raises `NoRoomError` where drafts of others, which nobody may delete, leave none. The draft
-        goes if the block raises. Whoever is killed leaves one that the next who looks
-        around removes.
+        Raises `NoRoomError` where drafts of others, which are never deleted, leave none. The draft
+        goes if the block raises. The draft of a killed process goes when room is made next.
         """
         draft = self.draft(key)
         with self._total() as total:
@@ -98,7 +64,7 @@ class Room:
                     raise NoRoomError
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
-                # At once as large as it will be, so that whoever looks around counts it all.
+                # At once as large as it will be: other processes count all of it.
                 os.ftruncate(descriptor, size)
             except OSError:
                 os.close(descriptor)
@@ -153,7 +119,7 @@ class Room:
         return total
 
     def _removed_dead(self, entry: os.DirEntry[str]) -> bool:
-        # Without waiting: whoever holds that lock may be waiting for the one that we hold.
+        # Without waiting: the holder of that lock may be waiting for the one that we hold.
         with locked(self.lock(bytes.fromhex(entry.name[:40])), waits=False) as is_free:
             if is_free:
                 os.unlink(entry.path)

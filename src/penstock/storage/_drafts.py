@@ -1,29 +1,33 @@
 """Files on their way: hidden, locked by their writer, published by link or rename.
 
 A draft is `.<label>.<16 hex digits>.penstock-tmp` beside the place where it will appear. Its
-writer holds an exclusive lock on it until it ends, however it ends; so whoever gets that lock
-knows that the writer is gone and may remove the file.
+writer holds a lock on it until it ends, however it ends. A process that gets the lock knows that
+the writer is gone, and may remove the file.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import re
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 
 from penstock.errors import ObjectExistsError
 from penstock.storage._local_errors import translated
+from penstock.storage._locks import create_locked, holder_of, is_same_file, take
 from penstock.storage._owned_file import OwnedFile
 from penstock.storage._store import Entry
 
 _DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.penstock-tmp", re.DOTALL)
 _CLAIM_NAME = re.compile(r"\..+\.penstock-claim", re.DOTALL)
 _LABEL_BYTES = 150
-_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+NO_HARD_LINKS = frozenset(
+    {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+)
+"""What `errno` says where a file cannot have a second name."""
 
 
 class LocalDraft:
@@ -37,7 +41,7 @@ class LocalDraft:
             Path(directory).mkdir(parents=True, exist_ok=True)
             while self._file.descriptor < 0:
                 path = f"{directory}/.{label}.{secrets.token_hex(8)}.penstock-tmp"
-                self._file = OwnedFile(_create_locked(path), path)
+                self._file = OwnedFile(create_locked(path), path)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self._file.write(data)
@@ -50,7 +54,7 @@ class LocalDraft:
                 _publish_exclusively(self._file.path, self._file.descriptor, name)
             else:
                 os.replace(self._file.path, name)
-            _sync_directory(name)
+            sync(os.path.dirname(name) or ".")
         self._close()
 
     def discard(self) -> None:
@@ -72,18 +76,16 @@ class LocalDraft:
 def list_drafts(directory: str) -> list[tuple[Entry, bool | None]]:
     """Return the drafts and claims in a directory, each with whether its writer is gone.
 
-    Where nobody can know that (a file system without locks, a file that may not be opened) it
-    is None.
+    That is None where it cannot be known: the file system has no locks, or the file may not be
+    opened.
     """
     found: list[tuple[Entry, bool | None]] = []
     for path in _leftovers(directory):
-        gone: bool | None = None
-        with suppress(OSError):
+        with suppress(OSError), holder_of(path) as holder:
             status = os.stat(path)
-            with suppress(OSError):
-                gone = (descriptor := _lock_if_dead(path)) is not None
-                if descriptor is not None:
-                    os.close(descriptor)
+            # A folder can be locked, but no writer of ours makes one of this name.
+            is_known = holder != "unknown" and not stat.S_ISDIR(status.st_mode)
+            gone = holder == "gone" if is_known else None
             found.append((Entry(path, status.st_size, status.st_mtime), gone))
     return found
 
@@ -102,26 +104,13 @@ def clear_dead_drafts(directory: str) -> list[Entry]:
 def remove_draft(path: str, *, undecided: bool = False) -> bool:
     """Remove a draft whose writer is gone; return whether that was so.
 
-    With `undecided` also where nobody can know; a draft that is locked is never removed.
+    With `undecided` also where that cannot be known; a draft that is locked is never removed.
     """
-    try:
-        descriptor = _lock_if_dead(path)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        if undecided:
+    with holder_of(path) as holder:
+        is_going = holder == "gone" or (holder == "unknown" and undecided)
+        if is_going:
             os.unlink(path)
-        return undecided
-    if descriptor is None:
-        return False
-    try:
-        # A claim may have been released and its name taken by another one before it was locked.
-        if not _is_same_file(descriptor, path):
-            return False
-        os.unlink(path)
-    finally:
-        os.close(descriptor)
-    return True
+        return is_going
 
 
 def _leftovers(directory: str) -> list[str]:
@@ -136,45 +125,15 @@ def _leftovers(directory: str) -> list[str]:
     ]
 
 
-def _create_locked(path: str) -> int:
-    """Return a locked descriptor of a new file, or -1 when it was cleared away meanwhile."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    with suppress(OSError):  # No locks on this file system: then nobody clears drafts either.
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    # Between creation and lock somebody may have taken it for a dead writer's and removed it.
-    if not _is_same_file(descriptor, path):
-        os.close(descriptor)
-        return -1
-    return descriptor
-
-
-def _lock_if_dead(path: str) -> int | None:
-    """Return a locked descriptor of a draft whose writer is gone, None while it is alive.
-
-    Raises `OSError` where nobody can know.
-    """
-    # For writing, because NFS grants an exclusive lock on nothing less.
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except OSError:
-        os.close(descriptor)
-        raise
-    return descriptor
-
-
 def _publish_exclusively(draft: str, descriptor: int, name: str) -> None:
     try:
         os.link(draft, name)
     except FileExistsError:
         # Over NFS a link may have been made although the answer says that it was there before.
-        if not _is_same_file(descriptor, name):
+        if not is_same_file(descriptor, name):
             raise _taken(name) from None
     except OSError as failure:
-        if failure.errno not in _NO_HARD_LINKS:
+        if failure.errno not in NO_HARD_LINKS:
             raise
         publish_by_claim(draft, name)
         return
@@ -184,14 +143,14 @@ def _publish_exclusively(draft: str, descriptor: int, name: str) -> None:
 def publish_by_claim(draft: str, name: str) -> None:
     """Publish exclusively where hard links are missing.
 
-    Whoever creates the hidden claim file alone may look whether the name is free and rename.
+    The one process that creates the hidden claim file looks whether the name is free, and renames.
     """
     directory, base = os.path.split(name)
     claim = f"{directory}/.{base}.penstock-claim"
     descriptor = -1
     while descriptor < 0:
         try:
-            descriptor = _create_locked(claim)
+            descriptor = create_locked(claim)
         except FileExistsError:
             if not _wait_until_released(claim):
                 raise _taken(name) from None
@@ -206,18 +165,18 @@ def publish_by_claim(draft: str, name: str) -> None:
 
 def _wait_until_released(claim: str) -> bool:
     """Wait for a claim's owner, and remove the claim if it died; False without locks."""
-    with suppress(FileNotFoundError):
-        descriptor = os.open(claim, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_same_file(descriptor, claim):
-                os.unlink(claim)
-        except FileNotFoundError:
-            pass
-        except OSError:
-            return False
-        finally:
-            os.close(descriptor)
+    lock = None
+    try:
+        lock = take(claim, waits=True)
+        if lock is not None and is_same_file(lock.descriptor, claim):
+            os.unlink(claim)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    finally:
+        if lock is not None:
+            lock.release()
     return True
 
 
@@ -226,16 +185,10 @@ def _taken(name: str) -> ObjectExistsError:
     return ObjectExistsError(message, path=name, errno=errno.EEXIST)
 
 
-def _is_same_file(descriptor: int, name: str) -> bool:
+def sync(path: str | os.PathLike[str]) -> None:
+    """Wait until a file is on disk, or the names in a directory are."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(name))
-    except FileNotFoundError:
-        return False
-
-
-def _sync_directory(name: str) -> None:
-    try:
-        descriptor = os.open(os.path.dirname(name) or ".", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except PermissionError:
         return  # A directory may be open to writers and closed to readers.
     try:

@@ -11,9 +11,8 @@ import click
 import msgspec
 import numpy as np
 
-from penstock.cli._builders import builders_in, is_builder, problem_of
 from penstock.cli._facts import index_facts, leftovers_of
-from penstock.cli._paths import find, leftovers_in
+from penstock.cli._paths import find
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import bytes_text, counted, parse_share
@@ -26,12 +25,20 @@ from penstock.index import (
     LINES,
     TOKEN_FOLDER,
     hashed_files,
+    leftover_problem,
     load,
     load_place,
     look_at,
     problems_of,
 )
-from penstock.storage import is_remote, join, locate
+from penstock.storage import (
+    drafts_in,
+    hidden_folders_in,
+    is_hidden_folder,
+    is_remote,
+    join,
+    locate,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,11 +46,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.cli._indexed import Indexed
-    from penstock.cli._paths import Leftover
     from penstock.cli.check._parts import CheckPart, Kind
     from penstock.datasets import Source, TokenSource
     from penstock.index import Detected, Hashed, Meta
-    from penstock.storage import StorageOptions
+    from penstock.storage import Leftover, StorageOptions
 
 
 _STEP_TOKENS = 1 << 22
@@ -186,14 +192,14 @@ def _count(task: _CheckTask, indexed: Indexed, findings: Findings) -> None:
 
 def _left(task: _CheckTask, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
     """Yield leftovers of writers that are gone, those of builders in PATH itself included."""
-    builders = [] if is_remote(task.path) else builders_in(locate(task.path)[1])
+    builders = [] if is_remote(task.path) else hidden_folders_in(locate(task.path)[1])
     every = {one.entry.name: one for one in [*leftovers, *builders]}
     for entry, writer in every.values():
         if writer == "gone":
             reason = f"{bytes_text(entry.size)} of a writer that is gone; penstock clean removes it"
-            if is_builder(entry.name):
+            if is_hidden_folder(entry.name):
                 reason += ", and the command that was killed goes on with it"
-            reason = problem_of(entry.name, task.storage_options) or reason
+            reason = leftover_problem(entry.name, task.storage_options) or reason
             yield Finding("leftover", entry.name, None, reason)
 
 
@@ -221,7 +227,7 @@ def _parts(
         else:
             tables.append(one)
     beside = [] if is_remote(task.path) or listing.folder is None else [locate(task.path)[1]]
-    leftovers = [one for directory in beside for one in leftovers_in(directory)]
+    leftovers = [one for directory in beside for one in drafts_in(directory)]
     return len(listing.files), tables, leftovers
 
 

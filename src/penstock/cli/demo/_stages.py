@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import penstock
-from penstock.cli._paths import leftovers_in
 from penstock.cli._units import bytes_text, counted
 from penstock.cli.demo._writer import EXTENSION, record
 from penstock.jsonl import JsonlDir
+from penstock.storage import drafts_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,13 +107,13 @@ def kill_a_writer(run: DemoRun) -> None:
     try:
         line = process.stdout.readline() if process.stdout else ""
         promise(line == "half-way\n", "a second process writes to the same directory")
-        drafts = leftovers_in(run.directory)
+        drafts = drafts_in(run.directory)
         promise([d.writer for d in drafts] == ["at work"], "its unfinished shard is hidden")
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=_START_SECONDS)
     promise(process.returncode == -signal.SIGKILL, "the writer was killed")
-    drafts = leftovers_in(run.directory)
+    drafts = drafts_in(run.directory)
     promise([d.writer for d in drafts] == ["gone"], "its hidden draft is known to be dead")
     added = [s for s in run.dataset.shards_sync() if s.path not in before]
     half = (run.records - run.first_part) // 2
@@ -135,7 +135,7 @@ def go_on(run: DemoRun) -> None:
     present = sum(1 for _ in run.dataset.iter_records_sync())
     seconds, _ = _written(run, present, run.records)
     names = sorted(path.name for path in Path(run.directory).iterdir())
-    promise(not leftovers_in(run.directory), "the next writer clears the dead one's draft")
+    promise(not drafts_in(run.directory), "the next writer clears the dead one's draft")
     promise(
         names == [f"part-{number:05d}{EXTENSION}" for number in range(len(names))],
         "shards are numbered without a gap",

@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.cli._builders import builders_in
 from penstock.cli._terminal import Progress
 from penstock.cli._units import counted
-from penstock.storage import is_remote, locate
+from penstock.storage import hidden_folders_in, is_remote, locate
 
 _PARTS = "*.unit"
 
@@ -58,7 +57,7 @@ class PartsLeft:
     def _present(self) -> set[Path]:
         if is_remote(self.dst):
             return set()  # Those lie in the cache directory, and are not reported.
-        folders = [Path(one.entry.name) for one in builders_in(locate(self.dst)[1])]
+        folders = [Path(one.entry.name) for one in hidden_folders_in(locate(self.dst)[1])]
         return {part for folder in folders for part in folder.glob(_PARTS)}
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import glob
 import logging
-import os
 import re
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -21,14 +18,19 @@ import pyarrow as pa
 from penstock.datasets.columns._bad import most_bad, numbers_of, too_many
 from penstock.datasets.columns._estimate import estimated
 from penstock.datasets.columns._facts import are_unchanged, as_lists
-from penstock.datasets.columns._folder import HIDDEN, META, list_columns, publish_column
+from penstock.datasets.columns._folder import META, list_columns, publish_column
 from penstock.datasets.columns._place import OTHER_FOLDER, make_root
 from penstock.datasets.columns._units import ColumnUnit, UnitFiles, UnitParts, cut
 from penstock.decode import keep_pandas_out
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
 from penstock.index import digest
 from penstock.storage import (
+    BUILDING,
+    COLUMNS_LOCK,
     NO_ROOM,
+    holder_of,
+    is_of_columns,
+    only_one,
     read_metadata,
     refuse_full_disk,
     remove_special,
@@ -50,11 +52,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.datasets")
 _LAYOUT = 1
 """Raised whenever the files of units, or what they are cut from, change."""
-_LOCK = ".lock"
-_LOCKING = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_BUILDING = ".penstock-building-"
 _SCHEMA = "schema.arrow"
-_PAUSE = 0.05
 _STUCK_SECONDS = 3600.0
 """For how long a builder may finish nothing before others give up waiting for it."""
 _SYNCS = 4
@@ -91,40 +89,22 @@ class Wanted:
 
 @contextmanager
 def only_column_builder(root: Path) -> Iterator[None]:
-    """Be the only one who changes the columns in a folder, in any process of any host."""
+    """Be the only process, on any host, that changes the columns in a folder.
+
+    While another one is at it, wait as long as it finishes something; large data takes long.
+    """
     make_root(root)
-    try:
-        descriptor = os.open(root / _LOCK, _LOCKING | os.O_CREAT, 0o666)
-    except OSError as why:
-        raise _not_written(root, why) from None
-    try:
-        _wait(descriptor, root)
+    # Not that of pathlib, which fails where a folder is removed while it looks.
+    parts = f"{glob.escape(str(root))}/{BUILDING}*/*"
+    stuck = IndexTimeoutError(
+        f"another process has been building columns in {root} and has finished nothing for "
+        f"{_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another folder: path=",
+        path=str(root),
+    )
+    with only_one(
+        root / COLUMNS_LOCK, _STUCK_SECONDS, stuck, lambda: {*glob.glob(parts, include_hidden=True)}
+    ):
         yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)  # A process forked meanwhile holds a copy.
-        os.close(descriptor)
-
-
-def _wait(descriptor: int, root: Path) -> None:
-    seen: set[str] = set()
-    deadline = 0.0
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        # Not that of pathlib, which fails where a folder is removed while it looks.
-        now = set(glob.glob(f"{glob.escape(str(root))}/{_BUILDING}*/*", include_hidden=True))
-        if now != seen or not deadline:
-            # It does something; large data takes long.
-            seen, deadline = now, time.monotonic() + _STUCK_SECONDS
-        if time.monotonic() > deadline:
-            raise IndexTimeoutError(
-                f"another process has been building columns in {root} and has finished nothing "
-                f"for {_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another folder: "
-                "path=",
-                path=str(root),
-            )
-        time.sleep(_PAUSE)
 
 
 def build(
@@ -132,8 +112,8 @@ def build(
 ) -> None:
     """Build columns; the caller is the only builder.
 
-    `freshness` has confirmed the columns that are extended. Finished units of a killed builder of
-    the same columns are used; other leftovers are removed.
+    By `freshness` the columns that are to become longer hold. What a killed builder of the
+    same columns had finished is used; what others left is removed.
     """
     _refuse_touched(source, freshness)
     if source.sample_index is not None:
@@ -192,9 +172,9 @@ class _UnitFolder:
         self.schema = pa.schema([pa.field(one.field.name, one.field.type) for one in group])
         records = [self._fingerprint, [*as_lists(self._files)], len(source)]
         key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
-        self.path = root / f"{_BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
+        self.path = root / f"{BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
         # A builder killed while publishing had begun with more fields than are missing now.
-        for path in sorted(root.glob(f"{_BUILDING}{key}-*")):
+        for path in sorted(root.glob(f"{BUILDING}{key}-*")):
             with suppress(OSError, pa.ArrowException):
                 schema = _schema_in(path)
                 if {*zip(self.schema.names, self.schema.types, strict=True)} <= {
@@ -256,24 +236,15 @@ class _UnitFolder:
 
 
 def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
-    """Remove units of columns that are all there: of who was killed after the last of them."""
-    folders = [*root.glob(f"{_BUILDING}*")]
+    """Remove units of columns that are all there: their builder was killed after the last one."""
+    folders = [*root.glob(f"{BUILDING}*")]
     if not folders:
         return
-    try:
-        descriptor = os.open(root / _LOCK, _LOCKING)
-    except OSError:
-        return
-    try:
-        with suppress(BlockingIOError):  # Somebody is at it.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for folder in folders:
-                with suppress(OSError, pa.ArrowException):
-                    if has_all(_schema_in(folder)):
-                        shutil.rmtree(folder)
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+    with holder_of(root / COLUMNS_LOCK) as builder:
+        for folder in folders if builder == "gone" else ():
+            with suppress(OSError, pa.ArrowException):
+                if has_all(_schema_in(folder)):
+                    shutil.rmtree(folder)
 
 
 def _schema_in(folder: Path) -> pa.Schema:
@@ -281,14 +252,13 @@ def _schema_in(folder: Path) -> pa.Schema:
 
 
 def _remove_leftovers(root: Path, kept: set[Path]) -> None:
-    """Remove what dead builders left, and offsets that no column needs; nobody else is at it."""
+    """Remove what dead builders left, and offsets that no column needs; for the only builder."""
     needed = {name for meta in list_columns(root) for name in meta.lists}
     for path in [*root.iterdir()]:
-        is_draft = path.name.startswith(_BUILDING) or HIDDEN in path.name
         is_unused = (
             _OFFSETS.fullmatch(path.name) and path.name not in needed and not (path / META).exists()
         )
-        if (is_draft and path not in kept) or is_unused:
+        if (is_of_columns(path.name) and path not in kept) or is_unused:
             remove_tree(path)
 
 
@@ -296,7 +266,7 @@ def _refuse_touched(source: Source, before: Freshness) -> None:
     if not are_unchanged(before.files, source.file_facts()):
         raise StaleIndexError(
             f"files were overwritten while their records were decoded: {source.files[0]}, or "
-            f"others of {len(source.files):,}. Open them again when they are written."
+            f"others of {len(source.files):,}. Open them again when no process writes to them."
         )
 
 

@@ -7,12 +7,10 @@ import hashlib
 import logging
 import os
 import re
-import secrets
 import shutil
 import stat
 import time
 import urllib.parse
-from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -27,8 +25,13 @@ from penstock.datasets.columns._write import LevelFiles, check_type, write_colum
 from penstock.datasets.fields._paths import LIST, is_listlike, steps_of
 from penstock.datasets.fields._types import type_text
 from penstock.errors import CorruptIndexError
-from penstock.index import sync
-from penstock.storage import is_plain_name, read_metadata, remove_tree
+from penstock.storage import (
+    HiddenFolder,
+    is_plain_name,
+    publish_folder,
+    read_metadata,
+    remove_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -42,8 +45,6 @@ _log = logging.getLogger("penstock.datasets")
 FORMAT = "penstock-column"
 VERSION = 1
 META, BAD = "meta.json", "bad.bin"
-HIDDEN = ".penstock-column-"
-"""In the name of a folder on its way (`…tmp`), or of one that another replaces (`…old`)."""
 _OFFSETS = re.compile(r"[^.].*-[0-9a-f]{16}", re.DOTALL)
 """The name of a folder with the offsets of lists; a long one is cut before "-offsets"."""
 _LONGEST_NAME = 180
@@ -72,7 +73,7 @@ class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     bad: int = 0
     """Records that cannot be read as this type; their numbers are in `bad.bin`."""
     nulled: int = 0
-    """Values that do not fit the type and are null instead, because somebody asked for it."""
+    """Values that do not fit the type and are null instead, because `on_error="null"` says so."""
     format: str = ""
     version: int = 0
     created: float = 0.0
@@ -165,7 +166,7 @@ def _name(text: str) -> str:
     return name
 
 
-def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
+def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says)
     root: Path,
     field: pa.Field,
     arrays: Sequence[pa.Array],
@@ -186,9 +187,9 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
     """
     check_type(field.name, field.type)
     name = column_name(field.name, field.type, nulled=nulled > 0)
-    folder = root / f".{secrets.token_hex(8)}{HIDDEN}tmp"
-    folder.mkdir(parents=True)
-    try:
+    root.mkdir(parents=True, exist_ok=True)
+    with HiddenFolder(root / name, "column") as hidden:
+        folder = hidden.path
         write_column(LevelFiles(folder), field.type, lambda: iter(arrays))
         if len(bad):
             (folder / BAD).write_bytes(np.sort(bad).astype("<i8").tobytes())
@@ -216,11 +217,8 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what is told of it)
             list(files),
         )
         (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta)) + b"\n")
-        _sync_all(folder, pool)
-        _put(folder, root / name)
+        publish_folder(folder, root / name, "column", replace=True, pool=pool)
         made_anew(root / name)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     return meta
 
 
@@ -261,8 +259,7 @@ def _shared(root: Path, name: str, folder: Path, pool: Executor | None) -> str:
     if sizes_in(root / name) == sizes_in(folder):
         shutil.rmtree(folder)
     else:
-        _sync_all(folder, pool)
-        _put(folder, root / name)
+        publish_folder(folder, root / name, "column", replace=True, pool=pool)
     return name
 
 
@@ -271,22 +268,6 @@ def sizes_in(folder: Path) -> dict[str, int]:
     with suppress(FileNotFoundError, NotADirectoryError):
         return {path.name: path.stat().st_size for path in folder.iterdir()}
     return {}
-
-
-def _sync_all(folder: Path, pool: Executor | None) -> None:
-    """Wait until a folder and its files are on disk."""
-    paths = [folder, *folder.iterdir()]
-    deque(map(sync, paths) if pool is None else pool.map(sync, paths), 0)
-
-
-def _put(folder: Path, final: Path) -> None:
-    old = final.with_name(f".{secrets.token_hex(8)}{HIDDEN}old")
-    # Whoever maps the old one keeps it; whoever looks right now finds none, and decodes.
-    with suppress(FileNotFoundError):
-        final.rename(old)
-    folder.rename(final)
-    sync(final.parent)
-    remove_tree(old)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -317,7 +298,7 @@ def find_column(
 
 
 def list_columns(root: Path) -> list[ColumnMeta]:
-    """Return what is told of all columns in a folder."""
+    """Return the `meta.json` of all columns in a folder."""
     return [meta for _, meta in _all(root)]
 
 
@@ -329,21 +310,14 @@ def drop_columns(root: Path, which: Collection[str] | None = None) -> list[Colum
     dropped, needed = [], set()
     for folder, meta in _all(root):
         if which is None or meta.path in which:
-            _remove(folder)
+            remove_folder(folder, "column")
             dropped.append(meta)
         else:
             needed.update(meta.lists)
     for name in {name for meta in dropped for name in meta.lists} - needed:
         if not os.path.lexists(root / name / META):  # That would be a column.
-            _remove(root / name)
+            remove_folder(root / name, "column")
     return dropped
-
-
-def _remove(folder: Path) -> None:
-    gone = folder.with_name(f".{secrets.token_hex(8)}{HIDDEN}old")
-    with suppress(FileNotFoundError):
-        folder.rename(gone)  # At once, so that nobody finds half of it.
-        remove_tree(gone)
 
 
 def _all(root: Path) -> list[tuple[Path, ColumnMeta]]:
@@ -364,7 +338,7 @@ def _all(root: Path) -> list[tuple[Path, ColumnMeta]]:
 
 
 def _read_meta(folder: Path) -> ColumnMeta | None:
-    """Return what is told of a column; None where there is none, as in a folder of offsets."""
+    """Return the `meta.json` of a column; None where there is none, as in a folder of offsets."""
     path = folder / META
     try:
         text = read_metadata(path)

@@ -1,14 +1,12 @@
-"""Columns beside remote data: published for everybody, and fetched once a host."""
+"""Columns beside remote data: published for all hosts, and fetched once by each."""
 
 from __future__ import annotations
 
 import logging
-import secrets
-import shutil
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
-from penstock.datasets.columns._folder import HIDDEN, META, decode_column, sizes_in
+from penstock.datasets.columns._folder import META, decode_column, sizes_in
 from penstock.datasets.columns._place import OTHER_FOLDER
 from penstock.errors import (
     CorruptFileError,
@@ -16,7 +14,16 @@ from penstock.errors import (
     ObjectChangedError,
     ObjectNotFoundError,
 )
-from penstock.storage import fetch_metadata, locate, read_blocks, refuse_full_disk, remove_tree
+from penstock.storage import (
+    HiddenFolder,
+    fetch_files,
+    fetch_metadata,
+    is_plain_name,
+    locate,
+    publish_folder,
+    refuse_full_disk,
+    upload_folder,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
     from penstock.storage import Entry, Store
 
 _log = logging.getLogger("penstock.datasets")
-_COPY_BYTES = 8 << 20
 
 Published: TypeAlias = "dict[str, dict[str, Entry]]"
 """For each folder in a remote place the files in it."""
@@ -76,14 +82,16 @@ def fetch_columns(published: Published, place: ColumnPlace) -> None:
     wanted = {
         name: files
         for name, files in published.items()
-        # The name of offsets tells what is in them, unless they are damaged.
+        # A folder of offsets is named after what is in it, unless it is damaged.
         if META in files or sizes_in(place.root / name) != {n: e.size for n, e in files.items()}
     }
     needed = sum(e.size for files in wanted.values() for e in files.values())
     refuse_full_disk(needed, place.root, "fetching these columns", OTHER_FOLDER)
     try:
         for name, files in wanted.items():
-            _fetch(store, files, place.root / name)
+            with HiddenFolder(place.root / name, "column") as hidden:
+                fetch_files(store, files, hidden.path)
+                publish_folder(hidden.path, hidden.final, "column", replace=True)
     except (ObjectChangedError, ObjectNotFoundError) as why:
         _log.warning("columns in %s are being replaced and are not used: %s", place.beside, why)
 
@@ -93,8 +101,8 @@ def _listed(store: Store, name: str) -> Published:
     with suppress(ObjectNotFoundError):
         for entry in store.list(name, recursive=True):
             folder, _, file = entry.name.removeprefix(f"{name}/").partition("/")
-            # Nobody makes us write anywhere else, whatever objects are called.
-            if file and "/" not in file and folder[:1] != "." and file[:1] != ".":
+            # Whatever objects are called, nothing is written anywhere else.
+            if all(is_plain_name(part) and part[0] != "." for part in (folder, file)):
                 folders.setdefault(folder, {})[file] = entry
     return folders
 
@@ -108,20 +116,6 @@ def _meta_of(store: Store, files: dict[str, Entry]) -> ColumnMeta | None:
     except (CorruptFileError, CorruptIndexError, ObjectChangedError, ObjectNotFoundError) as why:
         _log.warning("%s cannot be used: %s", store.path(files[META].name), why)
         return None
-
-
-def _fetch(store: Store, files: dict[str, Entry], final: Path) -> None:
-    folder = final.with_name(f".{secrets.token_hex(8)}{HIDDEN}tmp")
-    folder.mkdir()
-    try:
-        for name, entry in files.items():
-            with closing(store.open(entry.name, entry)) as file, (folder / name).open("wb") as out:
-                for block in read_blocks(file, _COPY_BYTES):
-                    out.write(block)
-        remove_tree(final)  # Of other records, or it would not be fetched.
-        folder.rename(final)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def publish_columns(
@@ -140,31 +134,12 @@ def publish_columns(
             and _told_of(folders, folder.name, there) is not None
         ):
             continue
-        with suppress(ObjectNotFoundError):
-            store.delete(f"{name}/{folder.name}/{META}")
         for one, sizes in meta.folders(folder.name).items():
             known = folders.get(one, {})
-            # The names of offsets tell what is in them.
-            if one == folder.name or sizes != {file: e.size for file, e in known.items()}:
-                _delete(store, [entry for file, entry in known.items() if file not in sizes])
-                _upload(store, folder.parent / one, name, sizes)
-                folders[one] = {}
-        _upload(store, folder, name, [META])
-
-
-def _delete(store: Store, entries: Iterable[Entry]) -> None:
-    for entry in entries:
-        with suppress(ObjectNotFoundError):
-            store.delete(entry.name)
-
-
-def _upload(store: Store, folder: Path, name: str, files: Iterable[str]) -> None:
-    for path in (folder / file for file in files):
-        draft = store.draft(name, path.name)
-        try:
-            with path.open("rb") as data:
-                while block := data.read(_COPY_BYTES):
-                    draft.write(block)
-            draft.publish(f"{name}/{folder.name}/{path.name}", exclusive=False)
-        finally:
-            draft.discard()
+            # The name of a folder of offsets is a digest of what is in it.
+            if one != folder.name and sizes == {file: e.size for file, e in known.items()}:
+                continue
+            files = [*sizes, META] if one == folder.name else [*sizes]
+            local, remote = folder.parent / one, f"{name}/{one}"
+            upload_folder(store, local, remote, files, META, obsolete=known.keys() - {*files})
+            folders[one] = {}

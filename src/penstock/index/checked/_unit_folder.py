@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectChangedError, ObjectExistsError, StorageError, WorkerError
-from penstock.index._folder import clear_dead_folders, held_folder, make_parent, mark, work_place
-from penstock.index._names import hidden_name
+from penstock.index._folder import clear_dead_folders, make_parent, mark, work_place
 from penstock.index.tokens._journal import JOURNAL
-from penstock.storage import NO_ROOM, remove_special, remove_tree
+from penstock.storage import NO_ROOM, HiddenFolder, remove_special
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from typing import Self
 
     from penstock.index._place import IndexPlace
@@ -40,35 +38,29 @@ class UnitFolder:
     """
 
     def __init__(self, place: IndexPlace, key: str | None) -> None:
-        self._final = work_place(place)
-        self._key = key
-        self._lock = -1
+        self._hidden = HiddenFolder(work_place(place), key=key)
         self._is_remote = place.is_remote
         self._made: list[Path] = []
-        """Folders around it that this builder makes, the inner ones first."""
-        self.path = Path()
+        """Folders around it that were not there, the inner ones first."""
+
+    @property
+    def path(self) -> Path:
+        """Where the units lie."""
+        return self._hidden.path
 
     def __enter__(self) -> Self:
         if not self._is_remote:  # The cache is shared.
-            self._made = [one for one in self._final.parents if not one.exists()]
-        make_parent(self._final)
-        self.path = self._named(self._key)
-        while (lock := held_folder(self.path)) < 0:
-            # Locked by a builder with another cache directory, and so without a common build lock.
-            self._key = None
-            self.path = self._named(None)
-        self._lock = lock
+            self._made = [one for one in self._hidden.final.parents if not one.exists()]
+        make_parent(self._hidden.final)
+        self._hidden.__enter__()
         try:
             remove_special(self.path)
-            clear_dead_folders(self._final)
+            clear_dead_folders(self._hidden.final)
             mark(self.path)
         except BaseException:
             self.__exit__(BaseException)
             raise
         return self
-
-    def _named(self, key: str | None) -> Path:
-        return self._final.with_name(hidden_name(self._final.name, "tmp", key))
 
     def __exit__(
         self,
@@ -76,16 +68,15 @@ class UnitFolder:
         failure: BaseException | None = None,
         _trace: object = None,
     ) -> None:
-        is_kept = self._key is not None and _may_go_on(kind, failure)
+        if not self._hidden.is_held:
+            return  # A process that was forked from the builder.
+        is_kept = self._hidden.key is not None and _may_go_on(kind, failure)
         is_kept = is_kept and any(self.path.glob("*.unit"))
         if is_kept and isinstance(failure, Exception):
             failure.add_note("Finished work is kept: the same call continues with the rest.")
         # A journal that is not undone yet exists only here.
-        if not is_kept and not (self.path / JOURNAL).exists():
-            remove_tree(self.path)
+        self._hidden.close(keep=is_kept or (self.path / JOURNAL).exists())
         if kind is not None:
             with suppress(OSError):  # One of them is not empty.
                 for folder in self._made:
                     folder.rmdir()
-        os.close(self._lock)
-        self._lock = -1

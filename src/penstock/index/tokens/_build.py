@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import OptionError, PenstockError, StorageError
 from penstock.index._fingerprint import digest
-from penstock.index._folder import bring_back
+from penstock.index._folder import bring_back, only_builder
 from penstock.index._line_pieces import LongLine
 from penstock.index._load import read_meta
-from penstock.index._lock import only_builder
 from penstock.index._names import BAD_LINES
 from penstock.index._open_index import local_folder
 from penstock.index._parts import FilePart, opened_lines

@@ -11,8 +11,8 @@ from penstock.index._aside import refuse_put_aside
 from penstock.index._listing import INDEX_FOLDER
 from penstock.index._load import kind_in
 from penstock.index._meta import decode_meta
-from penstock.index._names import META, TOKEN_FOLDER, hidden_beside, rebuilding
-from penstock.storage import fetch_metadata, is_remote, join, locate
+from penstock.index._names import META, TOKEN_FOLDER, rebuilding
+from penstock.storage import fetch_metadata, hidden_beside, is_remote, join, locate
 
 if TYPE_CHECKING:
     from penstock.index._listing import Listing

@@ -1,4 +1,8 @@
-"""What a builder of tokens puts where others see it, noted first: so it can be taken back."""
+"""The journal of a builder of tokens: steps that others see are noted, so that they can be undone.
+
+Token files and their index lie in several folders, so that no single rename publishes them. The
+builder notes each step in its hidden folder. The index appears last: when it is there, all is.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,12 @@ import msgspec
 
 from penstock.errors import CorruptFileError, CorruptIndexError, ObjectNotFoundError, StorageError
 from penstock.index._fingerprint import digest
-from penstock.index._names import BAD_LINES, META, PUT_ASIDE, hidden_of
+from penstock.index._names import BAD_LINES, META, PUT_ASIDE
 from penstock.storage import (
     StorageOptions,
     cache_directory,
     fetch_metadata,
+    hidden_of,
     is_below,
     is_remote,
     join,
@@ -38,11 +43,11 @@ _SHOWN = 4
 
 
 class PutAside(msgspec.Struct, frozen=True, tag="aside"):
-    """Something of the tokens that are replaced, moved into the builder's own folder."""
+    """A token file or the index that is replaced, moved into the builder's hidden folder."""
 
     path: str
     name: str
-    """There."""
+    """In the hidden folder."""
 
 
 class MadeFolder(msgspec.Struct, frozen=True, tag="folder"):
@@ -52,7 +57,7 @@ class MadeFolder(msgspec.Struct, frozen=True, tag="folder"):
 
 
 class PutIn(msgspec.Struct, frozen=True, tag="in"):
-    """A file of tokens that appears, noted before: its inode tells it from others of its name."""
+    """A token file, noted before it appears: its inode sets it apart from others of its name."""
 
     path: str
     size: int
@@ -62,7 +67,7 @@ class PutIn(msgspec.Struct, frozen=True, tag="in"):
 
 
 class Uploaded(msgspec.Struct, frozen=True, tag="object"):
-    """An object of tokens that appeared, noted behind: before, nothing tells it from others."""
+    """A token object, noted after it appeared: before, nothing sets it apart from others."""
 
     path: str
     size: int
@@ -72,7 +77,7 @@ class Uploaded(msgspec.Struct, frozen=True, tag="object"):
 
 
 class IndexIn(msgspec.Struct, frozen=True, tag="index"):
-    """The index that appears last: when it is there, everything is."""
+    """The index, which appears last."""
 
     folder: str
     meta: str
@@ -84,7 +89,7 @@ Entry = PutAside | MadeFolder | PutIn | Uploaded | IndexIn
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a builder of tokens changes. A journal that names anything else is not of ours."""
+    """What a builder of tokens may change. A journal that names anything else is forged."""
 
     index: str
     """The folder of the index."""
@@ -94,13 +99,13 @@ class Reach:
 
 
 def put_in(staged: Path, path: str) -> PutIn:
-    """Return what is noted of a local file before it appears under another name."""
+    """Return the note of a local file that is about to appear under another name."""
     status = staged.stat()
     return PutIn(path, status.st_size, status.st_ino, status.st_mtime_ns)
 
 
 def note(folder: Path, entries: Sequence[Entry]) -> None:
-    """Write something down; when this returns, it is on disk."""
+    """Append notes to the journal; when this returns, they are on disk."""
     encoder = msgspec.json.Encoder()
     with (folder / JOURNAL).open("ab") as file:
         file.writelines(encoder.encode(entry) + b"\n" for entry in entries)
@@ -109,7 +114,7 @@ def note(folder: Path, entries: Sequence[Entry]) -> None:
 
 
 def is_finished(folder: Path, reach: Reach) -> bool:
-    """Whether everything that a builder noted has appeared."""
+    """Whether all that a builder noted has appeared."""
     return _all_done(_checked(folder, reach), reach)
 
 
@@ -148,7 +153,7 @@ def take_back(folder: Path, reach: Reach) -> list[str]:
 
 
 def journal_problem(folder: Path, options: StorageOptions) -> str | None:
-    """Return why nothing of a dead builder's journal is undone; None where it can be."""
+    """Return why a dead builder's journal cannot be undone; None where it can."""
     try:
         _checked(folder, _reach_of(folder, options))
     except CorruptIndexError as why:
@@ -157,10 +162,10 @@ def journal_problem(folder: Path, options: StorageOptions) -> str | None:
 
 
 def _reach_of(folder: Path, options: StorageOptions) -> Reach:
-    """Return what the builder may have changed that left a hidden folder, by where that lies.
+    """Return what the builder of a hidden folder may have changed.
 
-    Beside an index that is what lies around it. A builder of remote tokens works under the cache
-    directory, in a folder named after the digest of the index's URL.
+    For a folder beside an index that is all that lies around the index. A builder of remote tokens
+    works under the cache directory, in a folder named after the digest of the index's URL.
     """
     name = hidden_of(folder.name, "tmp") or ""
     if os.path.abspath(folder.parent) == os.path.abspath(cache_directory() / "indexes"):
@@ -245,7 +250,7 @@ def _refused(folder: Path, why: str) -> CorruptIndexError:
 
 
 def _remedy(folder: Path) -> str:
-    """Return what to do with a folder that is left alone: what it alone holds is not removed."""
+    """Return what a user can do with a folder that is left alone, without losing data."""
     held = sorted(path.name for path in folder.glob("old-*"))
     if not held:
         return (
@@ -262,7 +267,7 @@ def _remedy(folder: Path) -> str:
 
 
 def _put_back(aside: Path, path: str) -> list[str]:
-    """Give what was put aside its place again; return what is to be said where that fails."""
+    """Move a file or folder that was put aside to its place; return why that failed, if it did."""
     if not os.path.lexists(aside):
         return []
     try:
@@ -290,7 +295,7 @@ def _entries(folder: Path) -> list[Entry]:
 
 
 def meta_digest(text: bytes) -> str:
-    """Return what is noted of a `meta.json`."""
+    """Return the digest of a `meta.json` for the journal."""
     return digest(text.decode(errors="replace"))
 
 

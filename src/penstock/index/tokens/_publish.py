@@ -1,9 +1,8 @@
-"""Token files and their index, put where others see them: all of it, or nothing."""
+"""Token files and their index are published together, or not at all."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import time
 from contextlib import contextmanager, suppress
@@ -18,7 +17,6 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.index._fingerprint import file_fingerprint
-from penstock.index._kept_columns import sync
 from penstock.index._load import load_index
 from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.index._names import FILES, META, PUT_ASIDE
@@ -35,12 +33,16 @@ from penstock.index.tokens._journal import (
     take_back,
 )
 from penstock.storage import (
+    NO_HARD_LINKS,
     LocalStore,
     StorageOptions,
     is_remote,
     leads_through_link,
     locate,
     path_below,
+    sync,
+    take,
+    upload_file,
 )
 
 if TYPE_CHECKING:
@@ -51,13 +53,11 @@ if TYPE_CHECKING:
     from penstock.index._place import Place
     from penstock.index.tokens._job import TokenJob
 
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 _LARGEST_EXCLUSIVE = 5 << 30
-_COPY_BYTES = 8 << 20
 
 
 class TokenBin(NamedTuple):
-    """A token file on its way."""
+    """A token file that is not published yet."""
 
     staged: Path
     """Where it lies now."""
@@ -160,7 +160,7 @@ class Publication:
 
     def _named(self) -> list[str]:
         """Return the token files that the index names."""
-        # Of a damaged index nobody knows what it names: that stays.
+        # The files of a damaged index are not known, and stay.
         with suppress(CorruptIndexError, StaleIndexError, ObjectNotFoundError):
             old = load_index(Origin(self._place.folder, self._place.base, self._options))
             empty = [] if old.meta is None else old.meta.empty
@@ -180,18 +180,14 @@ class Publication:
         index = self._place.folder if self._has_index else None
         for one in self._bins:
             store, name = locate(one.path, self._options)
-            size = one.staged.stat().st_size
-            draft = store.draft(*os.path.split(name))
+            with suppress(ObjectNotFoundError):
+                store.entry(name)
+                raise taken(one.path)
+            is_exclusive = one.staged.stat().st_size <= _LARGEST_EXCLUSIVE
             try:
-                with one.staged.open("rb") as data:
-                    while block := data.read(_COPY_BYTES):
-                        draft.write(block)
-                _refuse_taken(one.path, self._options)
-                draft.publish(name, exclusive=size <= _LARGEST_EXCLUSIVE)
+                upload_file(store, one.staged, name, exclusive=is_exclusive)
             except ObjectExistsError:
                 raise taken(one.path) from None
-            finally:
-                draft.discard()
             entry = store.entry(name)
             note(self._folder, [Uploaded(one.path, entry.size, entry.version, index)])
 
@@ -221,37 +217,29 @@ class Publication:
 @contextmanager
 def _only_publisher(place: Place) -> Iterator[None]:
     """Be the only one who publishes beside an index, on any machine that sees its folder."""
-    if place.is_remote:
-        yield
-        return
-    descriptor = os.open(os.path.dirname(place.folder), os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    lock = None
+    if not place.is_remote:
         with suppress(OSError):  # No locks on this file system.
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock = take(os.path.realpath(os.path.dirname(place.folder)), waits=True)
+    try:
         yield
     finally:
-        os.close(descriptor)
+        if lock is not None:
+            lock.release()
 
 
 def _link(staged: Path, path: str) -> None:
-    """Give a file its name, which nobody else has."""
+    """Give a file its name, which must be free."""
     try:
         os.link(staged, path)
     except FileExistsError:
         raise taken(path) from None
     except OSError as failure:
-        if failure.errno not in _NO_LINKS:
+        if failure.errno not in NO_HARD_LINKS:
             raise
         if os.path.lexists(path):
             raise taken(path) from None
         os.rename(staged, path)
-
-
-def _refuse_taken(path: str, options: StorageOptions) -> None:
-    store, name = locate(path, options)
-    with suppress(ObjectNotFoundError):
-        store.entry(name)
-        raise taken(path)
 
 
 def taken(path: str) -> ObjectExistsError:
