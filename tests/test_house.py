@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.metadata
 import pkgutil
@@ -180,54 +179,6 @@ def test_every_room_is_on_the_map() -> None:
     assert not {room for room in rooms if f"`{room}`" not in page}
 
 
-def test_no_module_is_two_ideas_long() -> None:
-    modules = list(SOURCE.glob("**/*.py"))
-    assert modules
-    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules}
-    assert not {str(path): length for path, length in lengths.items() if length > 400}
-
-
 def test_every_test_has_a_timeout(pytestconfig: pytest.Config) -> None:
     assert float(pytestconfig.getini("timeout")) > 0
     assert pytestconfig.getini("timeout_method") == "thread"
-
-
-FORMAT_NAMES = {"jsonl", "csv", "parquet", "JSON Lines", "CSV", "Parquet", "MDS", "Megatron-LM"}
-FORMAT_ENDINGS = {".jsonl", ".csv", ".tsv", ".parquet", ".mds", ".bin", ".idx"}
-FORMAT_CLASSES = {
-    "Dataset", "JsonlDataset", "CsvRows", "ParquetRows", "MdsRows", "MegatronTokens",
-    "TokensDataset", "TokenSource",
-}  # fmt: skip
-OF_FORMATS = (
-    "index/",
-    "jsonl/",
-    *(f"datasets/{of}/" for of in ("text", "parquet", "mds", "megatron", "tokens")),
-)
-
-
-def test_only_rows_and_their_own_modules_know_formats() -> None:
-    """Everything else asks the row of `index/_formats.py`, or the source."""
-    found = []
-    for path in SOURCE.glob("**/*.py"):
-        name = str(path.relative_to(SOURCE))
-        if not name.startswith(OF_FORMATS):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            found += [f"{name}:{node.lineno}" for node in ast.walk(tree) if _decides(node)]
-    assert not found
-
-
-def _decides(node: ast.AST) -> bool:
-    """Whether an expression compares with a format's name, ending or class."""
-    if isinstance(node, ast.Compare):
-        return bool(_constants(node) & (FORMAT_NAMES | FORMAT_ENDINGS))
-    if not isinstance(node, ast.Call):
-        return False
-    called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    if called == "isinstance":
-        names = (part for part in ast.walk(node) if isinstance(part, ast.Name))
-        return any(name.id in FORMAT_CLASSES for name in names)
-    return called in ("endswith", "removesuffix") and bool(_constants(node) & FORMAT_ENDINGS)
-
-
-def _constants(node: ast.AST) -> set[object]:
-    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}

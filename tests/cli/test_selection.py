@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli._reading import TextPiece
+from penstock.cli._reading import LineText
 from penstock.cli._selection import NumberedText, sampled, sliced
 from penstock.cli.check._parts import SampledLines
 from tests.rounds import rounds
@@ -19,7 +19,7 @@ def batches(total: int, cuts: list[int]) -> list[NumberedText]:
     """Return `total` records, cut into pieces of text at these places."""
     edges = [0, *sorted(min(cut, total) for cut in cuts), total]
     return [
-        NumberedText(a, b, TextPiece("f", a + 1, b"".join(b"%d\n" % i for i in range(a, b))))
+        NumberedText(a, b, LineText("f", a + 1, b"".join(b"%d\n" % i for i in range(a, b))))
         for a, b in pairwise(edges)
     ]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.jsonl import JsonlDir, JsonlFile, _records
-from penstock.jsonl._decode import MalformedLine, RecordRun, decode_piece
+from penstock.jsonl._decode import DecodedRun, MalformedLine, decode_piece
 from penstock.jsonl._prefetch import ShardRuns
 from penstock.jsonl._records import SLICE_BYTES
 from tests.jsonl.doors import names_in, records, write
@@ -176,7 +176,7 @@ def test_only_a_long_line_is_decoded_in_a_thread(
     (tmp_path / "a.jsonl").write_bytes(b"[1]\n[" + b"1," * SLICE_BYTES + b"1]\n[2]\n")
     on_the_loop: list[bool] = []
 
-    def noted(piece: TextPiece) -> Iterator[RecordRun | MalformedLine]:
+    def noted(piece: TextPiece) -> Iterator[DecodedRun | MalformedLine]:
         on_the_loop.append(threading.current_thread() is threading.main_thread())
         return decode_piece(piece)
 
@@ -216,7 +216,7 @@ def test_a_slow_read_does_not_hold_the_loop() -> None:
             assert not reading.done()
             store.gates["a"].set()
             run = await reading
-            assert isinstance(run, RecordRun)
+            assert isinstance(run, DecodedRun)
             assert run.items == [1, 2]
             await runs.aclose()
             return turns.count - before

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.jsonl._decode import MalformedLine, RecordRun, decode_piece
+from penstock.jsonl._decode import DecodedRun, MalformedLine, decode_piece
 from penstock.jsonl._text import TextPiece
 from tests.rounds import rounds
 
@@ -65,7 +65,7 @@ def decoded(text: bytes) -> list[object]:
     """Return what comes of a text: records, and (line number, line) of bad lines."""
     seen: list[object] = []
     for run in decode_piece(TextPiece("file", 1, text)):
-        if isinstance(run, RecordRun):
+        if isinstance(run, DecodedRun):
             assert run.items
             seen += run.items
         else:
@@ -108,7 +108,7 @@ def test_any_cut_into_pieces_gives_the_same_records_and_line_numbers(
     for start, stop in pairwise(cuts):
         text = b"".join(line + b"\n" for line in lines[start:stop])
         for run in decode_piece(TextPiece("file", start + 1, text)):
-            seen += run.items if isinstance(run, RecordRun) else [(run.number, run.line)]
+            seen += run.items if isinstance(run, DecodedRun) else [(run.number, run.line)]
     assert repr(seen) == repr(as_python_reads(lines))
 
 
@@ -143,7 +143,7 @@ def test_a_line_nested_too_deeply_is_a_bad_line_and_no_crash() -> None:
     depth = rounds(200_000, 5_000_000)
     deep = b"[" * depth + b"]" * depth
     runs = list(decode_piece(TextPiece("file", 1, b"1\n" + deep + b"\n2\n")))
-    assert [run.items for run in runs if isinstance(run, RecordRun)] == [[1], [2]]
+    assert [run.items for run in runs if isinstance(run, DecodedRun)] == [[1], [2]]
     (bad,) = (run for run in runs if isinstance(run, MalformedLine))
     assert bad.number == 2
     assert "deep" in str(bad.reason)
@@ -164,5 +164,5 @@ def test_bad_lines_keep_their_numbers_among_any_number_of_blank_ones(blank: byte
         expected += [(line, b"bad"), many, [math.nan], (line + 4, b"bad")]
     seen: list[object] = []
     for run in decode_piece(TextPiece("file", 1, text + blank * 5000)):
-        seen += run.items if isinstance(run, RecordRun) else [(run.number, run.line)]
+        seen += run.items if isinstance(run, DecodedRun) else [(run.number, run.line)]
     assert repr(seen) == repr(expected)

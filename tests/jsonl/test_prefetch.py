@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.jsonl._decode import MalformedLine, RecordRun
+from penstock.jsonl._decode import DecodedRun, MalformedLine
 from penstock.jsonl._prefetch import ShardRuns, runs_of_shards, weigh_runs
 from penstock.jsonl._text import TextPiece
 from tests.jsonl.doors import both_doors
@@ -48,7 +48,7 @@ class Consumer:
         """Return the records that are left."""
         left: list[Any] = []
         while (run := self.take()) is not None:
-            left += run.items if isinstance(run, RecordRun) else [run]
+            left += run.items if isinstance(run, DecodedRun) else [run]
         return left
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ def test_the_next_shard_is_read_to_its_end_before_this_one_is_consumed(door: str
     shards = [numbered(name, 3, 10, events) for name in "abc"]
     with Consumer(shards, 1000, door) as consumer:
         first = consumer.take()
-        assert isinstance(first, RecordRun)
+        assert isinstance(first, DecodedRun)
         assert first.items[0] == ["a", 0]
         events.wait_for("close", "b")  # read, decoded and waiting
         assert ("end", "b") in events.seen()
@@ -124,7 +124,7 @@ def test_a_slow_store_is_asked_for_the_next_shard_when_this_one_begins(door: str
         def take() -> None:
             nonlocal taken
             run = consumer.take()
-            assert isinstance(run, RecordRun)
+            assert isinstance(run, DecodedRun)
             taken += len(run.items)
 
         take()
@@ -170,12 +170,12 @@ def test_no_more_records_wait_than_the_queue_holds(queue_size: int, door: str) -
         return a_piece * sum(event[:2] == ("taken", "b") for event in events.seen())
 
     with Consumer(shards, queue_size, door) as consumer:
-        assert isinstance(consumer.take(), RecordRun)  # a, so that b begins to run ahead
+        assert isinstance(consumer.take(), DecodedRun)  # a, so that b begins to run ahead
         whole_pieces = max(1, queue_size // a_piece)
         # It comes as far as it may: the queue full, and one more piece asked for.
         events.wait_for("taken", "b", whole_pieces - 1)
         while (run := consumer.take()) is not None:
-            assert isinstance(run, RecordRun)
+            assert isinstance(run, DecodedRun)
             consumed += len(run.items)
             waiting.append(taken() - consumed)
     assert consumed == 2000
@@ -187,11 +187,11 @@ def test_no_more_records_wait_than_the_queue_holds(queue_size: int, door: str) -
 
 def test_the_queue_is_bounded_by_bytes_too() -> None:
     weigh = weigh_runs(8192)
-    assert weigh(RecordRun([1] * 100, 1000)) == 100
+    assert weigh(DecodedRun([1] * 100, 1000)) == 100
     assert weigh(MalformedLine("file", 1, b"bad", ValueError())) == 1
-    large = RecordRun([1], 10 << 20)
+    large = DecodedRun([1], 10 << 20)
     assert 8192 // weigh(large) == 6  # 64 MiB in all
-    assert weigh(RecordRun([1], 1 << 30)) > 8192
+    assert weigh(DecodedRun([1], 1 << 30)) > 8192
 
 
 @both_doors
@@ -210,7 +210,7 @@ def test_large_records_do_not_pile_up(door: str) -> None:
         consumer.take()
         events.wait_for("taken", "b", 2)
         for consumed in range(1, 13):
-            assert isinstance(consumer.take(), RecordRun)
+            assert isinstance(consumer.take(), DecodedRun)
             waiting.append(sum(event[:2] == ("taken", "b") for event in events.seen()) - consumed)
     assert max(waiting) <= 4  # Three fit into 64 MiB, and one is in hand.
 
@@ -240,11 +240,11 @@ def test_an_error_ahead_waits_for_its_turn(door: str) -> None:
     shards = [numbered("a", 3, 10, events), failing, numbered("c", 1, 10, events)]
     with Consumer(shards, 1000, door) as consumer:
         seen = consumer.take()
-        assert isinstance(seen, RecordRun)
+        assert isinstance(seen, DecodedRun)
         events.wait_for("failed", "b")
         for _ in range(3):
             run = consumer.take()
-            assert isinstance(run, RecordRun)
+            assert isinstance(run, DecodedRun)
             seen.items.extend(run.items)
         assert seen.items == [*(["a", n] for n in range(30)), ["b", 0]]
         with pytest.raises(LookupError, match="b fails"):

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from penstock.cli._paths import entry_of, find
-from penstock.cli._reading import MalformedLine, Skipped, describe, read_fast, read_lines, texts_of
+from penstock.cli._reading import Skipped, UnreadableLine, describe, read_fast, read_lines, texts_of
 from penstock.cli._report import Report
 from penstock.cli._signals import uninterrupted
 from penstock.cli._terminal import Progress
@@ -31,8 +31,8 @@ from penstock.storage import LocalStore, locate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._paths import Found
-    from penstock.cli._reading import TextPiece
+    from penstock.cli._paths import PathFiles
+    from penstock.cli._reading import LineText
     from penstock.jsonl import JsonlWriterSync
     from penstock.storage import StorageOptions
 
@@ -137,7 +137,7 @@ def convert(
 
 
 def _writer(
-    found: Found, target: str, options: StorageOptions, shape: _WriteOptions
+    found: PathFiles, target: str, options: StorageOptions, shape: _WriteOptions
 ) -> JsonlWriterSync:
     if target.lower().endswith(OTHER_FORMATS):
         raise OptionError(
@@ -168,7 +168,7 @@ def _file_writer(target: str, options: StorageOptions, shape: _WriteOptions) -> 
 
 
 def _dir_writer(
-    found: Found, target: str, options: StorageOptions, shape: _WriteOptions
+    found: PathFiles, target: str, options: StorageOptions, shape: _WriteOptions
 ) -> JsonlWriterSync:
     if shape.overwrite:
         raise OptionError(
@@ -198,7 +198,7 @@ def _shards(directory: JsonlDir) -> list[JsonlFile]:
         return []
 
 
-def _check_apart(found: Found, target: str) -> None:
+def _check_apart(found: PathFiles, target: str) -> None:
     """Refuse a DST inside of SRC: the next reader would find everything twice."""
     place = _place(target)
     sources = [_place(file.path) for file in found.files]
@@ -223,7 +223,7 @@ def _parent(place: str) -> str:
     return place.rpartition("/")[0]
 
 
-def _report(found: Found, target: str, copy: _Copy) -> Report:
+def _report(found: PathFiles, target: str, copy: _Copy) -> Report:
     stored = sum(entry_of(JsonlFile(path, copy.options)).size for path in copy.published)
     skipped = copy.skipped.count
     left_out = f", {counted(skipped, 'bad line')} left out" if skipped else ""
@@ -290,13 +290,13 @@ class _Copy:
                 self.text_bytes += len(lines)
                 yield lines
 
-    def _good_lines(self, text: TextPiece) -> tuple[bytes, int]:
+    def _good_lines(self, text: LineText) -> tuple[bytes, int]:
         values = read_fast(text)
         if values is not None:
             return text.text if text.text.endswith(b"\n") else text.text + b"\n", len(values)
         good = []
         for line in read_lines(text):
-            if not isinstance(line, MalformedLine):
+            if not isinstance(line, UnreadableLine):
                 good.append(line.text + b"\n")
             elif self.skips:
                 self.skipped.add(line)

@@ -22,7 +22,7 @@ _log = logging.getLogger("penstock.cli")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PathFiles:
     """The files that a PATH names, in reading order."""
 
     path: str
@@ -59,7 +59,7 @@ class Found:
         return found
 
 
-def find(path: str, options: StorageOptions, found: Detected | None = None) -> Found:
+def find(path: str, options: StorageOptions, found: Detected | None = None) -> PathFiles:
     """Return the files of lines that a PATH names, or raise where it holds something else."""
     named = format_by_name(path)
     if named is not None and not named.is_lines:
@@ -79,7 +79,7 @@ def find(path: str, options: StorageOptions, found: Detected | None = None) -> F
         return _found(path, "pattern", lines, options)
     (only,) = lines
     file = JsonlFile(path, options)
-    return Found(path, "file", [file], {file.path: only.entry})
+    return PathFiles(path, "file", [file], {file.path: only.entry})
 
 
 def _no_lines(path: str, row: Format) -> OptionError:
@@ -94,9 +94,9 @@ def _no_lines(path: str, row: Format) -> OptionError:
 
 def _found(
     path: str, kind: Literal["directory", "pattern"], files: list[Listed], options: StorageOptions
-) -> Found:
+) -> PathFiles:
     entries = {as_typed(path, found.path): found.entry for found in files}
-    return Found(path, kind, [JsonlFile(name, options) for name in entries], entries)
+    return PathFiles(path, kind, [JsonlFile(name, options) for name in entries], entries)
 
 
 def as_typed(path: str, name: str) -> str:

@@ -21,7 +21,7 @@ _SHOWN_BYTES = 60
 _WARNED = 10
 
 
-class TextPiece(NamedTuple):
+class LineText(NamedTuple):
     """Some whole lines of a file."""
 
     path: str
@@ -40,7 +40,7 @@ class GoodLine(NamedTuple):
     value: object
 
 
-class MalformedLine(NamedTuple):
+class UnreadableLine(NamedTuple):
     """A line that is not JSON."""
 
     path: str
@@ -61,16 +61,16 @@ class Watch(Protocol):
         ...
 
 
-def texts_of(file: JsonlFile, progress: Watch) -> Iterator[TextPiece]:
+def texts_of(file: JsonlFile, progress: Watch) -> Iterator[LineText]:
     """Yield a file's text in pieces, and count what is read."""
     pieces = read_pieces([file.source()], _TEXT_BYTES, progress.read)
     with closing(pieces):  # type: ignore[type-var]
         for piece in pieces:
-            yield TextPiece(file.path, piece.first_line, piece.text)
+            yield LineText(file.path, piece.first_line, piece.text)
             progress.show()
 
 
-def lines_of(text: TextPiece) -> list[bytes]:
+def lines_of(text: LineText) -> list[bytes]:
     """Return the lines without their newlines."""
     lines = text.text.split(b"\n")
     if not lines[-1]:
@@ -78,7 +78,7 @@ def lines_of(text: TextPiece) -> list[bytes]:
     return lines
 
 
-def read_fast(text: TextPiece) -> list[object] | None:
+def read_fast(text: LineText) -> list[object] | None:
     """Return the values of all lines, or None where a line is blank, bad or unusual."""
     try:
         return list(map(decode_fast, lines_of(text)))
@@ -86,7 +86,7 @@ def read_fast(text: TextPiece) -> list[object] | None:
         return None
 
 
-def read_line(text: TextPiece, index: int, line: bytes) -> GoodLine | MalformedLine | None:
+def read_line(text: LineText, index: int, line: bytes) -> GoodLine | UnreadableLine | None:
     """Return the record or bad line at an index; None for a blank line.
 
     Decoded as `iter_records` does it.
@@ -97,10 +97,10 @@ def read_line(text: TextPiece, index: int, line: bytes) -> GoodLine | MalformedL
     try:
         return GoodLine(number, line, decode_line(line))
     except ValueError as reason:
-        return MalformedLine(text.path, number, line, reason)
+        return UnreadableLine(text.path, number, line, reason)
 
 
-def read_lines(text: TextPiece) -> Iterator[GoodLine | MalformedLine]:
+def read_lines(text: LineText) -> Iterator[GoodLine | UnreadableLine]:
     """Yield records and bad lines one by one: slower than `read_fast`, but each with its place."""
     lines = lines_of(text)
     for index, line in compress(enumerate(lines), map(bytes.strip, lines)):
@@ -109,7 +109,7 @@ def read_lines(text: TextPiece) -> Iterator[GoodLine | MalformedLine]:
             yield read
 
 
-def describe(bad: MalformedLine) -> str:
+def describe(bad: UnreadableLine) -> str:
     """Return the place of a bad line, the reason, and its beginning."""
     return f"{bad.path}:{bad.number}: {reason_text(bad.reason)}; the line begins {begins(bad.text)}"
 
@@ -129,7 +129,7 @@ class Skipped:
     def __init__(self) -> None:
         self.count = 0
 
-    def add(self, bad: MalformedLine) -> None:
+    def add(self, bad: UnreadableLine) -> None:
         """Count a line."""
         self.count += 1
         if self.count <= _WARNED:

@@ -7,12 +7,12 @@ import random
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from penstock.cli._reading import GoodLine, MalformedLine, Skipped, read_fast, read_lines, texts_of
+from penstock.cli._reading import GoodLine, Skipped, UnreadableLine, read_fast, read_lines, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 
-    from penstock.cli._reading import TextPiece
+    from penstock.cli._reading import LineText
     from penstock.cli._terminal import Progress
     from penstock.jsonl import JsonlFile
 
@@ -49,7 +49,7 @@ class NumberedText(NamedTuple):
 
     first: int
     end: int
-    text: TextPiece
+    text: LineText
 
     def take(self, numbers: Collection[int]) -> Iterator[tuple[int, Numbered]]:
         """Yield the records with these numbers, each with its number."""
@@ -86,8 +86,8 @@ class RecordStream:
         self.ended = True
 
 
-def _is_good(line: GoodLine | MalformedLine, skipped: Skipped) -> bool:
-    if isinstance(line, MalformedLine):
+def _is_good(line: GoodLine | UnreadableLine, skipped: Skipped) -> bool:
+    if isinstance(line, UnreadableLine):
         skipped.add(line)
         return False
     return True

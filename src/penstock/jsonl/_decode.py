@@ -21,7 +21,7 @@ Record: TypeAlias = object
 """What one line holds: nearly always a dict."""
 
 
-class RecordRun(NamedTuple):
+class DecodedRun(NamedTuple):
     """Records that stand next to each other."""
 
     items: list[Record]
@@ -37,7 +37,7 @@ class MalformedLine(NamedTuple):
     reason: Exception
 
 
-def decode_piece(piece: TextPiece) -> Iterator[RecordRun | MalformedLine]:
+def decode_piece(piece: TextPiece) -> Iterator[DecodedRun | MalformedLine]:
     """Yield a piece's records in runs, and its bad lines at their places."""
     lines = piece.text.split(b"\n")
     if not lines[-1]:
@@ -46,12 +46,12 @@ def decode_piece(piece: TextPiece) -> Iterator[RecordRun | MalformedLine]:
     for first in range(0, len(lines), _LINES_A_RUN):
         records = yield from _decode_run(piece, lines[first : first + _LINES_A_RUN], first)
         if records or len(lines) > _LINES_A_RUN:
-            yield RecordRun(records, len(piece.text))
+            yield DecodedRun(records, len(piece.text))
 
 
 def _decode_run(
     piece: TextPiece, lines: list[bytes], first: int
-) -> Generator[RecordRun | MalformedLine, None, list[Record]]:
+) -> Generator[DecodedRun | MalformedLine, None, list[Record]]:
     """Yield records and bad lines up to the last bad one; return the records behind it."""
     numbers: Sequence[int] = range(first, first + len(lines))
     rest = iter(lines)
@@ -77,14 +77,14 @@ def _decode_run(
                 records.append(decode_as_json(line))
             except ValueError as reason:
                 if records:
-                    yield RecordRun(records, len(piece.text))
+                    yield DecodedRun(records, len(piece.text))
                 yield MalformedLine(piece.path, piece.first_line + numbers[refused], line, reason)
                 records = []
                 before = refused + 1
         else:
             return records
         if patience <= 0:
-            yield RecordRun(records, len(piece.text))
+            yield DecodedRun(records, len(piece.text))
             before += len(records)
             records = []
             patience = _REFUSED_A_RUN

@@ -7,7 +7,7 @@ from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
-from penstock.jsonl._decode import MalformedLine, Record, RecordRun, decode_piece
+from penstock.jsonl._decode import DecodedRun, MalformedLine, Record, decode_piece
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._text import TextPiece
 
 T = TypeVar("T")
-Run: TypeAlias = RecordRun | MalformedLine
+Run: TypeAlias = DecodedRun | MalformedLine
 
 SLICE_BYTES = 64 << 10
 """Text decoded at a time on an event loop: what the loop is held for."""

@@ -274,7 +274,7 @@ def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[str]:
     with suppress(ObjectNotFoundError):
         for entry in store.list(name):
             file = store.path(entry.name)
-            if entry.size and file.endswith(".bin") and file not in named:
+            if entry.size and file not in named:
                 yield file
 
 

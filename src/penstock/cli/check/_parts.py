@@ -14,8 +14,8 @@ import msgspec
 from penstock.cli._paths import entry_of
 from penstock.cli._reading import (
     GoodLine,
-    MalformedLine,
-    TextPiece,
+    LineText,
+    UnreadableLine,
     begins,
     lines_of,
     read_fast,
@@ -31,7 +31,7 @@ from penstock.storage import LocalStore, is_remote
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from penstock.cli._paths import Found
+    from penstock.cli._paths import PathFiles
     from penstock.jsonl import JsonlFile
     from penstock.storage import OpenFile
 
@@ -175,14 +175,14 @@ class LinePart:
 
     def _cut(
         self, stop: int, seen: PartFindings, advance: Callable[[int], object]
-    ) -> Iterator[TextPiece]:
+    ) -> Iterator[LineText]:
         store, name, known = self.file.source()
         with closing(store.open(name, known)) as file:
             is_begun = not self.start or file.read_at(self.start - 1, 1) == b"\n"
             pieces = LinePieces(self.start, stop, is_begun=is_begun)
             for piece in pieces.of(self._blocks(file, stop, advance)):
                 if isinstance(piece, LinePiece):
-                    yield TextPiece(self.path, piece.newlines + 1, piece.text)
+                    yield LineText(self.path, piece.newlines + 1, piece.text)
             seen.newlines = pieces.newlines
 
     def _blocks(
@@ -211,7 +211,9 @@ class _Advancing:
         self._advance(count)
 
 
-def line_parts(found: Found, share: float | None, seed: int, part_bytes: int) -> Iterator[LinePart]:
+def line_parts(
+    found: PathFiles, share: float | None, seed: int, part_bytes: int
+) -> Iterator[LinePart]:
     """Yield all files in parts: plain local ones are cut, unless only a share is checked."""
     for number, file in enumerate(found.files):
         size = _size(file)
@@ -236,7 +238,7 @@ def _is_cut(file: JsonlFile) -> bool:
     return is_local and compression_of(file.path) is None
 
 
-def _sampled(text: TextPiece, chosen: SampledLines) -> Iterator[GoodLine | MalformedLine]:
+def _sampled(text: LineText, chosen: SampledLines) -> Iterator[GoodLine | UnreadableLine]:
     lines = lines_of(text)
     for index in chosen.among(text.first_line, len(lines)):
         line = read_line(text, index, lines[index])
@@ -245,10 +247,10 @@ def _sampled(text: TextPiece, chosen: SampledLines) -> Iterator[GoodLine | Malfo
 
 
 def _findings_in(
-    lines: Iterable[GoodLine | MalformedLine], text: TextPiece, seen: PartFindings
+    lines: Iterable[GoodLine | UnreadableLine], text: LineText, seen: PartFindings
 ) -> Iterator[Finding]:
     for line in lines:
-        if isinstance(line, MalformedLine):
+        if isinstance(line, UnreadableLine):
             reason, start = reason_text(line.reason), begins(line.text)
             yield Finding("malformed line", text.path, line.number, reason, start)
             continue

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from penstock.cli._facts import facts_of_index, index_facts
-from penstock.cli._paths import Found, as_typed, find
+from penstock.cli._paths import PathFiles, as_typed, find
 from penstock.cli._reading import texts_of
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
@@ -149,15 +149,15 @@ def _of_lines(
     return report
 
 
-def _found_by(indexed: Indexed | None, path: str, options: StorageOptions) -> Found | None:
+def _found_by(indexed: Indexed | None, path: str, options: StorageOptions) -> PathFiles | None:
     """Return the files as `penstock.open` sees them, if there is an index."""
     if indexed is None:
         return None
     entries = {as_typed(path, one.path): one.entry for one in indexed.listing.files}
     files = [JsonlFile(name, options) for name in entries]
     if indexed.listing.folder is not None:
-        return Found(path, "directory", files, entries)
-    return Found(path, "pattern" if is_pattern(path) else "file", files, entries)
+        return PathFiles(path, "directory", files, entries)
+    return PathFiles(path, "pattern" if is_pattern(path) else "file", files, entries)
 
 
 def _known(indexed: Indexed | None, path: str) -> dict[str, FileMeta]:
@@ -175,7 +175,7 @@ def _known(indexed: Indexed | None, path: str) -> dict[str, FileMeta]:
 
 
 def _file_facts(
-    found: Found,
+    found: PathFiles,
     file: JsonlFile,
     entry: Entry,
     known: FileMeta | None,

@@ -37,7 +37,7 @@ class PackOptions:
     """Token that fills samples up."""
 
 
-class DocumentEnds(NamedTuple):
+class SampleDocuments(NamedTuple):
     """Where documents end in the next samples; see `Documents`, without its first offset."""
 
     values: NDArray[np.int64]
@@ -63,7 +63,7 @@ class Samples(Protocol):
         """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
         ...
 
-    def ends(self) -> Iterator[DocumentEnds]:
+    def ends(self) -> Iterator[SampleDocuments]:
         """Yield where documents end; nothing where a sample is a document."""
         ...
 
@@ -100,7 +100,7 @@ class DocumentSamples:
             rows[:, 0] = np.cumsum(some.lengths) - some.lengths + (some.start - first)
             yield rows * self._stream.dtype.itemsize
 
-    def ends(self) -> Iterator[DocumentEnds]:
+    def ends(self) -> Iterator[SampleDocuments]:
         """Yield nothing: a sample ends where its document does."""
         return iter(())
 
@@ -134,7 +134,7 @@ class ConcatSamples:
         """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
         return _even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
 
-    def ends(self) -> Iterator[DocumentEnds]:
+    def ends(self) -> Iterator[SampleDocuments]:
         """Yield where documents end."""
         size, done = self._size, 0
         for start, lengths in self._stream.all_documents():
@@ -143,14 +143,14 @@ class ConcatSamples:
             borders = np.arange((start // size + 1) * size, stop + 1, size)
             # Where documents or samples end, each place once.
             cuts = np.union1d(ends[ends <= stop], borders)
-            yield DocumentEnds(
+            yield SampleDocuments(
                 cuts - (cuts - 1) // size * size,
                 done + 1 + np.flatnonzero(cuts % size == 0),
                 ~np.isin(borders, ends, assume_unique=True),
             )
             done += len(cuts)
         if self.padding:
-            yield DocumentEnds(np.empty(0, np.int64), np.array([done]), np.zeros(1, bool))
+            yield SampleDocuments(np.empty(0, np.int64), np.array([done]), np.zeros(1, bool))
 
 
 class BestFitSamples:
@@ -204,7 +204,7 @@ class BestFitSamples:
         """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
         return _even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
 
-    def ends(self) -> Iterator[DocumentEnds]:
+    def ends(self) -> Iterator[SampleDocuments]:
         """Yield where documents end."""
         total = len(self._offsets) - 1
         for start in range(0, total, _TOKENS_AT_ONCE):
@@ -213,7 +213,7 @@ class BestFitSamples:
             lengths = self._lengths[int(self._offsets[start]) : int(self._offsets[stop])]
             ends = np.cumsum(lengths)
             before = (ends - lengths)[_firsts(counts)]
-            yield DocumentEnds(
+            yield SampleDocuments(
                 ends - np.repeat(before, counts),
                 self._offsets[start + 1 : stop + 1],
                 self._goes_on[start:stop],
