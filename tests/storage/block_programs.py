@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.storage import Block, BlockCache
-from penstock.storage._block_room import Room, private_folder
+from penstock.storage.cache._room import Room, private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,9 +27,9 @@ from penstock.storage import (
     block_key,
     metered,
 )
-from penstock.storage._block_files import HEADER_BYTES
-from penstock.storage._block_room import NoRoomError, Room, private_folder, used_bytes
 from penstock.storage._locks import locked
+from penstock.storage.cache._files import HEADER_BYTES
+from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 from tests.faults.child import Child, run, run_together
 from tests.storage.block_programs import (
     block,

@@ -5,13 +5,8 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
-    from penstock.storage._block_cache import Block as Block
-    from penstock.storage._block_cache import BlockCache as BlockCache
-    from penstock.storage._block_cache import block_cache as block_cache
-    from penstock.storage._block_cache import block_key as block_key
     from penstock.storage._cache_mark import CACHE_TAG as CACHE_TAG
     from penstock.storage._cache_mark import mark_as_cache as mark_as_cache
-    from penstock.storage._cached_store import CachedStore as CachedStore
     from penstock.storage._disk_room import no_room as no_room
     from penstock.storage._disk_room import refuse_full_disk as refuse_full_disk
     from penstock.storage._drafts import NO_HARD_LINKS as NO_HARD_LINKS
@@ -85,13 +80,18 @@ if TYPE_CHECKING:
     from penstock.storage._untrusted import readable_metadata as readable_metadata
     from penstock.storage._untrusted import remove_special as remove_special
     from penstock.storage._untrusted import remove_tree as remove_tree
+    from penstock.storage.cache._blocks import Block as Block
+    from penstock.storage.cache._blocks import BlockCache as BlockCache
+    from penstock.storage.cache._blocks import block_cache as block_cache
+    from penstock.storage.cache._blocks import block_key as block_key
+    from penstock.storage.cache._store import CachedStore as CachedStore
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
-        "Block": "_block_cache",
-        "BlockCache": "_block_cache",
-        "CachedStore": "_cached_store",
+        "Block": "cache._blocks",
+        "BlockCache": "cache._blocks",
+        "CachedStore": "cache._store",
         "Draft": "_store",
         "Entry": "_store",
         "HeldFile": "_files",
@@ -105,8 +105,8 @@ __all__, __getattr__, __dir__ = facade(
         "SeekableFile": "_files",
         "StorageOptions": "_options",
         "Store": "_store",
-        "block_cache": "_block_cache",
-        "block_key": "_block_cache",
+        "block_cache": "cache._blocks",
+        "block_key": "cache._blocks",
         "cache_directory": "_environment",
         "carried": "_meter",
         "current_meter": "_meter",

@@ -13,11 +13,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.storage._block_files import HEADER_BYTES, map_block, write_block
-from penstock.storage._block_room import NoRoomError, Room, private_folder, used_bytes
 from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._locks import locked
 from penstock.storage._meter import carried, current_meter, waiting
+from penstock.storage.cache._files import HEADER_BYTES, map_block, write_block
+from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

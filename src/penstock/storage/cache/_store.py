@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.storage._block_cache import Block, block_cache, block_key
 from penstock.storage._object import ObjectStore
 from penstock.storage._remote_file import RemoteFile
+from penstock.storage.cache._blocks import Block, block_cache, block_key
 
 if TYPE_CHECKING:
     from penstock.storage._store import Entry

@@ -1,0 +1,1 @@
+"""Blocks of remote files, kept on the local disk."""
