@@ -22,12 +22,12 @@ from penstock.storage import (
     Entry,
     Meter,
     StorageOptions,
-    _block_files,
     block_cache,
     block_key,
     metered,
 )
 from penstock.storage._locks import locked
+from penstock.storage.cache import _files
 from penstock.storage.cache._files import HEADER_BYTES
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 from tests.faults.child import Child, run, run_together
@@ -160,7 +160,7 @@ def test_a_damaged_file_is_fetched_again(
     }
     path.unlink()
     path.write_bytes(damaged[damage])
-    monkeypatch.setattr(_block_files, "_verified", set())  # As in another process.
+    monkeypatch.setattr(_files, "_verified", set())  # As in another process.
     assert get(1) == content(1)
     assert get(1) == content(1)
     assert fetched == [1, 2, 1]
