@@ -39,7 +39,7 @@ def facade(
 
 
 def imported(module: str) -> ModuleType | None:
-    """Return a module that somebody has imported; None while another thread is at it."""
+    """Return a module that is imported; None before, and while another thread imports it."""
     known = sys.modules.get(module)
     is_half = getattr(getattr(known, "__spec__", None), "_initializing", False)
     return None if is_half else known

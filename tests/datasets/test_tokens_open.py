@@ -145,7 +145,7 @@ def test_a_damaged_index_of_tokens_is_to_be_made_again(folder: Folder, name: str
     with pytest.raises((CorruptIndexError, ObjectNotFoundError), match=again):
         penstock.open(folder.path)
     shutil.rmtree(path.parent)
-    with pytest.raises(ObjectNotFoundError, match=f"no index that tells of them.*{again}"):
+    with pytest.raises(ObjectNotFoundError, match=f"no index that names them.*{again}"):
         penstock.open(folder.path)
 
 

@@ -1,6 +1,6 @@
 """Columns into plain arrays: what a worker process makes, without torch.
 
-Everything is owned by whoever asked and writable: never a view of Arrow's memory, which a source
+The caller owns every array and may write to it: never a view of Arrow's memory, which a source
 may share with others.
 """
 

@@ -171,7 +171,7 @@ class FieldEncoder:
 
     def describe(self) -> str:
         """Return one sentence for `explain()`."""
-        return f"tensors of {len(self.fields)} fields: {self}"
+        return f"tensors of {len(self.fields)} field{'s' * (len(self.fields) != 1)}: {self}"
 
     @cached_property
     def _schema(self) -> pa.Schema:

@@ -252,7 +252,7 @@ def _add_columns(
     """Report columns one by one; `records` is the number of records of their source."""
     documents, rows = [], []
     for column in columns:
-        meta, state = column.meta, "not known: no index tells"
+        meta, state = column.meta, "not known without an index"
         missing = max(0, records - meta.length)
         if column.stale is not None:
             state = f"{counted(missing, 'record')} behind" if missing else "fresh"

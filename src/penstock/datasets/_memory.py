@@ -177,7 +177,7 @@ class MapStyleSource(_ObjectSource):
     def column_home(self) -> NoReturn:
         """Raise: columns could not be known to be of the present records."""
         raise OptionError(
-            f"{type(self._dataset).__qualname__} is a map-style dataset: nobody knows when its "
+            f"{type(self._dataset).__qualname__} is a map-style dataset: it does not say when its "
             "records change, so what was decoded from them cannot be kept. Give the files, a table "
             "or a list of dicts that it reads."
         )

@@ -29,12 +29,19 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
 ) -> Source:
     """Return the records of a path, a pattern, a list of paths, a table, a frame or a list.
 
-    A folder whose index is one of tokens, a pair of Megatron files (`.bin` and `.idx`) and a
-    folder of MDS shards are opened as what they are. A list of one path is that path.
+    Files without an index get one on the way: in the folder itself, or under the cache directory
+    for single files, patterns, remote data and read-only folders. Building reads every byte once;
+    opening again costs one listing.
 
-    Files that have no index get one on the way: in the folder itself, or under the cache
-    directory for single files, patterns, remote data and folders that may not be written to;
-    `index` names another place. `progress` shows or hides the bar.
+    Args:
+        what: A path or URL, a pattern (`"logs/*.jsonl"`), a list of paths, a token folder, a pair
+            of Megatron files (`.bin` and `.idx`), a folder of MDS shards, an Arrow table, a data
+            frame, a list of dicts, or a dataset with `len` and numbers.
+        index: The folder of the index, where the default is not writable or not shared.
+        progress: True or False shows or hides the bar of a build; by default a terminal shows it.
+            An object with `add(count)` receives the bytes read.
+        storage_options: Credentials, endpoint, retries and cache of remote paths; see
+            `docs/storage.md`.
 
     >>> source = open([{"id": 1}, {"id": 2}])
     >>> len(source), source[-1]

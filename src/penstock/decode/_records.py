@@ -9,7 +9,7 @@ from typing import NamedTuple
 from penstock.decode._lines import decode_fast, decode_line
 
 OnBad = Callable[[int, bytes, Exception], None]
-"""Told of each line that cannot be read: its index in the text (from 0, blank lines counted),
+"""Called for each line that cannot be read: its index in the text (from 0, blank lines counted),
 its bytes without the newline, and why. It raises, or returns and the line is left out."""
 
 Record = dict[str, object]

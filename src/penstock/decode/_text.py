@@ -61,7 +61,7 @@ def may_hold_endless_number(text: bytes) -> bool:
 def count_object_lines(text: bytes, ends: NDArray[np.int64] | None = None) -> int | None:
     """Return how many lines are not blank, or None unless each of them is `{` … `}`.
 
-    Whoever knows where the newlines are says so, and saves half of the time.
+    A caller that knows where the newlines are saves half of the time.
 
     With a decoder that takes JSON values one after the other wherever they stand, as many values
     as lines then means one value a line: a value across lines would hold `}`, a newline and `{`

@@ -187,7 +187,7 @@ class DirTarget:
             try:
                 self._draft.publish(name, exclusive=True)
             except ObjectExistsError:
-                self._next = None  # Somebody else took it: look again.
+                self._next = None  # Another writer took it: look again.
                 lowest = number + 1  # A listing may not show it yet.
                 continue
             self._next = number + 1

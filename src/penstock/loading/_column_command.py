@@ -1,4 +1,4 @@
-"""What somebody types to make the columns of a source once for all."""
+"""The command that makes the columns of a source."""
 
 from __future__ import annotations
 

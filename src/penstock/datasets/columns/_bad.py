@@ -59,7 +59,7 @@ def decoded(
         return Decoded(_read(source, ids, schema), {})
     except OF_A_RECORD as why:
         if on_error == "raise":
-            raise told(source, why, ids, schema) from None
+            raise located(source, why, ids, schema) from None
     rows: list[int] = []
     for row in _bad_rows(source, ids, schema):
         rows.append(row)
@@ -78,7 +78,7 @@ def too_many(
     try:
         _read(source, bad[:1], schema)
     except OF_A_RECORD as why:
-        first = f" The first: {told(source, why, bad[:1], schema).fact}"
+        first = f" The first: {located(source, why, bad[:1], schema).fact}"
     return BadRecordsError(
         f"{len(bad):,} records or more cannot be read as the types asked for, and at most "
         f"{most:,} are set aside.{first}",
@@ -125,7 +125,7 @@ def _put_in(
     return joined([_read(source, ids[others], those.schema), those], order)
 
 
-def told(
+def located(
     source: Source, why: Exception, ids: NDArray[np.int64], schema: pa.Schema
 ) -> MalformedLineError | SchemaMismatchError:
     """Return the error about a bad record with the line that it stands on, and what can be done."""

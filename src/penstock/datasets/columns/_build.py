@@ -214,12 +214,9 @@ class _UnitFolder:
             if self._on_error == "null":
                 nulled += len(found)
                 if nulled:
-                    _log.warning(
-                        "field %r: %d values that do not fit %s are null",
-                        field.name,
-                        nulled,
-                        field.type,
-                    )
+                    one, many = "value that does not fit %s is", "values that do not fit %s are"
+                    text = f"field %r: %d {one if nulled == 1 else many} null"
+                    _log.warning(text, field.name, nulled, field.type)
             else:
                 bad = np.concatenate([bad, found])
             publish_column(

@@ -61,7 +61,7 @@ class TokenFolder:
                 f"{folder} brings back what was there before"
             )
         return ObjectNotFoundError(
-            f"{folder} holds token files, but no index that tells of them. {remedy}", path=place
+            f"{folder} holds token files, but no index that names them. {remedy}", path=place
         )
 
 
