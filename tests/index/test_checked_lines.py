@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.index._line_pieces import LinePieces
+from penstock.index._parts import LinePieces
 from penstock.index._scan import LineScan
 from penstock.index.checked._checks import Checks, Look
 from penstock.index.checked._line_check import LineCheck

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.index.parquet._pages import DamagedStructureError, ThriftReader, Value
+from penstock.index.parquet._groups import DamagedStructureError, ThriftReader, Value
 
 LONG = b"\xff\xff\xff\xff\xff\x7f"
 STARTS = st.sampled_from([b"", b"\x19\xf3", b"\x19\xf7", b"\x19\xf9", b"\x18", b"\x19\xfc"])

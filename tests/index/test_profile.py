@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.index.profile import UNREADABLE, Profile, profile_text
-from penstock.index.profile import _tree as tree
+from penstock.index.profile import _profile as tree
 from tests.decode.json_values import records as json_records
 from tests.index.profile_model import profile_of, profile_records
 from tests.rounds import rounds

@@ -19,7 +19,7 @@ from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, St
 from penstock.index import IndexStore, create_default_jsonl_indexer
 from penstock.index._folder import NewFolder, clear_dead_folders, only_builder
 from penstock.index._indexer import FileTextLinesIndexer
-from penstock.index._place import IndexPlace
+from penstock.index._listing import IndexPlace
 from penstock.jsonl import JsonlFile
 from penstock.storage import StorageOptions
 from penstock.storage._folders import hidden_name

@@ -14,8 +14,7 @@ import pytest
 
 from penstock.datasets.columns._build import only_column_builder
 from penstock.index import IndexStore
-from penstock.index._folder import NewFolder, only_builder
-from penstock.index.checked._unit_folder import UnitFolder
+from penstock.index._folder import NewFolder, UnitFolder, only_builder
 from penstock.storage import HiddenFolder, holder_of, take
 from penstock.storage._locks import locked, take_folder
 

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from penstock.index._aside import refuse_put_aside as refuse_put_aside
     from penstock.index._bad_lines import BadLine as BadLine
     from penstock.index._bad_lines import read_bad_lines as read_bad_lines
-    from penstock.index._blocks import LARGEST_FRAME as LARGEST_FRAME
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
     from penstock.index._detect import Detected as Detected
@@ -28,17 +27,17 @@ if TYPE_CHECKING:
     from penstock.index._formats import format_named as format_named
     from penstock.index._formats import load as load
     from penstock.index._formats import registered as registered
-    from penstock.index._index_store import IndexStore as IndexStore
-    from penstock.index._index_store import IndexStoreInterface as IndexStoreInterface
     from penstock.index._indexer import FileTextLinesIndexer as FileTextLinesIndexer
+    from penstock.index._indexer import IndexStore as IndexStore
+    from penstock.index._indexer import IndexStoreInterface as IndexStoreInterface
     from penstock.index._indexer import SampleData as SampleData
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
-    from penstock.index._line_pieces import LinePiece as LinePiece
-    from penstock.index._line_pieces import LinePieces as LinePieces
     from penstock.index._listing import Found as Found
+    from penstock.index._listing import IndexPlace as IndexPlace
     from penstock.index._listing import Listing as Listing
     from penstock.index._listing import list_files as list_files
+    from penstock.index._listing import place_of as place_of
     from penstock.index._load import read_meta as read_meta
     from penstock.index._meta import FileMeta as FileMeta
     from penstock.index._meta import Meta as Meta
@@ -54,12 +53,13 @@ if TYPE_CHECKING:
     from penstock.index._open_index import make_index as make_index
     from penstock.index._open_index import open_or_build as open_or_build
     from penstock.index._parts import FilePart as FilePart
-    from penstock.index._place import IndexPlace as IndexPlace
-    from penstock.index._place import place_of as place_of
+    from penstock.index._parts import LinePiece as LinePiece
+    from penstock.index._parts import LinePieces as LinePieces
     from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
     from penstock.index._sample_index import rows_before as rows_before
+    from penstock.index._scan import LARGEST_FRAME as LARGEST_FRAME
     from penstock.index._scan import LineScanner as LineScanner
     from penstock.index._scan import Scanner as Scanner
     from penstock.index._stale import Changes as Changes
@@ -75,12 +75,12 @@ if TYPE_CHECKING:
     from penstock.index.profile._files import read_profile as read_profile
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
+    from penstock.index.tokens._documents import get_text_from_jsonl as get_text_from_jsonl
     from penstock.index.tokens._generator import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
     from penstock.index.tokens._job import TokenReport as TokenReport
     from penstock.index.tokens._journal import take_back_dead as take_back_dead
-    from penstock.index.tokens._text import get_text_from_jsonl as get_text_from_jsonl
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
@@ -90,8 +90,8 @@ __all__, __getattr__, __dir__ = facade(
     {
         "BadLine": "_bad_lines",
         "FileTextLinesIndexer": "_indexer",
-        "IndexStore": "_index_store",
-        "IndexStoreInterface": "_index_store",
+        "IndexStore": "_indexer",
+        "IndexStoreInterface": "_indexer",
         "SampleData": "_indexer",
         "SampleGeneratorInterface": "_indexer",
         "SampleIndex": "_sample_index",
@@ -100,7 +100,7 @@ __all__, __getattr__, __dir__ = facade(
         "TokenizedSampleGenerator": "tokens._generator",
         "create_default_jsonl_indexer": "_indexer",
         "create_tokenize_and_index_jsonl_text_func": "tokens._tokenize",
-        "get_text_from_jsonl": "tokens._text",
+        "get_text_from_jsonl": "tokens._documents",
         "read_bad_lines": "_bad_lines",
         "read_profile": "profile._files",
     },
@@ -128,8 +128,8 @@ __all__, __getattr__, __dir__ = facade(
         "Found": "_listing",
         "Hashed": "_stale",
         "JSON_NAMES": "checked._line_check",
-        "LARGEST_FRAME": "_blocks",
-        "LinePieces": "_line_pieces",
+        "LARGEST_FRAME": "_scan",
+        "LinePieces": "_parts",
         "LineScanner": "_scan",
         "Listing": "_listing",
         "Look": "checked._checks",
@@ -137,8 +137,8 @@ __all__, __getattr__, __dir__ = facade(
         "Mode": "_build",
         "NamedTokenizer": "tokenizers._files",
         "FilePart": "_parts",
-        "LinePiece": "_line_pieces",
-        "IndexPlace": "_place",
+        "LinePiece": "_parts",
+        "IndexPlace": "_listing",
         "Scanner": "_scan",
         "TOKEN_FOLDER": "_names",
         "TokensMeta": "_meta",
@@ -156,7 +156,7 @@ __all__, __getattr__, __dir__ = facade(
         "local_folder": "_open_index",
         "make_index": "_open_index",
         "open_or_build": "_open_index",
-        "place_of": "_place",
+        "place_of": "_listing",
         "put_aside_in": "_aside",
         "read_meta": "_load",
         "rebuilding": "_names",

@@ -13,11 +13,10 @@ from penstock.errors import (
     OptionError,
     StaleIndexError,
 )
-from penstock.index._blocks import ScannedFrames, scan_file
 from penstock.index._builder import Builder, Scanned
 from penstock.index._folder import NewFolder
 from penstock.index._load import read_meta
-from penstock.index._scan import LineScanner
+from penstock.index._scan import LineScanner, ScannedFrames, scan_file
 from penstock.index._stale import changes, hashed_files
 from penstock.index.checked._checks import Checks
 from penstock.jsonl import compression_of
@@ -28,9 +27,8 @@ from penstock.work import viewed
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.index._listing import Listing
+    from penstock.index._listing import IndexPlace, Listing
     from penstock.index._meta import Meta
-    from penstock.index._place import IndexPlace
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
     from penstock.work import View
@@ -103,8 +101,8 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
     with ExitStack() as stack:
         if options.checks or _take_long(builder, options):
             # A plain scan does not need these modules.
+            from penstock.index._folder import UnitFolder  # noqa: PLC0415
             from penstock.index.checked._build import scan_checked, unit_key  # noqa: PLC0415
-            from penstock.index.checked._unit_folder import UnitFolder  # noqa: PLC0415
 
             units = stack.enter_context(UnitFolder(place, unit_key(builder, options)))
             folder = stack.enter_context(NewFolder(place))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.errors import IndexExistsError
-from penstock.index._blocks import LARGEST_FRAME
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
 from penstock.index._names import FILES, FRAMES, META, ROWS, refuse_unnamable
+from penstock.index._scan import LARGEST_FRAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

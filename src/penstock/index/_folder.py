@@ -10,7 +10,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import IndexExistsError, IndexTimeoutError, ObjectExistsError, StorageError
+from penstock.errors import (
+    IndexExistsError,
+    IndexTimeoutError,
+    ObjectChangedError,
+    ObjectExistsError,
+    StorageError,
+    WorkerError,
+)
 from penstock.index._aside import old_indexes
 from penstock.index._fingerprint import digest
 from penstock.index._names import (
@@ -25,6 +32,7 @@ from penstock.index._names import (
 from penstock.index.tokens._journal import JOURNAL, Reach, journal_problem, take_back_dead
 from penstock.storage import (
     NO_HARD_LINKS,
+    NO_ROOM,
     HiddenFolder,
     cache_directory,
     hidden_beside,
@@ -34,6 +42,7 @@ from penstock.storage import (
     only_one,
     publish_folder,
     remove_dead,
+    remove_special,
     remove_tree,
     sync,
     upload_folder,
@@ -43,8 +52,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
 
-    from penstock.index._place import Place
+    from penstock.index._listing import IndexPlace
     from penstock.storage import StorageOptions
+
 
 _WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
 _NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *DOCUMENT_FILES)
@@ -56,7 +66,7 @@ class NewFolder:
     Unless `is_kept`, backups and repositories leave it out.
     """
 
-    def __init__(self, place: Place, *, is_kept: bool = False) -> None:
+    def __init__(self, place: IndexPlace, *, is_kept: bool = False) -> None:
         self._place = place
         self._is_marked = not is_kept and not place.is_remote
         self._hidden = HiddenFolder(Path(place.folder))
@@ -158,14 +168,14 @@ def make_parent(final: Path) -> None:
         ) from None
 
 
-def work_place(place: Place) -> Path:
+def work_place(place: IndexPlace) -> Path:
     """Return the folder beside which builders work: for a remote index one under the cache."""
     if place.is_remote:
         return cache_directory() / "indexes" / digest(place.folder)
     return Path(place.folder)
 
 
-def bring_back(place: Place) -> None:
+def bring_back(place: IndexPlace) -> None:
     """Undo what killed builders left beside an index; the caller is the only builder.
 
     An index that one of them put aside is there again, and tokens that one began to publish are
@@ -264,3 +274,68 @@ def _move_rest(old: Path, new: Path) -> None:
 def _is_folder(path: Path) -> bool:
     """Whether a folder itself has this name, not a link to one."""
     return path.is_dir() and not path.is_symlink()
+
+
+def _may_go_on(kind: type[BaseException] | None, failure: BaseException | None) -> bool:
+    """Whether the same work may succeed the next time, after this failure."""
+    if kind is None or not issubclass(kind, Exception):
+        return kind is not None
+    if issubclass(kind, ObjectChangedError | ObjectExistsError):
+        return False  # The data changed, or another process built it.
+    if getattr(failure, "errno", None) in NO_ROOM:
+        return False
+    return issubclass(kind, StorageError | WorkerError)
+
+
+class UnitFolder:
+    """A hidden folder beside an index, named after the work, for the results of units.
+
+    A builder that succeeds removes it. A builder that is killed or interrupted leaves it, and one
+    whose storage or workers fail: the next builder of the same work uses the finished units, a
+    builder of other work removes them. Other failures, a full disk among them, remove it. Without
+    a key it cannot be found again.
+    """
+
+    def __init__(self, place: IndexPlace, key: str | None) -> None:
+        self._hidden = HiddenFolder(work_place(place), key=key)
+        self._is_remote = place.is_remote
+        self._made: list[Path] = []
+        """Folders around it that were not there, the inner ones first."""
+
+    @property
+    def path(self) -> Path:
+        """Where the units lie."""
+        return self._hidden.path
+
+    def __enter__(self) -> Self:
+        if not self._is_remote:  # The cache is shared.
+            self._made = [one for one in self._hidden.final.parents if not one.exists()]
+        make_parent(self._hidden.final)
+        self._hidden.__enter__()
+        try:
+            remove_special(self.path)
+            clear_dead_folders(self._hidden.final)
+            mark(self.path)
+        except BaseException:
+            self.__exit__(BaseException)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        failure: BaseException | None = None,
+        _trace: object = None,
+    ) -> None:
+        if not self._hidden.is_held:
+            return  # A process that was forked from the builder.
+        is_kept = self._hidden.key is not None and _may_go_on(kind, failure)
+        is_kept = is_kept and any(self.path.glob("*.unit"))
+        if is_kept and isinstance(failure, Exception):
+            failure.add_note("Finished work is kept: the same call continues with the rest.")
+        # A journal that is not undone yet exists only here.
+        self._hidden.close(keep=is_kept or (self.path / JOURNAL).exists())
+        if kind is not None:
+            with suppress(OSError):  # One of them is not empty.
+                for folder in self._made:
+                    folder.rmdir()

@@ -1,4 +1,4 @@
-"""The files of a source, in the order of their records."""
+"""The files of a source, in the order of their records, and where their index lies."""
 
 from __future__ import annotations
 
@@ -12,14 +12,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from natsort import natsorted, ns
 
 from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.index._fingerprint import digest
 from penstock.index._formats import format_by_name
 from penstock.index._names import TOKEN_FOLDER
-from penstock.storage import LocalStore, is_pattern, is_remote, locate, match
+from penstock.storage import (
+    LocalStore,
+    StorageOptions,
+    cache_directory,
+    is_pattern,
+    is_remote,
+    join,
+    locate,
+    match,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from penstock.index._scan import Scanner
     from penstock.storage import Entry, StorageOptions, Store
+
 
 INDEX_FOLDER = "index"
 
@@ -188,3 +200,51 @@ def _common(folders: list[str]) -> str:
             break
         common.append(parts[0])
     return "/".join(common) or "/"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlace:
+    """The folder of an index, local or remote."""
+
+    folder: str
+    base: str
+    """The folder that its paths are relative to."""
+    options: StorageOptions
+    beside: bool
+    """Whether it lies in the folder that it describes, so that `meta.json` needs no base."""
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it lies in an object store."""
+        return is_remote(self.folder)
+
+
+def place_of(
+    listing: Listing,
+    scanner: Scanner,
+    options: StorageOptions,
+    chosen: str | os.PathLike[str] | None = None,
+    *,
+    beside_remote: bool = False,
+) -> IndexPlace:
+    """Return where the index of these files lies, or would lie.
+
+    A writable folder holds its own index; others are in the cache directory, under a hash of the
+    names that the user gave. `chosen` overrides both.
+    """
+    if chosen is not None:
+        store, name = locate(chosen, options)
+        folder = store.path(name)
+        beside = folder == join(listing.base, INDEX_FOLDER)
+        return IndexPlace(folder, listing.base, options, beside)
+    if listing.folder is not None and (
+        beside_remote if listing.is_remote else os.access(listing.folder, os.W_OK | os.X_OK)
+    ):
+        return IndexPlace(join(listing.folder, INDEX_FOLDER), listing.folder, options, beside=True)
+    if listing.folder is not None and not listing.is_remote:
+        own = join(listing.folder, INDEX_FOLDER)
+        if os.path.isdir(own):  # Read-only data that came with its index.
+            return IndexPlace(own, listing.folder, options, beside=True)
+    key = digest([scanner.kind, scanner.options(), listing.named])
+    folder = str(cache_directory() / "indexes" / key)
+    return IndexPlace(folder, listing.base, options, beside=False)

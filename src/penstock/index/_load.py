@@ -29,14 +29,7 @@ from penstock.index._names import (
     rebuilding,
 )
 from penstock.index._sample_index import Documents, Origin, SampleIndex, rows_before
-from penstock.storage import (
-    join,
-    locate,
-    open_regular,
-    path_below,
-    read_metadata,
-    translated,
-)
+from penstock.storage import join, locate, open_regular, path_below, read_metadata, translated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,9 +20,9 @@ from penstock.errors import (
 from penstock.index._aside import appears, refuse_put_aside
 from penstock.index._build import BuildOptions, build_index, refuse_changed
 from penstock.index._folder import bring_back, only_builder
+from penstock.index._listing import IndexPlace, place_of
 from penstock.index._load import kind_in, load_index
 from penstock.index._names import FILES, META
-from penstock.index._place import Place, place_of
 from penstock.index._sample_index import Origin, SampleIndex
 from penstock.index._stale import check_fresh, listing_of, repairing
 from penstock.storage import (
@@ -93,7 +93,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     index: str | os.PathLike[str] | None = None,
     build: BuildOptions | None = None,
     timeout: float = _BUILD_SECONDS,
-) -> Place:
+) -> IndexPlace:
     """Build an index that a caller asks for; that of remote data lies beside the data."""
     options = options or StorageOptions()
     place = place_of(listing, scanner, options, index, beside_remote=True)
@@ -127,14 +127,14 @@ def make_index(  # noqa: PLR0913 (options, given by name)
 
 def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
     """Return the index that lies beside remote data, checked against one listing."""
-    index = load_place(Place(join(base.rstrip("/"), folder), base, options, beside=True))
+    index = load_place(IndexPlace(join(base.rstrip("/"), folder), base, options, beside=True))
     if index.meta is not None:
         listing = listing_of(index.meta, base, options)
         check_fresh(listing, index.meta, repairing(index.meta, base))
     return index
 
 
-def exists(place: Place) -> bool:
+def exists(place: IndexPlace) -> bool:
     """Whether there is an index; waits where one is just being replaced."""
     if place.is_remote:
         store, name = locate(place.folder, place.options)
@@ -146,7 +146,7 @@ def exists(place: Place) -> bool:
     return appears(place.folder, lambda: any(map(os.path.exists, names)))
 
 
-def is_there(place: Place) -> bool:
+def is_there(place: IndexPlace) -> bool:
     """Whether there is an index, for the only builder: one that was put aside is brought back."""
     bring_back(place)
     return exists(place)
@@ -157,7 +157,7 @@ def _existing_place(
     scanner: Scanner,
     options: StorageOptions,
     index: str | os.PathLike[str] | None,
-) -> Place:
+) -> IndexPlace:
     """Return where the index is: that of remote data beside it, if there is one."""
     place = place_of(listing, scanner, options, index)
     if index is None and listing.is_remote and listing.folder is not None and not exists(place):
@@ -167,17 +167,17 @@ def _existing_place(
     return place
 
 
-def load_place(place: Place) -> SampleIndex:
+def load_place(place: IndexPlace) -> SampleIndex:
     """Return the index in a place, fetched first where that is remote."""
     return load_index(Origin(local_folder(place), place.base, place.options))
 
 
-def local_folder(place: Place) -> str:
+def local_folder(place: IndexPlace) -> str:
     """Return the folder of an index on this machine, fetched first where it is remote."""
     return _fetched(place) if place.is_remote else place.folder
 
 
-def _fetched(place: Place) -> str:
+def _fetched(place: IndexPlace) -> str:
     """Bring a remote index to this machine, where it can be mapped; once a version."""
     store, name = locate(place.folder, place.options)
     entries = {e.name.rpartition("/")[2]: e for e in store.list(name)}
@@ -228,7 +228,7 @@ def _check_kind(meta: Meta | None, scanner: Scanner, folder: str) -> None:
         )
 
 
-def _refuse_other_kind(place: Place, scanner: Scanner) -> None:
+def _refuse_other_kind(place: IndexPlace, scanner: Scanner) -> None:
     kind = scanner.kind
     with suppress(CorruptIndexError, ObjectNotFoundError):  # What is damaged may be replaced.
         kind = kind_in(local_folder(place)) or kind
@@ -239,7 +239,7 @@ def _refuse_other_kind(place: Place, scanner: Scanner) -> None:
         )
 
 
-def refuse_other_folder(place: Place) -> None:
+def refuse_other_folder(place: IndexPlace) -> None:
     """Raise where the folder's name is taken by something that is no index."""
     folder = Path(place.folder)
     if not place.is_remote and folder.is_symlink() and not folder.exists():
@@ -259,7 +259,7 @@ def refuse_other_folder(place: Place) -> None:
 
 
 def _repairing(
-    listing: Listing, place: Place, index: str | os.PathLike[str] | None, meta: Meta
+    listing: Listing, place: IndexPlace, index: str | os.PathLike[str] | None, meta: Meta
 ) -> str:
     """Return the command that repairs an index, as far as one command can."""
     if len(listing.named) > 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.decode import blank_lines, decode_as_json, decode_fast
-from penstock.index._line_pieces import LongLine
+from penstock.index._parts import LongLine
 from penstock.index.checked._checks import Aside
 from penstock.index.profile._values import UNREADABLE
 from penstock.jsonl import reason_text
@@ -16,7 +16,7 @@ from penstock.jsonl import reason_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.index._line_pieces import LinePiece
+    from penstock.index._parts import LinePiece
     from penstock.index.checked._checks import Look
 
 _NEWLINE = 10

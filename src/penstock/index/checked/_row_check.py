@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from penstock.index._blocks import ScannedFrames, opened, text_blocks
+from penstock.index._scan import ScannedFrames, opened, text_blocks
 from penstock.index.checked._checks import Aside, PartFound
 from penstock.index.csv._rows import line_ends
 from penstock.index.csv._scan import CsvScan

@@ -141,10 +141,7 @@ class RowFinder:
         return escaped
 
     def _at_border(
-        self,
-        seen: NDArray[np.uint8],
-        quotes: NDArray[np.int64],
-        escaped: NDArray[np.bool_] | None,
+        self, seen: NDArray[np.uint8], quotes: NDArray[np.int64], escaped: NDArray[np.bool_] | None
     ) -> NDArray[np.bool_]:
         """Return which quotes are at the beginning of a field."""
         at_border = self._borders[seen[quotes - 1]]

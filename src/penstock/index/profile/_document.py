@@ -11,8 +11,8 @@ from penstock.index.profile._values import WHOLE, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from penstock.index.profile._histogram import Histogram
-    from penstock.index.profile._tree import FieldNode
+    from penstock.index.profile._profile import FieldNode
+    from penstock.index.profile._sketches import Histogram
     from penstock.index.profile._values import ValueStats
 
 FORMAT = "penstock-profile"

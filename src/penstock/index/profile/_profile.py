@@ -3,57 +3,197 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from itertools import chain, compress
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
 
-from penstock.index.profile._distinct import Distinct
 from penstock.index.profile._document import document_of
-from penstock.index.profile._histogram import Histogram
-from penstock.index.profile._tree import FieldNode
-from penstock.index.profile._values import WHOLE, ValueStats
+from penstock.index.profile._sketches import Distinct
+from penstock.index.profile._values import WHOLE, ValueStats, add_values, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
+
+    Values = Sequence[Any]
+    from collections.abc import Callable, Mapping, Sequence
+
+
+MOST_NAMES = 2000
+"""Names of an object, at most; if there are more, they are keys, and count as one field."""
+DEEPEST = 32
+"""Levels of nested values that are looked at."""
+_POSITION_BITS = 20
+_LAST_POSITION = (1 << _POSITION_BITS) - 1
+
+
+class FieldNode:
+    """A field: its values by their types, and the fields inside of them.
+
+    The result depends neither on the order of the records nor on how they are parted.
+    """
+
+    def __init__(self) -> None:
+        self.birth: int | None = None
+        """The first record that has the field, and its position there, in one number: fields are
+        shown in this order."""
+        self.is_named = False
+        """Whether objects have the field by its name, so that it can be missing."""
+        self.types: dict[str, ValueStats] = {}
+        self.names: dict[str, FieldNode] = {}
+        """Of objects: their fields."""
+        self.any_name: FieldNode | None = None
+        """Of objects with too many names: one field for all."""
+        self.items: FieldNode | None = None
+        """Of lists: the field of their items."""
+
+    @property
+    def objects(self) -> int:
+        """How many values are objects."""
+        stats = self.types.get("object")
+        return 0 if stats is None else stats.count
+
+    def add(self, values: Values, where: NDArray[np.int64], depth: int = 0) -> None:
+        """Add values, and for each the number of the record that holds it: int64[values]."""
+        types = set(map(type, values))
+        if len(types) == 1:
+            self._add_kind(kind_of(types.pop()), values, where, depth)
+            return
+        of_values = list(map(type, values))
+        for type_ in types:
+            mask = [one is type_ for one in of_values]
+            self._add_kind(kind_of(type_), list(compress(values, mask)), where[mask], depth)
+
+    def _add_kind(self, kind: str, values: Values, where: NDArray[np.int64], depth: int) -> None:
+        if kind == "timestamp":
+            self._add_moments(values, where)
+            return
+        self._add_values(kind, values, where)
+        if depth < DEEPEST and kind == "object":
+            self._add_objects(values, where, depth)
+        elif depth < DEEPEST and kind == "list":
+            lengths = np.fromiter(map(len, values), np.int64, len(values))
+            items = list(chain.from_iterable(values))
+            if items:
+                self.items = self.items or FieldNode()
+                self.items.add(items, np.repeat(where, lengths), depth + 1)
+
+    def _add_moments(self, values: Values, where: NDArray[np.int64]) -> None:
+        zoned = np.array([value.tzinfo is not None for value in values])
+        for kind, mask in (("timestamp", ~zoned), ("timestamp[tz]", zoned)):
+            if mask.any():
+                self._add_values(kind, list(compress(values, mask)), where[mask])
+
+    def _add_values(self, kind: str, values: Values, where: NDArray[np.int64]) -> None:
+        add_values(self.types.setdefault(kind, ValueStats()), kind, values, where)
+
+    def _add_objects(self, objects: Values, where: NDArray[np.int64], depth: int) -> None:
+        """Add the values of objects to the fields of their names."""
+        shapes = set(map(tuple, objects))
+        if any(type(name) is not str for shape in shapes for name in shape):
+            objects = [{str(name): value for name, value in one.items()} for one in objects]
+            shapes = set(map(tuple, objects))
+        if len(shapes) == 1:
+            # All have the same names in the same order, as nearly always.
+            columns = zip(*map(dict.values, objects), strict=True)
+            self.add_columns(dict(zip(*shapes, columns, strict=True)), where, depth)
+            return
+        lengths = np.fromiter(map(len, objects), np.int64, len(objects))
+        values = list(chain.from_iterable(map(dict.values, objects)))
+        where = np.repeat(where, lengths)
+        if not values:
+            return
+        self._make_room(chain.from_iterable(shapes))
+        if self.any_name is not None:
+            self.any_name.add(values, where, depth + 1)
+            self.any_name.note_birth(int(where.min()) << _POSITION_BITS)
+            return
+        starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        positions = np.minimum(np.arange(len(values)) - starts, _LAST_POSITION)
+        births = (where << _POSITION_BITS) | positions
+        self._add_by_name(list(chain.from_iterable(objects)), values, where, births, depth)
+
+    def _add_by_name(
+        self,
+        names: list[str],
+        values: Values,
+        where: NDArray[np.int64],
+        births: NDArray[np.int64],
+        depth: int,
+    ) -> None:
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        of_values = np.fromiter(map(numbers.__getitem__, names), np.int32, len(names))
+        order = np.argsort(of_values, kind="stable")
+        borders = np.searchsorted(of_values[order], np.arange(len(numbers) + 1))
+        for name, number in numbers.items():
+            chosen = order[borders[number] : borders[number + 1]]
+            some = itemgetter(*chosen.tolist())(values) if len(chosen) > 1 else [values[chosen[0]]]
+            field = self._named(name)
+            field.add(some, where[chosen], depth + 1)
+            field.note_birth(int(births[chosen].min()))
+
+    def add_columns(self, columns: dict[str, Values], where: NDArray[np.int64], depth: int) -> None:
+        """Add columns of values; each row is one object, which has all of them in this order."""
+        first = int(where.min()) << _POSITION_BITS
+        self._make_room(columns)
+        for position, (name, values) in enumerate(columns.items()):
+            field = self.any_name or self._named(name)
+            field.add(values, where, depth + 1)
+            field.note_birth(first | min(position, _LAST_POSITION))
+
+    def _make_room(self, names: Iterable[str]) -> None:
+        """Use one field for all names if these are too many."""
+        if self.any_name is None and len(self.names.keys() | set(names)) > MOST_NAMES:
+            self._forget_names()
+
+    def _forget_names(self) -> None:
+        if self.any_name is None:
+            self.any_name = FieldNode()
+            for field in self.names.values():
+                self.any_name.merge(field, 0)
+            self.names = {}
+
+    def _named(self, name: str) -> FieldNode:
+        field = self.names.get(name)
+        if field is None:
+            field = self.names[name] = FieldNode()
+            field.is_named = True
+        return field
+
+    def note_birth(self, birth: int | None) -> None:
+        """Take a record that has this field into account."""
+        if birth is not None:
+            self.birth = birth if self.birth is None else min(self.birth, birth)
+
+    def merge(self, other: FieldNode, shift: int) -> None:
+        """Add the facts of other records, whose numbers are `shift` higher here."""
+        if other.birth is not None:
+            self.note_birth(other.birth + (shift << _POSITION_BITS))
+        for kind, stats in other.types.items():
+            self.types.setdefault(kind, ValueStats()).merge(stats, shift)
+        if other.items is not None:
+            self.items = self.items or FieldNode()
+            self.items.merge(other.items, shift)
+        if other.any_name is not None:
+            self._forget_names()
+        self._make_room(other.names)
+        for name, field in other.names.items():
+            (self.any_name or self._named(name)).merge(field, shift)
+        if self.any_name is not None and other.any_name is not None:
+            self.any_name.merge(other.any_name, shift)
 
 
 _FORMAT = "penstock-profile-state"
 _VERSION = 1
 
 
-class _DistinctState(msgspec.Struct, array_like=True):
-    hashes: bytes
-    examples: list[Any]
-
-
-class _HistogramState(msgspec.Struct, array_like=True):
-    low: float
-    high: float
-    shift: int
-    keys: bytes
-    counts: bytes
-
-
-class _StatsState(msgspec.Struct, array_like=True):
-    count: int
-    first: int
-    last: int
-    low: Any
-    high: Any
-    distinct: _DistinctState | None
-    numbers: _HistogramState | None
-    lengths: _HistogramState | None
-    trues: int
-    nans: int
-    infinite: int
-
-
 class _NodeState(msgspec.Struct, array_like=True):
     birth: int | None
-    types: dict[str, _StatsState]
+    types: dict[str, ValueStats]
     names: list[tuple[bytes, _NodeState]]
     any_name: _NodeState | None
     items: _NodeState | None
@@ -116,12 +256,12 @@ class Profile:
     def to_bytes(self) -> bytes:
         """Return the state of the profile, to continue it later: equal bytes for equal facts."""
         state = _State(_FORMAT, _VERSION, self.records, self.is_text, _of_node(self._root))
-        return msgspec.msgpack.encode(state)
+        return msgspec.msgpack.encode(state, enc_hook=_array_bytes)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Profile:
         """Return the profile of a state; raise `ValueError` for other bytes."""
-        state = msgspec.msgpack.decode(data, type=_State)
+        state = msgspec.msgpack.decode(data, type=_State, dec_hook=_array)
         if state.format != _FORMAT or state.version > _VERSION:
             raise ValueError(f"format {state.format!r}, version {state.version}")
         profile = cls(is_text=state.is_text)
@@ -132,7 +272,7 @@ class Profile:
 def _of_node(node: FieldNode) -> _NodeState:
     return _NodeState(
         node.birth,
-        {kind: _of_stats(kind, stats) for kind, stats in sorted(node.types.items())},
+        {kind: _recoded(stats, _codec(kind)[0]) for kind, stats in sorted(node.types.items())},
         # A name may hold half a surrogate pair, which UTF-8 cannot.
         [(_bytes(name), _of_node(inside)) for name, inside in sorted(node.names.items())],
         None if node.any_name is None else _of_node(node.any_name),
@@ -143,7 +283,7 @@ def _of_node(node: FieldNode) -> _NodeState:
 def _node(state: _NodeState) -> FieldNode:
     node = FieldNode()
     node.birth = state.birth
-    node.types = {kind: _stats(kind, stats) for kind, stats in state.types.items()}
+    node.types = {kind: _recoded(stats, _codec(kind)[1]) for kind, stats in state.types.items()}
     for name, inside in state.names:
         named = node.names[_text(name)] = _node(inside)
         named.is_named = True
@@ -152,63 +292,24 @@ def _node(state: _NodeState) -> FieldNode:
     return node
 
 
-def _of_stats(kind: str, stats: ValueStats) -> _StatsState:
-    encode = _codec(kind)[0]
-    distinct = None
-    if stats.distinct is not None:
-        examples = [encode(value) for value in stats.distinct.examples]
-        distinct = _DistinctState(stats.distinct.hashes.astype("<u8").tobytes(), examples)
-    return _StatsState(
-        stats.count,
-        stats.first,
-        stats.last,
-        None if stats.low is None else encode(stats.low),
-        None if stats.high is None else encode(stats.high),
-        distinct,
-        _of_histogram(stats.numbers),
-        _of_histogram(stats.lengths),
-        stats.trues,
-        stats.nans,
-        stats.infinite,
+def _recoded(stats: ValueStats, code: Callable[[Any], Any]) -> ValueStats:
+    """Return the same facts with every value in its form for a state, or back."""
+    distinct = stats.distinct
+    return msgspec.structs.replace(
+        stats,
+        low=None if stats.low is None else code(stats.low),
+        high=None if stats.high is None else code(stats.high),
+        distinct=distinct and Distinct(distinct.hashes, list(map(code, distinct.examples))),
     )
 
 
-def _stats(kind: str, state: _StatsState) -> ValueStats:
-    decode = _codec(kind)[1]
-    distinct = None
-    if state.distinct is not None:
-        hashes = np.frombuffer(state.distinct.hashes, "<u8").astype(np.uint64)
-        distinct = Distinct(hashes, [decode(value) for value in state.distinct.examples])
-    return ValueStats(
-        state.count,
-        state.first,
-        state.last,
-        None if state.low is None else decode(state.low),
-        None if state.high is None else decode(state.high),
-        distinct,
-        _histogram(state.numbers),
-        _histogram(state.lengths),
-        state.trues,
-        state.nans,
-        state.infinite,
-    )
+def _array_bytes(array: NDArray[Any]) -> bytes:
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def _of_histogram(histogram: Histogram | None) -> _HistogramState | None:
-    if histogram is None:
-        return None
-    keys, counts = histogram.keys.astype("<i8").tobytes(), histogram.counts.astype("<i8").tobytes()
-    return _HistogramState(histogram.low, histogram.high, histogram.shift, keys, counts)
-
-
-def _histogram(state: _HistogramState | None) -> Histogram | None:
-    if state is None:
-        return None
-    histogram = Histogram()
-    histogram.low, histogram.high, histogram.shift = state.low, state.high, state.shift
-    histogram.keys = np.frombuffer(state.keys, "<i8").astype(np.int64)
-    histogram.counts = np.frombuffer(state.counts, "<i8").astype(np.int64)
-    return histogram
+def _array(type_: type, data: bytes) -> NDArray[Any]:
+    (dtype,) = get_args(get_args(type_)[1])  # Of `NDArray[dtype]`.
+    return np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).astype(dtype)
 
 
 def _codec(kind: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:

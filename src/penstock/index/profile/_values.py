@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import numpy as np
 
-from penstock.index.profile._distinct import (
+from penstock.index.profile._sketches import (
     Distinct,
+    Histogram,
     hash_bytes,
     hash_floats,
     hash_ints,
     hash_texts,
 )
-from penstock.index.profile._histogram import Histogram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence, Sized
@@ -59,8 +59,7 @@ class Unreadable:
 UNREADABLE = Unreadable()
 
 
-@dataclass(slots=True)
-class ValueStats:
+class ValueStats(msgspec.Struct, array_like=True, eq=False):
     """Counts and bounds of the values of one type; facts that do not apply to it stay empty.
 
     The result depends neither on the order of the values nor on how they are parted.
@@ -90,15 +89,11 @@ class ValueStats:
         self.trues += other.trues
         self.nans += other.nans
         self.infinite += other.infinite
-        if other.distinct is not None:
-            self.distinct = self.distinct or Distinct()
-            self.distinct.merge(other.distinct)
-        if other.numbers is not None:
-            self.numbers = self.numbers or Histogram()
-            self.numbers.merge(other.numbers)
-        if other.lengths is not None:
-            self.lengths = self.lengths or Histogram()
-            self.lengths.merge(other.lengths)
+        for sketch in ("distinct", "numbers", "lengths"):
+            if (theirs := getattr(other, sketch)) is not None:
+                mine = getattr(self, sketch) or type(theirs)()
+                mine.merge(theirs)
+                setattr(self, sketch, mine)
 
     def add_count(self, count: int, first: int, last: int) -> None:
         """Count values, and the records that hold them."""

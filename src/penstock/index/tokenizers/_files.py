@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock._lazy import require
 from penstock.errors import CorruptFileError, ObjectNotFoundError, OptionError
 from penstock.index.tokenizers._encoded import Tokenizer
-from penstock.index.tokenizers._libraries import SentencePieceBatches, TokenizersBatches
+from penstock.index.tokenizers._tokenizer import SentencePieceBatches, TokenizersBatches
 
 if TYPE_CHECKING:
     import os

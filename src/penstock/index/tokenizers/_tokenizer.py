@@ -2,19 +2,299 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, cast
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
 
 from penstock.errors import OptionError
-from penstock.index.tokenizers._encoded import Tokenizer, encoded, input_ids
-from penstock.index.tokenizers._libraries import EachText, known_tokenizer
+from penstock.index.tokenizers._encoded import Tokenizer, encoded, flat, input_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from penstock.index.tokenizers._encoded import Encoded
+
+
+_JOINED_LETTERS = 128 << 10
+"""Letters of the texts that tiktoken encodes in one call: more only costs memory."""
+
+
+def known_tokenizer(what: object) -> Tokenizer | None:
+    """Return a tokenizer for an object of a known library, or for a method of one."""
+    call = _Call.of(what)
+    if _is_a(call.owner, "tokenizers", "Tokenizer"):
+        return _of_tokenizers(call)
+    if _is_a(call.owner, "tiktoken", "Encoding"):
+        return _of_tiktoken(call)
+    if _is_a(call.owner, "sentencepiece", "SentencePieceProcessor"):
+        return _of_sentencepiece(call)
+    if _is_a(call.owner, "transformers", "PreTrainedTokenizerBase"):
+        return _of_transformers(call)
+    return None
+
+
+class EachText(Tokenizer):
+    """Calls a function for one text after the other."""
+
+    def __init__(self, function: Callable[[str], object]) -> None:
+        self._function = function
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        return encoded(map(self._function, texts))
+
+
+class TokenizersBatches(Tokenizer):
+    """A `tokenizers.Tokenizer`."""
+
+    def __init__(
+        self,
+        tokenizer: Any,  # noqa: ANN401 (of a library that is not imported)
+        options: Mapping[str, object] | None = None,
+        *,
+        splits_special: bool | None = None,
+    ) -> None:
+        if splits_special is not None:
+            tokenizer.encode_special_tokens = splits_special
+        self._tokenizer, self._options = tokenizer, dict(options or {})
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Its own pickle loses `encode_special_tokens`.
+        splits_special = self._tokenizer.encode_special_tokens
+        rebuild = functools.partial(type(self), splits_special=splits_special)
+        return rebuild, (self._tokenizer, self._options)
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        _refuse_cut_texts(self._tokenizer)  # Its owner may have changed it since.
+        # Without the offsets of tokens in the text, which takes a third less time.
+        return encoded(self._tokenizer.encode_batch_fast(list(texts), **self._options))
+
+
+class SentencePieceBatches(Tokenizer):
+    """A `sentencepiece.SentencePieceProcessor`."""
+
+    def __init__(
+        self,
+        processor: Any,  # noqa: ANN401 (of a library that is not imported)
+        method: str,
+        options: Mapping[str, object],
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        vars(processor).update(settings or {})
+        self._processor, self._method, self._options = processor, method, options
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Its own pickle loses its settings: add_bos, add_eos, reverse …
+        plain = (bool, int, float, str, type, type(None))
+        settings = {k: v for k, v in vars(self._processor).items() if isinstance(v, plain)}
+        return type(self), (self._processor, self._method, self._options, settings)
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        method = getattr(self._processor, self._method)
+        return encoded(method(list(texts), **{**self._options, "num_threads": 1}))
+
+
+class TiktokenArrays(Tokenizer):
+    """A `tiktoken.Encoding`: many texts in one call, joined by a special token of its own.
+
+    Special tokens divide a text before anything else, so the ids on either side of one are those
+    of the texts by themselves.
+    """
+
+    def __init__(self, encoding: Any, method: str, options: Mapping[str, object]) -> None:  # noqa: ANN401 (of a library that is not imported)
+        self._encoding, self._method, self._options = encoding, method, options
+        # Lists of the same ids take a fifth more time.
+        self._array_options = options
+        if method == "encode_ordinary":
+            self._array_options = {"disallowed_special": ()}
+        # Where other special tokens are allowed, one of those could reach over a seam.
+        can_join = self._array_options.keys() <= {"disallowed_special"}
+        self._seam = _seam_of(encoding) if can_join else None
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Return the ids of all texts, and how many each has."""
+        if self._seam is None:
+            return flat(self._one_by_one(texts))
+        return flat([ids for some in _groups(texts) for ids in self._joined(some, self._seam)])
+
+    def _joined(self, texts: list[str], seam: _Seam) -> list[NDArray[Any]]:
+        seams = len(texts) - 1
+        whole = seam.text.join(texts)
+        if not seams or whole.count(seam.text) != seams:
+            return self._one_by_one(texts)
+        try:
+            ids = self._encoding.encode_to_numpy(
+                whole, allowed_special={seam.text}, **self._array_options
+            )
+        except ValueError:  # Some text is refused, or has half of a surrogate pair.
+            return self._one_by_one(texts)
+        borders = [-1, *np.flatnonzero(ids == seam.token).tolist(), len(ids)]
+        if len(borders) != seams + 2:  # An ordinary token has the same number.
+            return self._one_by_one(texts)
+        return [ids[before + 1 : end] for before, end in pairwise(borders)]
+
+    def _one_by_one(self, texts: Sequence[str]) -> list[NDArray[Any]]:
+        return [self._one(text) for text in texts]
+
+    def _one(self, text: str) -> NDArray[Any]:
+        try:
+            ids: NDArray[Any] = self._encoding.encode_to_numpy(text, **self._array_options)
+        except UnicodeEncodeError:
+            # Half of a surrogate pair; the others replace it.
+            return np.array(getattr(self._encoding, self._method)(text, **self._options), np.int64)
+        return ids
+
+
+class _Seam(NamedTuple):
+    """The special token between texts that are encoded together."""
+
+    text: str
+    token: int
+
+
+def _seam_of(encoding: Any) -> _Seam | None:  # noqa: ANN401 (of a library that is not imported)
+    """Return a special token that is always found between two texts, if there is one.
+
+    It cannot begin inside itself, and no other special token begins where it does.
+    """
+    names: set[str] = encoding.special_tokens_set
+    for text in sorted(names):
+        is_alone = not any(
+            other.startswith(text) or text.startswith(other) for other in names if other != text
+        )
+        begins_in_itself = any(text.startswith(text[at:]) for at in range(1, len(text)))
+        if text and is_alone and not begins_in_itself:
+            (token,) = encoding.encode(text, allowed_special={text}, disallowed_special=())
+            return _Seam(text, token)
+    return None
+
+
+def _groups(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Yield texts that are encoded together."""
+    some: list[str] = []
+    size = 0
+    for text in texts:
+        some.append(text)
+        size += len(text)
+        if size >= _JOINED_LETTERS:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+class _Call(NamedTuple):
+    """An object, a method of one, or a partial of a method, taken apart."""
+
+    owner: Any
+    method: str
+    """Empty: the object itself."""
+    options: dict[str, object]
+
+    @classmethod
+    def of(cls, what: object) -> _Call:
+        options: dict[str, object] = {}
+        if isinstance(what, functools.partial) and not what.args:
+            options, what = what.keywords, what.func
+        owner = getattr(what, "__self__", None)
+        if owner is None or not callable(what):
+            return cls(what, "", options)
+        return cls(owner, getattr(what, "__name__", ""), options)
+
+
+def _is_a(what: object, package: str, name: str) -> bool:
+    """Whether an object is of a class of that name and package, or of one derived."""
+    return any(
+        kind.__name__ == name and kind.__module__.partition(".")[0] == package
+        for kind in type(what).__mro__
+    )
+
+
+def _is_from(owner: object, package: str, *methods: str) -> bool:
+    """Whether a package itself defines these methods, not a class derived from it."""
+    modules = [getattr(getattr(type(owner), method), "__module__", "") for method in methods]
+    return all(module.partition(".")[0] == package for module in modules)
+
+
+def _refuse_cut_texts(tokenizer: Any) -> None:  # noqa: ANN401 (of a library that is not imported)
+    """Raise for a tokenizer that cuts or fills up texts to the length of a model's input."""
+    if tokenizer.truncation is not None:
+        length = tokenizer.truncation["max_length"]
+        raise OptionError(
+            f"the tokenizer is set to cut texts off behind {length} tokens: the rest of longer "
+            "documents would be missing. Call no_truncation() on it."
+        )
+    if tokenizer.padding is not None:
+        token = tokenizer.padding["pad_token"]
+        raise OptionError(
+            f"the tokenizer is set to fill texts up with {token}, which would be part of "
+            "documents. Call no_padding() on it; samples are filled up with pad_idx=."
+        )
+
+
+def _of_tokenizers(call: _Call) -> Tokenizer | None:
+    _refuse_cut_texts(call.owner)
+    known = {"", "encode", "encode_batch", "encode_batch_fast"}
+    if call.method not in known or not call.options.keys() <= {"add_special_tokens"}:
+        return None
+    return TokenizersBatches(call.owner, call.options)
+
+
+def _of_tiktoken(call: _Call) -> Tokenizer | None:
+    method = call.method.removesuffix("_batch") or "encode_ordinary"
+    options = {k: v for k, v in call.options.items() if k != "num_threads"}
+    known = {"encode", "encode_ordinary", "encode_to_numpy"}
+    if method not in known or not _is_from(call.owner, "tiktoken", method):
+        return None
+    if not hasattr(call.owner, "encode_to_numpy"):
+        return EachText(functools.partial(getattr(call.owner, method), **options))
+    return TiktokenArrays(call.owner, method, options)
+
+
+def _of_sentencepiece(call: _Call) -> Tokenizer | None:
+    method = call.method or "EncodeAsIds"
+    known = {"encode", "Encode", "EncodeAsIds", "encode_as_ids"}
+    if method not in known or not _is_from(call.owner, "sentencepiece", method):
+        return None
+    return SentencePieceBatches(call.owner, method, call.options)
+
+
+def _of_transformers(call: _Call) -> Tokenizer | None:
+    method = call.method or "__call__"
+    if method not in {"encode", "__call__"} or not _is_from(call.owner, "transformers", method):
+        return None
+    if call.options.keys() <= {"add_special_tokens", "verbose"} and _is_plain(call.owner):
+        # A copy, since the next call of theirs may set it to cut or fill up; and a worker process
+        # need not import transformers, which takes seconds.
+        backend = call.owner.backend_tokenizer
+        copy = type(backend).from_str(backend.to_str())
+        copy.no_padding()
+        copy.no_truncation()
+        options = {k: v for k, v in call.options.items() if k != "verbose"}
+        return TokenizersBatches(copy, options, splits_special=call.owner.split_special_tokens)
+    # Without the warning that a text is longer than the model: samples cut it.
+    function = getattr(call.owner, method)
+    return EachText(functools.partial(function, **{"verbose": False, **call.options}))
+
+
+def _is_plain(owner: object) -> bool:
+    """Whether a tokenizer of transformers does no more than call one of `tokenizers`."""
+    plain = {"tokenization_utils_base", "tokenization_utils_tokenizers"}
+    methods = [getattr(type(owner), name, None) for name in ("__call__", "encode", "_encode_plus")]
+    return hasattr(owner, "backend_tokenizer") and all(
+        getattr(method, "__module__", "").removeprefix("transformers.") in plain
+        for method in methods
+    )
+
 
 # Matches the text of an annotation: its names may be imported for type checkers only.
 _MANY_TEXTS = re.compile(

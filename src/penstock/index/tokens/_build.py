@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import OptionError, PenstockError, StorageError
 from penstock.index._fingerprint import digest
-from penstock.index._folder import bring_back, only_builder
-from penstock.index._line_pieces import LongLine
+from penstock.index._folder import UnitFolder, bring_back, only_builder
 from penstock.index._load import read_meta
 from penstock.index._names import BAD_LINES
 from penstock.index._open_index import local_folder
-from penstock.index._parts import FilePart, opened_lines
-from penstock.index.checked._unit_folder import UnitFolder
+from penstock.index._parts import FilePart, LongLine, opened_lines
 from penstock.index.tokens._documents import DocumentMaker
 from penstock.index.tokens._job import TokenReport
 from penstock.index.tokens._journal import is_finished, take_back
@@ -24,13 +22,7 @@ from penstock.index.tokens._pickling import sending_obstacle, work_key
 from penstock.index.tokens._units import TokenStream, UnitCounter, token_units
 from penstock.index.tokens._write import refuse_existing, write_tokens
 from penstock.jsonl import compression_of
-from penstock.storage import (
-    NO_ROOM,
-    join,
-    keep_tokenizers_to_one_thread,
-    no_room,
-    refuse_full_disk,
-)
+from penstock.storage import NO_ROOM, join, keep_tokenizers_to_one_thread, no_room, refuse_full_disk
 from penstock.work import Shared, run_units, viewed
 
 if TYPE_CHECKING:
@@ -40,8 +32,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.index._line_pieces import LinePiece
     from penstock.index._listing import Found, Listing
+    from penstock.index._parts import LinePiece
     from penstock.index.tokens._documents import TokenWork
     from penstock.index.tokens._job import TokenJob
     from penstock.index.tokens._units import TokenUnit

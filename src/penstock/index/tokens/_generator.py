@@ -13,9 +13,9 @@ from penstock.index._indexer import SampleData
 from penstock.index._meta import TokensMeta
 from penstock.index._names import TOKEN_FOLDER
 from penstock.index.tokenizers._tokenizer import tokenizer_of
-from penstock.index.tokens._files import POSTFIX, free_name
-from penstock.index.tokens._options import first_misfit, misfit, pack_options, token_id, token_type
-from penstock.index.tokens._text import BadText, TextCall
+from penstock.index.tokens._documents import BadText, TextCall
+from penstock.index.tokens._job import POSTFIX, free_name
+from penstock.index.tokens._pack import first_misfit, misfit, pack_options, token_id, token_type
 from penstock.storage import LocalStore, join
 
 if TYPE_CHECKING:

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.index._folder import NewFolder
+    from penstock.index._listing import IndexPlace
     from penstock.index._meta import TokensMeta
-    from penstock.index._place import Place
     from penstock.index.tokens._job import TokenJob
 
 _LARGEST_EXCLUSIVE = 5 << 30
@@ -215,7 +215,7 @@ class Publication:
 
 
 @contextmanager
-def _only_publisher(place: Place) -> Iterator[None]:
+def _only_publisher(place: IndexPlace) -> Iterator[None]:
     """Be the only one who publishes beside an index, on any machine that sees its folder."""
     lock = None
     if not place.is_remote:

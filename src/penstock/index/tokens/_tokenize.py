@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from penstock.errors import OptionError
-from penstock.index._index_store import IndexStore
-from penstock.index._listing import INDEX_FOLDER
+from penstock.index._indexer import IndexStore
+from penstock.index._listing import INDEX_FOLDER, IndexPlace
 from penstock.index._names import TOKEN_FOLDER
-from penstock.index._place import IndexPlace
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import build
-from penstock.index.tokens._documents import TokenWork
-from penstock.index.tokens._files import POSTFIX
-from penstock.index.tokens._job import TokenJob, text_files
-from penstock.index.tokens._options import pack_options, token_id, token_type
-from penstock.index.tokens._text import TextCall, TextField
+from penstock.index.tokens._documents import TextCall, TextField, TokenWork
+from penstock.index.tokens._job import POSTFIX, TokenJob, text_files
+from penstock.index.tokens._pack import pack_options, token_id, token_type
 from penstock.order import whole_number
 from penstock.storage import StorageOptions, join, locate
 
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike
 
-    from penstock.index._index_store import IndexStoreInterface
+    from penstock.index._indexer import IndexStoreInterface
     from penstock.index._listing import Listing
     from penstock.index.tokens._job import TokenReport
     from penstock.index.tokens._pack import PackingName, Remainder

@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 
 from penstock.index._bad_lines import BadLine
-from penstock.index._line_pieces import LongLine
-from penstock.index._parts import PartsUnit, opened_lines, parts_of
+from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
 from penstock.index._scan import LineScanner
 from penstock.index.checked._checks import Aside  # noqa: TC001 (msgspec reads it)
 from penstock.index.tokens._documents import DocumentMaker, TokenWork

@@ -15,13 +15,7 @@ from penstock.index._bad_lines import write_bad_lines
 from penstock.index._folder import NewFolder
 from penstock.index._load import kind_in
 from penstock.index._meta import TokensMeta
-from penstock.index._names import (
-    BAD_LINES,
-    DOCUMENT_ENDS,
-    DOCUMENT_GOES_ON,
-    DOCUMENT_OFFSETS,
-    ROWS,
-)
+from penstock.index._names import BAD_LINES, DOCUMENT_ENDS, DOCUMENT_GOES_ON, DOCUMENT_OFFSETS, ROWS
 from penstock.index._open_index import exists, local_folder, refuse_other_folder
 from penstock.index.tokens._job import refuse_changed
 from penstock.index.tokens._pack import samples_of
@@ -31,7 +25,7 @@ from penstock.storage import LocalStore, is_below, is_remote, join, leads_throug
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.index._index_store import IndexStoreInterface
+    from penstock.index._indexer import IndexStoreInterface
     from penstock.index.tokens._job import TokenJob
     from penstock.index.tokens._pack import Samples
     from penstock.index.tokens._units import TokenStream

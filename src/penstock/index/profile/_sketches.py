@@ -1,0 +1,239 @@
+"""Sketches of values, of fixed size: histograms, and the number of different values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray  # noqa: TC002 (msgspec reads it)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_BUCKETS = 256
+_BARS = 16
+_HUGE = 1e300
+_MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+
+
+class Histogram(msgspec.Struct, array_like=True, eq=False):
+    """Counts of finite numbers in buckets.
+
+    A bucket holds all floats whose first bits are equal: as many bits as keep the buckets below a
+    fixed number. The result depends neither on the order of the numbers nor on how they are parted.
+
+    >>> numbers = Histogram()
+    >>> numbers.add(np.arange(1001.0))
+    >>> numbers.low, [round(one, -1) for one in numbers.quantiles([0.25, 0.5, 0.99])], numbers.high
+    (0.0, [250.0, 500.0, 990.0], 1000.0)
+    """
+
+    low: float = np.inf
+    high: float = -np.inf
+    shift: int = 0
+    """Last bits that are ignored."""
+    keys: NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
+    """The buckets that are not empty, ascending."""
+    counts: NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        """Count finite numbers."""
+        if not len(values):
+            return
+        values = values + 0.0  # Without -0.0.
+        self.low = min(self.low, float(values.min()))
+        self.high = max(self.high, float(values.max()))
+        keys, counts = np.unique(_ordered(values) >> np.int64(self.shift), return_counts=True)
+        self._take(keys, counts)
+
+    def merge(self, other: Histogram) -> None:
+        """Add the counts of another histogram."""
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        shift = max(self.shift, other.shift)
+        self.keys = self.keys >> np.int64(shift - self.shift)
+        self.shift = shift
+        self._take(other.keys >> np.int64(shift - other.shift), other.counts)
+
+    def _take(self, keys: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        keys, counts = np.concatenate([self.keys, keys]), np.concatenate([self.counts, counts])
+        order = np.argsort(keys)
+        keys, counts = _joined(keys[order], counts[order])
+        while len(keys) > _BUCKETS:
+            self.shift += 1
+            keys, counts = _joined(keys >> np.int64(1), counts)
+        self.keys, self.counts = keys, counts
+
+    def quantiles(self, shares: Sequence[float]) -> list[float]:
+        """Return the quantiles of these shares; numbers count as spread evenly in their bucket."""
+        low, high = self._borders()
+        after = np.cumsum(self.counts)
+        found = []
+        for share in shares:
+            rank = share * float(after[-1])
+            at = int(np.searchsorted(after, rank))
+            inside = (rank - float(after[at] - self.counts[at])) / float(self.counts[at])
+            found.append(float(low[at] + (high[at] - low[at]) * inside))
+        return found
+
+    def bars(self, low: float, high: float, *, whole: bool) -> list[int]:
+        """Return counts in bars of equal width from `low` to `high`; the outer bars hold the rest.
+
+        If numbers are `whole`, no bar is narrower than 1.
+        """
+        count = int(min(_BARS, high - low + 1)) if whole else _BARS
+        stop = high + 1 if whole else high
+        if not stop > low:
+            return [int(self.counts.sum())]
+        numbers = np.arange(1, count)[:, None]
+        if abs(low) + abs(stop) < _HUGE:
+            edges = low + (stop - low) * numbers / count  # Exact for whole numbers.
+        else:
+            edges = low * ((count - numbers) / count) + stop * (numbers / count)
+        first, last = self._borders()
+        room = np.where(last > first, last - first, 1.0)
+        inside = (np.clip(edges, first, last) - first) / room
+        inside = np.where(last > first, inside, edges > first)
+        below = (inside * self.counts).sum(axis=1)
+        heights = np.diff(below, prepend=0.0, append=float(self.counts.sum()))
+        return [round(height) for height in heights.tolist()]
+
+    def _borders(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the smallest and the largest number of each bucket."""
+        shift = np.int64(self.shift)
+        low = _floats(self.keys << shift)
+        high = _floats((self.keys << shift) | np.int64((1 << self.shift) - 1))
+        return np.clip(low, self.low, self.high), np.clip(high, self.low, self.high)
+
+
+def _ordered(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return integers in the order of the floats."""
+    bits = values.view(np.int64)
+    return bits ^ ((bits >> np.int64(63)) & _MAGNITUDE)
+
+
+def _floats(keys: NDArray[np.int64]) -> NDArray[np.float64]:
+    floats = (keys ^ ((keys >> np.int64(63)) & _MAGNITUDE)).view(np.float64)
+    # A bucket at either end of all floats may reach beyond the largest one.
+    return np.where(np.isnan(floats), np.copysign(np.inf, keys.astype(np.float64)), floats)
+
+
+def _joined(
+    keys: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return ascending keys once each, with the sums of their counts."""
+    if not len(keys):
+        return keys, counts
+    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    return keys[starts], np.add.reduceat(counts, starts)
+
+
+_KEPT = 2048
+"""Hashes; the estimate is within 2.2 % two times out of three, and exact for fewer values."""
+_EXAMPLES = 4
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+class Distinct(msgspec.Struct, array_like=True, eq=False):
+    """The smallest hashes of values: repeats and the order change nothing.
+
+    >>> seen = Distinct()
+    >>> seen.add(hash_texts(["a", "b", "a"]), ["a", "b", "a"].__getitem__)
+    >>> seen.estimate, seen.is_exact, sorted(seen.examples)
+    (2, True, ['a', 'b'])
+    """
+
+    hashes: NDArray[np.uint64] = msgspec.field(default_factory=lambda: np.empty(0, np.uint64))
+    """Ascending."""
+    examples: list[Any] = msgspec.field(default_factory=list)
+    """The values of the first few hashes."""
+
+    def add(self, hashes: NDArray[np.uint64], value_at: Callable[[int], object]) -> None:
+        """Count values by their hashes; `value_at` gives the one at an index."""
+        new = hashes
+        if len(self.hashes) == _KEPT:
+            # Nearly always nothing is left: new values have larger hashes.
+            new = hashes[hashes < self.hashes[-1]]
+            if not len(new):
+                return
+        new = _unique(new)
+        examples = [value_at(int(np.argmax(hashes == one))) for one in new[:_EXAMPLES]]
+        self._take(new[:_KEPT], examples)
+
+    def merge(self, other: Distinct) -> None:
+        """Add the values of another."""
+        self._take(other.hashes, other.examples)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the estimate is exact."""
+        return len(self.hashes) < _KEPT
+
+    @property
+    def estimate(self) -> int:
+        """The number of different values."""
+        if self.is_exact:
+            return len(self.hashes)
+        return round((_KEPT - 1) * 2.0**64 / float(self.hashes[-1]))
+
+    def _take(self, hashes: NDArray[np.uint64], examples: list[object]) -> None:
+        values = dict(zip(self.hashes[:_EXAMPLES].tolist(), self.examples, strict=True))
+        values |= dict(zip(hashes[:_EXAMPLES].tolist(), examples, strict=True))
+        self.hashes = _unique(np.concatenate([self.hashes, hashes]))[:_KEPT]
+        self.examples = [values[one] for one in self.hashes[:_EXAMPLES].tolist()]
+
+
+def _unique(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    # Ten times as quick as `np.unique`, which hashes them once more.
+    ordered = np.sort(hashes)
+    if not len(ordered):
+        return ordered
+    is_new = np.empty(len(ordered), bool)
+    is_new[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return ordered[is_new]
+
+
+def hash_ints(values: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Return a hash for each integer, the same everywhere and always."""
+    return _mixed(values.view(np.uint64))
+
+
+def hash_floats(values: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return a hash for each float; 0.0 and -0.0 are one value, and so is every NaN."""
+    plain = values + 0.0
+    plain[np.isnan(plain)] = np.nan
+    return _mixed(plain.view(np.uint64))
+
+
+def hash_texts(values: Sequence[str]) -> NDArray[np.uint64]:
+    """Return a hash for each text."""
+    try:
+        return hash_bytes(list(map(str.encode, values)))
+    except UnicodeEncodeError:
+        return hash_bytes([value.encode("utf-8", "surrogatepass") for value in values])
+
+
+def hash_bytes(values: Sequence[bytes]) -> NDArray[np.uint64]:
+    """Return a hash for each run of bytes."""
+    # Python's own hash differs from process to process; a checksum and the length are quicker
+    # than any hash function, and unequal for unequal values as often as 32 bits can be.
+    sums = np.fromiter(map(crc32, values), np.uint64, len(values))
+    lengths = np.fromiter(map(len, values), np.uint64, len(values))
+    return _mixed(sums | (lengths << np.uint64(32)))
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the numbers mixed: one to one, without any pattern.
+
+    The constants and shifts are those of SplitMix64 (Steele, Lea and Flood, 2014).
+    """
+    mixed = values + _GOLDEN
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= _FIRST
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= _SECOND
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
