@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from penstock.index._parts import LinePieces
 from penstock.index._scan import LineScan
+from penstock.index.checked._build import LineCheck
 from penstock.index.checked._checks import Checks, Look
-from penstock.index.checked._line_check import LineCheck
 from penstock.index.profile import Profile
 
 if TYPE_CHECKING:

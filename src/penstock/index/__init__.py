@@ -7,8 +7,6 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.index._aside import put_aside_in as put_aside_in
     from penstock.index._aside import refuse_put_aside as refuse_put_aside
-    from penstock.index._bad_lines import BadLine as BadLine
-    from penstock.index._bad_lines import read_bad_lines as read_bad_lines
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
     from penstock.index._detect import Detected as Detected
@@ -66,13 +64,15 @@ if TYPE_CHECKING:
     from penstock.index._stale import Hashed as Hashed
     from penstock.index._stale import changes as changes
     from penstock.index._stale import hashed_files as hashed_files
+    from penstock.index.checked._checks import JSON_NAMES as JSON_NAMES
     from penstock.index.checked._checks import Aside as Aside
+    from penstock.index.checked._checks import BadLine as BadLine
     from penstock.index.checked._checks import Checks as Checks
     from penstock.index.checked._checks import Look as Look
-    from penstock.index.checked._line_check import JSON_NAMES as JSON_NAMES
-    from penstock.index.checked._row_check import scan_rows as scan_rows
+    from penstock.index.checked._checks import read_bad_lines as read_bad_lines
     from penstock.index.csv._scan import CsvScanner as CsvScanner
-    from penstock.index.profile._files import read_profile as read_profile
+    from penstock.index.csv._scan import scan_rows as scan_rows
+    from penstock.index.profile._document import read_profile as read_profile
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
     from penstock.index.tokens._documents import get_text_from_jsonl as get_text_from_jsonl
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
-        "BadLine": "_bad_lines",
+        "BadLine": "checked._checks",
         "FileTextLinesIndexer": "_indexer",
         "IndexStore": "_indexer",
         "IndexStoreInterface": "_indexer",
@@ -101,8 +101,8 @@ __all__, __getattr__, __dir__ = facade(
         "create_default_jsonl_indexer": "_indexer",
         "create_tokenize_and_index_jsonl_text_func": "tokens._tokenize",
         "get_text_from_jsonl": "tokens._documents",
-        "read_bad_lines": "_bad_lines",
-        "read_profile": "profile._files",
+        "read_bad_lines": "checked._checks",
+        "read_profile": "profile._document",
     },
     for_rooms={
         "Detected": "_detect",
@@ -127,7 +127,7 @@ __all__, __getattr__, __dir__ = facade(
         "FileMeta": "_meta",
         "Found": "_listing",
         "Hashed": "_stale",
-        "JSON_NAMES": "checked._line_check",
+        "JSON_NAMES": "checked._checks",
         "LARGEST_FRAME": "_scan",
         "LinePieces": "_parts",
         "LineScanner": "_scan",
@@ -163,7 +163,7 @@ __all__, __getattr__, __dir__ = facade(
         "refuse_put_aside": "_aside",
         "remove_leftover": "_folder",
         "rows_before": "_sample_index",
-        "scan_rows": "checked._row_check",
+        "scan_rows": "csv._scan",
         "take_back_dead": "tokens._journal",
     },
 )

@@ -60,30 +60,29 @@ class BuildOptions:
 
     @property
     def checks(self) -> Checks:
-        """The checks of every record."""
         return Checks(self.validate, self.profile, self.max_line_bytes)
 
     def check(self) -> None:
-        """Raise `OptionError` for invalid options."""
         self.checks.check()
         if self.num_workers is not None:
             whole_number("num_workers", self.num_workers, 0)
 
     def on_top_of(self, old: Meta, folder: str) -> BuildOptions:
         """Return the options of an update: it has the checks of the first build."""
-        checks = self.checks.on_top_of(old, folder)
-        if self.full_hash and not old.is_hashed:
-            raise OptionError(
-                f"the index in {folder} was built without full_hash=True, and an update reads only "
-                "what is new. Build it anew: --overwrite --full-hash (overwrite=True)."
-            )
-        return replace(
-            self,
-            full_hash=old.is_hashed,
-            validate=checks.validate,
-            profile=checks.profile,
-            max_line_bytes=checks.max_line_bytes,
-        )
+        was = {
+            "validate": old.validated,
+            "profile": old.profiled,
+            "full_hash": old.is_hashed,
+            "max_line_bytes": old.max_line_bytes,
+        }
+        for option, value in was.items():
+            if getattr(self, option) not in (None, False, value):
+                raise OptionError(
+                    f"the index in {folder} was built with {option}={value!r}, and an update reads "
+                    f"only what is new. Build it anew: --overwrite --{option.replace('_', '-')} "
+                    "(overwrite=True)."
+                )
+        return replace(self, **was)  # type: ignore[arg-type]
 
 
 def build_index(  # noqa: PLR0913 (what, how, where, and the old one)

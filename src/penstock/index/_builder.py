@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from penstock.errors import IndexExistsError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
-from penstock.index._names import FILES, FRAMES, META, ROWS, refuse_unnamable
+from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
+from penstock.index._names import FRAMES, ROWS, refuse_unnamable
 from penstock.index._scan import LARGEST_FRAME
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ _log = logging.getLogger("penstock.index")
 
 
 class FileToScan(NamedTuple):
-    """A file to scan."""
-
     found: Found
     relative: str
     number: int | None
@@ -42,7 +39,6 @@ class FileToScan(NamedTuple):
 
     @property
     def start(self) -> int:
-        """Where the new bytes begin."""
         return 0 if self.was is None else self.was.size
 
 
@@ -70,19 +66,12 @@ class Builder:
         self._runs: list[RecordRun] = []
         self._frames: list[NDArray[np.uint64]] = []
         self._with_large_frames: list[str] = []
-        if old is not None:
-            self._take_over(old)
+        if old is not None and old.meta is not None:
+            self._files, self._runs = list(old.meta.files), list(old.meta.runs)
+            self._frames = [old.frames]
+            sizes = {listing.relative(found): found.entry.size for found in listing.files}
+            self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
         self.waiting = self._waiting()
-
-    def _take_over(self, old: SampleIndex) -> None:
-        if old.meta is None:
-            raise IndexExistsError(
-                "an index of another tool cannot be updated, only built anew: --overwrite."
-            )
-        self._files, self._runs = list(old.meta.files), list(old.meta.runs)
-        self._frames = [old.frames]
-        sizes = {self.listing.relative(found): found.entry.size for found in self.listing.files}
-        self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
 
     def _waiting(self) -> list[FileToScan]:
         """Return the files that are new, and those that grew."""
@@ -136,12 +125,9 @@ class Builder:
     def add(self, one: FileToScan, scanned: Scanned, *, full_hash: bool) -> None:
         """Add a file whose rows are written."""
         number, was, entry = one.number, one.was, one.found.entry
-        file = one.found.store.open(entry.name, entry)
-        try:
+        with one.found.open() as file:
             fingerprint = file_fingerprint(file, entry.size)
             hashed = whole_hash(file) if full_hash else None
-        finally:
-            file.close()
         meta = FileMeta(
             one.relative,
             entry.size,
@@ -180,8 +166,6 @@ class Builder:
                 LARGEST_FRAME >> 20,
                 self._with_large_frames[0],
             )
-        names = "".join(f"{file.path}\n" for file in self._files)
-        (folder / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
         if any(map(len, self._frames)):
             (folder / FRAMES).write_bytes(np.concatenate(self._frames).astype("<u8").tobytes())
         meta = Meta(
@@ -191,12 +175,10 @@ class Builder:
             self.scanner.options(),
             self._empty,
             base,
-            FORMAT,
-            VERSION,
-            time.time(),
-            checks.validate,
-            checks.max_line_bytes,
-            checks.profile,
+            created=time.time(),
+            validated=checks.validate,
+            max_line_bytes=checks.max_line_bytes,
+            profiled=checks.profile,
         )
-        (folder / META).write_bytes(encode_meta(meta))
+        write_meta(folder, meta)
         return meta

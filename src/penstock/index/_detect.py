@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
@@ -44,12 +43,10 @@ class FolderFormat(Protocol):
 
         Without a listing there is nothing of that name. `index` is the folder of an index.
         """
-        ...
 
     @staticmethod
     def problem(listing: Listing, options: StorageOptions) -> PenstockError | None:
         """Return what is missing where only parts of this format lie; None where none do."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,5 +235,5 @@ def _without_records(
 def _by_first_bytes(found: Found) -> Format | None:
     if not found.entry.size:
         return None
-    with closing(found.store.open(found.entry.name, found.entry)) as file:
+    with found.open() as file:
         return format_by_bytes(file.read_at(0, min(_HEAD_BYTES, file.size)))

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from penstock.index._listing import IndexPlace
     from penstock.storage import StorageOptions
 
-
 _WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
 _NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *DOCUMENT_FILES)
 
@@ -85,7 +84,7 @@ class NewFolder:
         try:
             self._hidden.__enter__()
             if self._is_marked:
-                mark(self.path)
+                mark_as_cache(self.path, _WHAT)
         except BaseException:
             self.__exit__()
             raise
@@ -224,11 +223,6 @@ def leftover_problem(path: str, options: StorageOptions) -> str | None:
     return journal_problem(folder, options) if hidden_of(folder.name, "tmp") else None
 
 
-def mark(folder: Path) -> None:
-    """Keep a folder out of repositories and backups."""
-    mark_as_cache(folder, _WHAT)
-
-
 def _link_folder(old: Path, new: Path) -> None:
     """Give the files of a folder a second name in another: linked, or copied where that fails.
 
@@ -315,7 +309,7 @@ class UnitFolder:
         try:
             remove_special(self.path)
             clear_dead_folders(self._hidden.final)
-            mark(self.path)
+            mark_as_cache(self.path, _WHAT)
         except BaseException:
             self.__exit__(BaseException)
             raise

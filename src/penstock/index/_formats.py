@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.index._scan import Scanner
 
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Format:
     """How the files of one format are known, opened and checked."""
 
@@ -52,12 +52,11 @@ class Format:
     check: str | None = None
     """Yields the parts of a table that `penstock check` reads; None: it reads lines, or records."""
 
-    endings: tuple[str, ...] = field(init=False)
-    """All endings of names, those of compressed files included."""
-
-    def __post_init__(self) -> None:
+    @cached_property
+    def endings(self) -> tuple[str, ...]:
+        """All endings of names, those of compressed files included."""
         packed = (f"{end}{more}" for end in self.suffixes for more in self.compressions)
-        object.__setattr__(self, "endings", (*self.suffixes, *packed))
+        return (*self.suffixes, *packed)
 
     def names(self, path: str) -> bool:
         """Whether a file or a pattern is named like this format."""
@@ -191,9 +190,9 @@ def format_by_bytes(head: bytes) -> Format | None:
     return next((row for row in record_formats() if text.startswith(row.first_bytes)), None)
 
 
-def known_endings(rows: Iterable[Format] | None = None) -> str:
+def known_endings() -> str:
     """Return the endings of names for a message."""
-    return ", ".join(end for row in rows or record_formats() for end in row.endings)
+    return ", ".join(end for row in record_formats() for end in row.endings)
 
 
 @contextmanager

@@ -12,21 +12,17 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError, OptionError
+from penstock.errors import CorruptIndexError, IndexExistsError, OptionError
 from penstock.index._build import BuildOptions
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
-from penstock.index._formats import LINES
-from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_files
-from penstock.index._load import load_index
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
-from penstock.index._names import BAD_LINES, FILES, META, ROWS
-from penstock.index._open_index import load_place, make_index
-from penstock.index._sample_index import Origin
+from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_lines
+from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
+from penstock.index._names import BAD_LINES, FILES, ROWS
+from penstock.index._open_index import load_beside, load_place, make_index
 from penstock.index._scan import LineScan, LineScanner, ScannedFrames, scan_file
-from penstock.index._stale import check_fresh, listing_of, repairing
 from penstock.jsonl import JsonlFile, read_pieces
-from penstock.storage import LocalStore, StorageOptions, join, locate
+from penstock.storage import StorageOptions, join, locate
 from penstock.work import Bar
 
 if TYPE_CHECKING:
@@ -37,8 +33,9 @@ if TYPE_CHECKING:
     from penstock.index._meta import TokensMeta
     from penstock.index._sample_index import SampleIndex
 
-
 _ROWS_AT_ONCE = 65_536
+_log = logging.getLogger("penstock.index")
+_PIECE_BYTES = 1 << 20
 
 
 class IndexStoreInterface(Protocol):
@@ -46,27 +43,21 @@ class IndexStoreInterface(Protocol):
 
     def init_store(self) -> None:
         """Begin to write; before the first `add_sample`."""
-        ...
 
     def add_sample(self, file_location: str, byte_offset: int, num_bytes: int) -> None:
         """Add the next sample."""
-        ...
 
     def close(self) -> None:
         """Publish the index."""
-        ...
 
     def load(self) -> SampleIndex:
         """Return the index."""
-        ...
 
     def exists(self) -> bool:
         """Whether there is an index."""
-        ...
 
     def clear(self) -> None:
         """Remove the index."""
-        ...
 
 
 class IndexStore:
@@ -82,8 +73,8 @@ class IndexStore:
         name: str | None = None,
     ) -> None:
         self._base = os.path.abspath(base_path)
+        self._index = index_data_folder
         self._folder = join(self._base, index_data_folder)
-        self._name = name
         self._new: NewFolder | None = None
         self._rows: BinaryIO | None = None
         self._waiting: list[tuple[int, int, int]] = []
@@ -116,7 +107,6 @@ class IndexStore:
         self._files, self._runs, self._waiting, self._bytes = {}, [], [], {}
 
     def add_sample(self, file_location: str, byte_offset: int, num_bytes: int) -> None:
-        """Add the next sample."""
         if self._rows is None:
             raise OptionError("call init_store() before add_sample(), and close() after the last.")
         path = os.path.abspath(file_location)
@@ -143,10 +133,8 @@ class IndexStore:
         files = [self._file(path, number, records[number]) for path, number in self._files.items()]
         runs = [RecordRun(file, records, files[file].fingerprint) for file, records in self._runs]
         kind = "samples" if self.tokens is None else "tokens"
-        meta = Meta(kind, files, runs, format=FORMAT, version=VERSION, tokens=self.tokens)
-        names = "".join(f"{file.path}\n" for file in files)
-        (self._new.path / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
-        (self._new.path / META).write_bytes(encode_meta(meta))
+        meta = Meta(kind, files, runs, tokens=self.tokens)
+        write_meta(self._new.path, meta)
         try:
             self._new.publish(replace=False)
         finally:
@@ -154,14 +142,9 @@ class IndexStore:
 
     def load(self) -> SampleIndex:
         """Return the index, or raise what is wrong with it or with its files."""
-        index = load_index(Origin(self._folder, self._base, StorageOptions()))
-        if index.meta is not None:
-            listing = listing_of(index.meta, self._base)
-            check_fresh(listing, index.meta, repairing(index.meta, self._base))
-        return index
+        return load_beside(self._base, self._index, StorageOptions())
 
     def exists(self) -> bool:
-        """Whether there is an index."""
         return all(os.path.exists(join(self._folder, name)) for name in (FILES, ROWS))
 
     def clear(self) -> None:
@@ -180,13 +163,10 @@ class IndexStore:
             self._waiting.clear()
 
     def _file(self, path: str, number: int, records: int) -> FileMeta:
-        store = LocalStore()
-        entry, file = store.entry(path), store.open(path)
-        try:
+        found = _found(path)
+        with found.open() as file:
             fingerprint = file_fingerprint(file)
-        finally:
-            file.close()
-        relative = os.path.relpath(path, self._base)
+        relative, entry = os.path.relpath(path, self._base), found.entry
         size, modified = entry.size, entry.modified
         return FileMeta(relative, size, modified, fingerprint, records, self._bytes[number])
 
@@ -201,10 +181,6 @@ class IndexStore:
     def __del__(self) -> None:
         if getattr(self, "_new", None) is not None:
             self.discard()  # Not closed: not finished.
-
-
-_log = logging.getLogger("penstock.index")
-_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +199,12 @@ class SampleGeneratorInterface(Protocol):
 
     def prepare(self, text_file_path: str) -> None:
         """Begin a file."""
-        ...
 
     def create_samples(self, text_line: bytes) -> list[SampleData]:
         """Return the samples of a line; each follows the one before it in its file."""
-        ...
 
     def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
         """End a file."""
-        ...
 
 
 class FileTextLinesIndexer:
@@ -249,14 +222,12 @@ class FileTextLinesIndexer:
         self._store = index_store
         self._generator = sample_generator
         self._description = description or "indexing"
-        self._name = name
 
     def __call__(self) -> None:
-        """Build the index."""
         if self._generator is None and isinstance(self._store, IndexStore):
-            listing = _listing(self._paths, self._store.base_path)
-            place = self._store.place
-            make_index(listing, LineScanner(), "new", index=place.folder)
+            base, files = self._store.base_path, list(map(_found, self._paths))
+            listing = Listing(tuple(found.path for found in files), base, base, files)
+            make_index(listing, LineScanner(), "new", index=self._store.place.folder)
             return
         self._store.init_store()
         try:
@@ -269,7 +240,8 @@ class FileTextLinesIndexer:
         except BaseException:
             if isinstance(self._store, IndexStore):
                 self._store.discard()
-            getattr(self._generator, "discard", _nothing)()
+            if (discard := getattr(self._generator, "discard", None)) is not None:
+                discard()
             raise
         describe = getattr(self._generator, "tokens_meta", None)
         if isinstance(self._store, IndexStore) and describe is not None:
@@ -278,9 +250,7 @@ class FileTextLinesIndexer:
 
     def _add_lines(self, bar: Bar) -> None:
         for path in self._paths:
-            store, name = locate(path)
-            found = Found(store, store.entry(name))
-            for places in scan_file(found, LineScan(), 0, bar.add, ScannedFrames()):
+            for places in scan_file(_found(path), LineScan(), 0, bar.add, ScannedFrames()):
                 for offset, size in places.tolist():
                     self._store.add_sample(path, offset, size)
 
@@ -308,7 +278,6 @@ class JsonlIndexer:
     index: str | os.PathLike[str] | None
 
     def __call__(self) -> None:
-        """Build the index."""
         place = make_index(
             self.listing,
             LineScanner(),
@@ -363,26 +332,14 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
     build = BuildOptions(progress, full_hash, validate, profile, max_line_bytes, num_workers)
     build.check()
     options = StorageOptions(storage_options)
-    listing = list_files(input_base_path, LINES.endings, options)
-    if not listing.files:
-        raise ObjectNotFoundError(
-            f"{os.fspath(input_base_path)} holds no JSON Lines files ({', '.join(LINES.endings)}).",
-            path=os.fspath(input_base_path),
-        )
+    listing = list_lines(input_base_path, options)
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"
     return JsonlIndexer(listing, mode, build, options, index)
 
 
-def _nothing() -> None:
-    """For generators without a `discard`."""
-
-
-def _listing(paths: list[str], base: str) -> Listing:
-    files = []
-    for path in paths:
-        store, name = locate(path)
-        files.append(Found(store, store.entry(name)))
-    return Listing(tuple(found.path for found in files), base, base, files)
+def _found(path: str) -> Found:
+    store, name = locate(path)
+    return Found(store, store.entry(name))
 
 
 def _lines(path: str, on_read: Callable[[int], object]) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +14,7 @@ from natsort import natsorted, ns
 
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index._fingerprint import digest
-from penstock.index._formats import format_by_name
+from penstock.index._formats import LINES, format_by_name
 from penstock.index._names import TOKEN_FOLDER
 from penstock.storage import (
     LocalStore,
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.index._scan import Scanner
-    from penstock.storage import Entry, StorageOptions, Store
-
+    from penstock.storage import Entry, OpenFile, StorageOptions, Store
 
 INDEX_FOLDER = "index"
 
@@ -49,6 +49,10 @@ class Found(NamedTuple):
     def path(self) -> str:
         """The path or URL under which a user knows it."""
         return self.store.path(self.entry.name)
+
+    def open(self) -> closing[OpenFile]:
+        """Open it as it was listed, for a `with` block."""
+        return closing(self.store.open(self.entry.name, self.entry))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,6 @@ class Listing:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the files lie in an object store."""
         return is_remote(self.base)
 
     @property
@@ -101,6 +104,16 @@ def list_files(
     return joined([_listed(os.fspath(one), suffixes, options) for one in what])
 
 
+def list_lines(what: What | Sequence[What], options: StorageOptions) -> Listing:
+    """Return the JSON Lines files of a path, a folder, a pattern, or a list of those."""
+    listing = list_files(what, LINES.endings, options)
+    if not listing.files:
+        path = listing.named[0]
+        ends = ", ".join(LINES.endings)
+        raise ObjectNotFoundError(f"{path} holds no JSON Lines files ({ends}).", path=path)
+    return listing
+
+
 def joined(parts: Sequence[Listing]) -> Listing:
     """Return the files of several listings, in their order, each once."""
     if not parts:
@@ -121,14 +134,15 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
     if is_pattern(path):
         # What stands before the first wildcard: matches may come and go, it does not change.
         root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
-        entries = [e for e in match(path, options)[1] if _is_data(_below(e.name, root))]
+        found = match(path, options)[1]
+        entries = [e for e in found if _is_data(e.name.removeprefix(root).lstrip("/"))]
         files = _in_order(store, entries, suffixes)
         if not files:
             kinds = f" with a name in {', '.join(suffixes)}" if suffixes else " that is data"
             message = f"no file{kinds} matches {path}."
             raise ObjectNotFoundError(message, path=path)
         named = (store.path(name),)
-        return Listing(named, None, _folder_path(store, root), files, is_pattern=True)
+        return Listing(named, None, folder_path(store, root), files, is_pattern=True)
     if isinstance(store, LocalStore):
         ways = [_folder if os.path.isdir(name) else _file]
     elif format_by_name(name) is not None:
@@ -158,13 +172,13 @@ def _folder(store: Store, name: str, suffixes: tuple[str, ...]) -> Listing:
             top.add(first)
         if _is_data(relative):
             below.append(entry)
-    path = _folder_path(store, name)
+    path = folder_path(store, name)
     return Listing((path,), path, path, _in_order(store, below, suffixes), top=frozenset(top))
 
 
 def _file(store: Store, name: str, _suffixes: tuple[str, ...]) -> Listing:
     file = Found(store, store.entry(name))
-    return Listing((file.path,), None, _folder_path(store, name.rpartition("/")[0]), [file])
+    return Listing((file.path,), None, folder_path(store, name.rpartition("/")[0]), [file])
 
 
 def _is_data(relative: str) -> bool:
@@ -178,17 +192,13 @@ def _is_apart(folder: str) -> bool:
     return folder[:1] in "._" or folder in _APART
 
 
-def _below(name: str, folder: str) -> str:
-    return name.removeprefix(folder).lstrip("/")
-
-
 def _in_order(store: Store, entries: list[Entry], suffixes: tuple[str, ...]) -> list[Found]:
     wanted = [e for e in entries if e.name.lower().endswith(suffixes)] if suffixes else entries
     ordered = natsorted(wanted, key=attrgetter("name"), alg=ns.IGNORECASE)
     return [Found(store, entry) for entry in ordered]
 
 
-def _folder_path(store: Store, name: str) -> str:
+def folder_path(store: Store, name: str) -> str:
     return store.path(name).rstrip("/") or "/"
 
 
@@ -215,7 +225,6 @@ class IndexPlace:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it lies in an object store."""
         return is_remote(self.folder)
 
 
@@ -237,13 +246,13 @@ def place_of(
         folder = store.path(name)
         beside = folder == join(listing.base, INDEX_FOLDER)
         return IndexPlace(folder, listing.base, options, beside)
-    if listing.folder is not None and (
-        beside_remote if listing.is_remote else os.access(listing.folder, os.W_OK | os.X_OK)
-    ):
-        return IndexPlace(join(listing.folder, INDEX_FOLDER), listing.folder, options, beside=True)
-    if listing.folder is not None and not listing.is_remote:
+    if listing.folder is not None:
         own = join(listing.folder, INDEX_FOLDER)
-        if os.path.isdir(own):  # Read-only data that came with its index.
+        if listing.is_remote:
+            is_own = beside_remote
+        else:  # Read-only data may come with its index.
+            is_own = os.access(listing.folder, os.W_OK | os.X_OK) or os.path.isdir(own)
+        if is_own:
             return IndexPlace(own, listing.folder, options, beside=True)
     key = digest([scanner.kind, scanner.options(), listing.named])
     folder = str(cache_directory() / "indexes" / key)

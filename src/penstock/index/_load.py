@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SCHEMA, _TOKENS = "sample_schema.json", "tokens"
-_ROW_BYTES = 24
 
 
 def load_index(origin: Origin) -> SampleIndex:
@@ -71,24 +70,15 @@ def _loaded(origin: Origin, folder: _OpenFolder) -> SampleIndex:
     names = [os.fsdecode(name) for name in folder.read(FILES).split(b"\n") if name]
     tokens = folder.names_token_files() if meta is None else meta.kind == _TOKENS
     again = rebuilding(origin.base, tokens=tokens)
-    with folder.open(ROWS) as file:
-        count, rest = divmod(os.fstat(file.fileno()).st_size, _ROW_BYTES)
-        if meta is not None and not rest:
-            _check_whole(folder.path, meta, names, count, again)
-        rows = _map_rows(file, folder.name(ROWS), again)
+    rows = folder.mapped(ROWS, "<u8", 3, again)
+    if meta is not None:
+        _check_whole(folder.path, meta, names, len(rows), again)
     files = [_below(origin.base, name, folder.path, again) for name in names]
     index = SampleIndex(files, rows, meta=meta, origin=origin, reload=reload_index)
     if folder.has(FRAMES):
-        with folder.open(FRAMES) as file:
-            index.frames = _map_rows(file, folder.name(FRAMES), again, 5)
+        index.frames = folder.mapped(FRAMES, "<u8", 5, again)
     if folder.has(DOCUMENT_OFFSETS):
-        with (
-            folder.open(DOCUMENT_ENDS) as ends,
-            folder.open(DOCUMENT_OFFSETS) as offsets,
-            folder.open(DOCUMENT_GOES_ON) as goes_on,
-        ):
-            name = folder.name(DOCUMENT_OFFSETS)
-            index.documents = _map_documents((ends, offsets, goes_on), len(rows), name, again)
+        index.documents = _map_documents(folder, len(rows), again)
     return index
 
 
@@ -118,10 +108,10 @@ def read_meta(path: str, base: str | None = None) -> Meta | None:
 
 def kind_in(path: str) -> str | None:
     """Return the kind of the index in a folder; None if it is unknown."""
-    meta = read_meta(path)
-    if meta is not None:
-        return meta.kind
     with _OpenFolder(path) as folder:
+        meta = folder.meta()
+        if meta is not None:
+            return meta.kind
         return _TOKENS if folder.names_token_files() else None
 
 
@@ -163,6 +153,21 @@ class _OpenFolder:
     def read(self, base_name: str) -> bytes:
         with self._naming_index(base_name):
             return read_metadata(base_name, dir_fd=self._descriptor)
+
+    def mapped(self, base_name: str, dtype: str, width: int, again: str) -> NDArray[Any]:
+        """Map a file of rows of numbers; `again` is the command that builds a damaged one again."""
+        row_bytes = np.dtype(dtype).itemsize * width
+        with self.open(base_name) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size % row_bytes:
+                path = self.name(base_name)
+                raise CorruptIndexError(
+                    f"{path} is cut off or damaged: {size:,} bytes are no whole number of rows of "
+                    f"{row_bytes}. Build the index again: {again}",
+                    path=path,
+                )
+            held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            return np.frombuffer(held, dtype).reshape(-1, width)
 
     @contextmanager
     def _naming_index(self, base_name: str) -> Iterator[None]:
@@ -226,28 +231,12 @@ class _OpenFolder:
         return ObjectNotFoundError(message, path=self.path)
 
 
-def _map_rows(file: BinaryIO, path: str, again: str, width: int = 3) -> NDArray[np.uint64]:
-    """Map a file of uint64 rows; `again` is the command that builds a damaged one again."""
-    size = os.fstat(file.fileno()).st_size
-    if size % (8 * width):
-        raise CorruptIndexError(
-            f"{path} is cut off or damaged: {size:,} bytes are no whole number of rows of "
-            f"{8 * width}. Build the index again: {again}",
-            path=path,
-        )
-    if not size:
-        return np.empty((0, width), np.uint64)
-    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    return np.frombuffer(mapped, "<u8").reshape(-1, width)
-
-
-def _map_documents(
-    files: tuple[BinaryIO, BinaryIO, BinaryIO], samples: int, path: str, again: str
-) -> Documents:
-    """Map where the documents of so many samples end; `path` is the file of offsets."""
-    ends, offsets, goes_on = files
-    rows = _map_rows(offsets, path, again, 1)
-    mapped = Documents(_map_numbers(ends, "<u4"), rows[:, 0], _map_numbers(goes_on, "u1"))
+def _map_documents(folder: _OpenFolder, samples: int, again: str) -> Documents:
+    """Map where the documents of so many samples end."""
+    path = folder.name(DOCUMENT_OFFSETS)
+    types = {DOCUMENT_ENDS: "<u4", DOCUMENT_OFFSETS: "<u8", DOCUMENT_GOES_ON: "u1"}
+    columns = [folder.mapped(name, type_, 1, again)[:, 0] for name, type_ in types.items()]
+    mapped = Documents(*columns)
     is_whole = len(mapped.offsets) == samples + 1 and len(mapped.goes_on) == samples
     if not is_whole or int(mapped.offsets[-1]) != len(mapped.ends):
         raise CorruptIndexError(
@@ -256,13 +245,6 @@ def _map_documents(
             path=path,
         )
     return mapped
-
-
-def _map_numbers(file: BinaryIO, dtype: str) -> NDArray[Any]:
-    size = os.fstat(file.fileno()).st_size // np.dtype(dtype).itemsize
-    if not size:
-        return np.empty(0, dtype)
-    return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype, size)
 
 
 def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: str) -> None:

@@ -10,10 +10,12 @@ import numpy as np
 
 from penstock.errors import CorruptIndexError
 from penstock.index._fingerprint import digest
-from penstock.index._names import META, rebuilding
+from penstock.index._names import FILES, META, rebuilding
 from penstock.storage import readable_metadata
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 FORMAT = "penstock-index"
@@ -134,12 +136,10 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def bad_lines(self) -> int:
-        """Lines set aside."""
         return sum(file.bad_lines for file in [*self.files, *self.empty])
 
     @property
     def records(self) -> int:
-        """Number of records."""
         return sum(run.records for run in self.runs)
 
     @property
@@ -149,18 +149,13 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever records or their numbers do."""
         return self.fingerprint_at(self.records)
 
     def fingerprint_at(self, length: int) -> str:
         """Return the fingerprint of the first `length` records."""
-        runs, total = [], 0
-        for run in self.runs:
-            if total >= length:
-                break
-            runs.append([run.fingerprint, run.records])
-            total += run.records
-        return digest([self.kind, self.options, runs, total])
+        first = self.first(length)
+        runs = [[run.fingerprint, run.records] for run in first.runs]
+        return digest([self.kind, self.options, runs, first.records])
 
     def first(self, length: int) -> Meta:
         """Return the index of the first `length` records."""
@@ -185,6 +180,15 @@ def encode_meta(meta: Meta) -> bytes:
     return readable_metadata(text, META, remedy)
 
 
+def write_meta(folder: Path, meta: Meta) -> bytes:
+    """Write `meta.json` and the list of its files into a folder; return the text of `meta.json`."""
+    names = "".join(f"{file.path}\n" for file in meta.files)
+    (folder / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
+    text = encode_meta(msgspec.structs.replace(meta, format=FORMAT, version=VERSION))
+    (folder / META).write_bytes(text)
+    return text
+
+
 def is_of_tokens(text: bytes) -> bool | None:
     """Whether a `meta.json`, also one that is cut off, is of tokens; None if unknown."""
     kind = _KIND.search(text)
@@ -200,10 +204,10 @@ def decode_meta(text: bytes, path: str, base: str, *, tokens: bool | None = None
     again = f"Build the index again: {rebuilding(base, tokens=tokens if known is None else known)}"
     try:
         head = msgspec.json.decode(text)
-        if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise CorruptIndexError(f"{path} is not the meta.json of an index. {again}", path=path)
-        if not isinstance(head.get("version"), int):
-            raise CorruptIndexError(f"{path} says nothing of its version. {again}", path=path)
+        is_ours = isinstance(head, dict) and head.get("format") == FORMAT
+        if not is_ours or not isinstance(head.get("version"), int):
+            why = "is not the meta.json of an index, or says nothing of its version"
+            raise CorruptIndexError(f"{path} {why}. {again}", path=path)
         if head["version"] > VERSION:
             raise CorruptIndexError(
                 f"{path} was written by a newer Penstock (format {head['version']}, this one "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shlex
@@ -19,6 +18,7 @@ from penstock.errors import (
 )
 from penstock.index._aside import appears, refuse_put_aside
 from penstock.index._build import BuildOptions, build_index, refuse_changed
+from penstock.index._fingerprint import digest
 from penstock.index._folder import bring_back, only_builder
 from penstock.index._listing import IndexPlace, place_of
 from penstock.index._load import kind_in, load_index
@@ -49,32 +49,31 @@ LARGEST_UNASKED = 10_000_000_000
 _BUILD_SECONDS = 3600.0
 
 
-def open_or_build(  # noqa: PLR0913 (options, given by name)
+def open_or_build(
     listing: Listing,
     scanner: Scanner,
     *,
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
     progress: bool | View | None = None,
-    timeout: float = _BUILD_SECONDS,
 ) -> SampleIndex:
     """Return the index of files, fresh; build it first where there is none.
 
-    Of many processes one builds; the others wait for it, `timeout` seconds at most.
+    Of many processes one builds; the others wait for it, an hour at most.
     """
     options = options or StorageOptions()
     place = _existing_place(listing, scanner, options, index)
     if not exists(place):
         _refuse_unasked(listing)
-        with only_builder(place.folder, timeout, lambda: exists(place)) as mine:
+        with only_builder(place.folder, _BUILD_SECONDS, lambda: exists(place)) as mine:
             if mine:
                 refuse_put_aside(place.folder)
                 refuse_other_folder(place)
                 with suppress(IndexExistsError):  # Another machine was quicker.
                     build_index(listing, scanner, place, BuildOptions(progress))
     opened = load_place(place)
-    _check_kind(opened.meta, scanner, place.folder)
     if opened.meta is not None:
+        _check_kind(opened.meta, scanner, place.folder)
         command = _repairing(listing, place, index, opened.meta)
         fresh = check_fresh(listing, opened.meta, command)
         if fresh.new:
@@ -92,19 +91,16 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
     build: BuildOptions | None = None,
-    timeout: float = _BUILD_SECONDS,
 ) -> IndexPlace:
     """Build an index that a caller asks for; that of remote data lies beside the data."""
     options = options or StorageOptions()
     place = place_of(listing, scanner, options, index, beside_remote=True)
     build = build or BuildOptions()
     build.check()
-    if not listing.files:
-        raise ObjectNotFoundError(
-            f"{_shown(listing)} holds no file to index.", path=listing.named[0]
-        )
-    with only_builder(place.folder, timeout):
-        if not is_there(place):
+    _refuse_no_files(listing)
+    with only_builder(place.folder, _BUILD_SECONDS):
+        bring_back(place)
+        if not exists(place):
             refuse_other_folder(place)
             build_index(listing, scanner, place, build)
         elif mode == "new":
@@ -113,7 +109,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
                 "it anew, update=True (--update) adds what is new."
             )
         else:
-            _refuse_other_kind(place, scanner)
+            refuse_other_kind(place, scanner.kind, unknown=scanner.kind)
             if mode == "overwrite":
                 build_index(listing, scanner, place, build, replacing=True)
                 return place
@@ -127,7 +123,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
 
 def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
     """Return the index that lies beside remote data, checked against one listing."""
-    index = load_place(IndexPlace(join(base.rstrip("/"), folder), base, options, beside=True))
+    index = load_place(IndexPlace(join(base, folder), base, options, beside=True))
     if index.meta is not None:
         listing = listing_of(index.meta, base, options)
         check_fresh(listing, index.meta, repairing(index.meta, base))
@@ -144,12 +140,6 @@ def exists(place: IndexPlace) -> bool:
         return False
     names = [join(place.folder, name) for name in (FILES, META)]
     return appears(place.folder, lambda: any(map(os.path.exists, names)))
-
-
-def is_there(place: IndexPlace) -> bool:
-    """Whether there is an index, for the only builder: one that was put aside is brought back."""
-    bring_back(place)
-    return exists(place)
 
 
 def _existing_place(
@@ -186,8 +176,7 @@ def _fetched(place: IndexPlace) -> str:
         message = f"there is no index in {place.folder}. Build it: penstock index {place.base}"
         raise ObjectNotFoundError(message, path=place.folder)
     meta = entries[META]
-    mark = f"{place.folder}\0{meta.version}\0{meta.modified}\0{meta.size}"
-    key = hashlib.blake2b(mark.encode(), digest_size=8).hexdigest()
+    key = digest([place.folder, meta.version, meta.modified, meta.size])
     final = cache_directory() / "fetched-indexes" / key
     with only_builder(str(final), _BUILD_SECONDS, final.exists) as mine:
         if mine:
@@ -199,11 +188,15 @@ def _fetched(place: IndexPlace) -> str:
     return str(final)
 
 
-def _refuse_unasked(listing: Listing) -> None:
+def _refuse_no_files(listing: Listing) -> None:
     if not listing.files:
         raise ObjectNotFoundError(
             f"{_shown(listing)} holds no files that can be read as records.", path=listing.base
         )
+
+
+def _refuse_unasked(listing: Listing) -> None:
+    _refuse_no_files(listing)
     if listing.is_remote and listing.bytes > LARGEST_UNASKED:
         requests = sum(-(-found.entry.size // (8 << 20)) for found in listing.files)
         raise OptionError(
@@ -213,14 +206,14 @@ def _refuse_unasked(listing: Listing) -> None:
         )
 
 
-def _check_kind(meta: Meta | None, scanner: Scanner, folder: str) -> None:
-    if meta is not None and meta.kind != scanner.kind:
+def _check_kind(meta: Meta, scanner: Scanner, folder: str) -> None:
+    if meta.kind != scanner.kind:
         raise CorruptIndexError(
             f"the index in {folder} is one of {meta.kind}, not of {scanner.kind}. Name the files "
             "by a pattern, or give index= another folder.",
             path=folder,
         )
-    if meta is not None and meta.options != scanner.options():
+    if meta.options != scanner.options():
         raise CorruptIndexError(
             f"the index in {folder} was built with {meta.options}, not {scanner.options()}. Open "
             "it with the same options, give index= another folder, or remove this one.",
@@ -228,30 +221,29 @@ def _check_kind(meta: Meta | None, scanner: Scanner, folder: str) -> None:
         )
 
 
-def _refuse_other_kind(place: IndexPlace, scanner: Scanner) -> None:
-    kind = scanner.kind
+def refuse_other_kind(place: IndexPlace, kind: str, unknown: str) -> None:
+    """Raise where an index of another kind lies; one that does not say its kind is `unknown`."""
+    found = kind
     with suppress(CorruptIndexError, ObjectNotFoundError):  # What is damaged may be replaced.
-        kind = kind_in(local_folder(place)) or kind
-    if kind != scanner.kind:
+        found = kind_in(local_folder(place)) or unknown
+    if found != kind:
         raise IndexExistsError(
-            f"{place.folder} holds an index of {kind}, and is not overwritten by one of "
-            f"{scanner.kind}. Give another folder: index=, or output_base_path= for tokens."
+            f"{place.folder} holds an index of {found}, and is not overwritten by one of {kind}.",
+            remedy="Give another folder: index=, or output_base_path= for tokens.",
         )
 
 
 def refuse_other_folder(place: IndexPlace) -> None:
     """Raise where the folder's name is taken by something that is no index."""
     folder = Path(place.folder)
-    if not place.is_remote and folder.is_symlink() and not folder.exists():
+    if place.is_remote:
+        return
+    if folder.is_symlink() and not folder.exists():
         raise IndexExistsError(
             f"{folder} is a link to {folder.readlink()}, and nothing is there. Bring that back, "
             "remove the link, or give the index another place: index= (--index)."
         )
-    if (
-        not place.is_remote
-        and folder.exists()
-        and not (folder.is_dir() and not [*folder.iterdir()])
-    ):
+    if folder.exists() and not (folder.is_dir() and not [*folder.iterdir()]):
         raise IndexExistsError(
             f"{place.folder} is there and is no index; it is not touched. Give the index another "
             "place: index= (--index)."

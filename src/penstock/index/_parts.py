@@ -7,7 +7,7 @@ import shlex
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from penstock.index._listing import Found
     from penstock.index._scan import Scanner
     from penstock.storage import Draft, OpenFile
+
+_LEAST = 4
+"""Bytes of a part, so that a first line behind a byte order mark begins in the first part."""
+_BLOCK_BYTES = 512 << 10
+"""Text that is decoded together: more only costs memory, less costs more calls a field."""
+_LENGTH_BYTES = 8
+T = TypeVar("T")
 
 
 class LinePiece(NamedTuple):
@@ -133,15 +140,6 @@ class LinePieces:
             self._held = []
 
 
-_LEAST = 4
-"""Bytes of a part, so that a first line behind a byte order mark begins in the first part."""
-_BLOCK_BYTES = 512 << 10
-"""Text that is decoded together: more only costs memory, less costs more calls a field."""
-_LENGTH_BYTES = 8
-
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True)
 class FilePart:
     """A range of stored bytes of a file; the records that begin there belong to it."""
@@ -154,17 +152,7 @@ class FilePart:
 
     @property
     def size(self) -> int:
-        """Bytes."""
         return self.stop - self.start
-
-
-class UnitData(NamedTuple, Generic[T]):
-    """The result of a unit: an array of bytes, and the description behind it."""
-
-    data: mmap.mmap | bytes
-    size: int
-    """Bytes of the array."""
-    described: T
 
 
 @dataclass(frozen=True)
@@ -175,7 +163,6 @@ class PartsUnit(PublishedUnit):
 
     @property
     def size(self) -> int:
-        """Bytes of all parts."""
         return sum(part.size for part in self.parts)
 
     def __str__(self) -> str:
@@ -189,14 +176,14 @@ class PartsUnit(PublishedUnit):
         text = msgspec.msgpack.encode(description)
         draft.write(text + len(text).to_bytes(_LENGTH_BYTES, "little"))
 
-    def opened(self, type_: type[T]) -> UnitData[T]:
-        """Return the result, or raise `CorruptFileError`."""
+    def opened(self, type_: type[T]) -> tuple[mmap.mmap | bytes, int, T]:
+        """Return the array, its bytes, and the description; or raise `CorruptFileError`."""
         try:
             data = self.result()
             end = len(data) - _LENGTH_BYTES
             start = end - int.from_bytes(data[end:], "little")
             with memoryview(data) as view, view[max(0, start) : max(0, end)] as text:
-                return UnitData(data, start, msgspec.msgpack.decode(text, type=type_))
+                return data, start, msgspec.msgpack.decode(text, type=type_)
         except (OSError, ValueError, RecursionError) as why:
             raise self.damaged(why) from None
 
@@ -210,26 +197,24 @@ class PartsUnit(PublishedUnit):
         )
 
 
+@dataclass(frozen=True, slots=True)
 class PartLines:
     """The lines that begin in a part, some whole ones at a time."""
 
-    def __init__(
-        self, pieces: LinePieces, blocks: Generator[bytes, None, None], frames: ScannedFrames
-    ) -> None:
-        self._pieces, self._blocks, self._frames = pieces, blocks, frames
+    pieces: LinePieces
+    blocks: Iterator[bytes]
+    scanned: ScannedFrames
 
     def __iter__(self) -> Iterator[LinePiece | LongLine]:
-        return self._pieces.of(self._blocks)
+        return self.pieces.of(self.blocks)
 
     @property
     def newlines(self) -> int:
-        """Newlines of the part, as far as it is read."""
-        return self._pieces.newlines
+        return self.pieces.newlines
 
     @property
     def frames(self) -> list[tuple[int, int, int, int]]:
-        """The zstd frames, as far as they are read."""
-        return [(begin, size, *text) for begin, size, *text in self._frames.rows.tolist()]
+        return [(begin, size, *text) for begin, size, *text in self.scanned.rows.tolist()]
 
 
 @contextmanager

@@ -24,8 +24,6 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SampleLocation:
-    """Where one sample lies."""
-
     file_path: str
     byte_offset: int
     num_bytes: int

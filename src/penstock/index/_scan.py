@@ -27,10 +27,15 @@ if TYPE_CHECKING:
     from penstock.index._listing import Found
     from penstock.storage import OpenFile
 
-
 _NEWLINE = 10
 _DENSE = 8
 """If one in so many runs of eight bytes holds a newline, searching each byte is quicker."""
+_BLOCK_BYTES = 1 << 20
+_REMOTE_BLOCK_BYTES = 8 << 20
+_MOST_THREADS = 4
+_AHEAD_BYTES = 32 << 20
+LARGEST_FRAME = 16 << 20
+"""Bytes of text; in a larger frame a record from the middle is slow to read."""
 
 
 class FileScan(Protocol):
@@ -42,15 +47,12 @@ class FileScan(Protocol):
         The first block has at least three bytes, if the file has, so that a mark is seen. A view is
         valid until the next call.
         """
-        ...
 
     def finish(self) -> NDArray[np.int64]:
         """Return the records that the end of the file finishes."""
-        ...
 
     def facts(self) -> dict[str, object]:
         """Return facts of the file as plain JSON, for `meta.json`."""
-        ...
 
 
 class Scanner(Protocol):
@@ -60,7 +62,6 @@ class Scanner(Protocol):
 
     def options(self) -> dict[str, object]:
         """Return the options that change an index, as plain JSON."""
-        ...
 
     def begin(
         self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
@@ -69,7 +70,6 @@ class Scanner(Protocol):
 
         A file that grew continues at byte `start` with its former facts; offsets count from there.
         """
-        ...
 
 
 class LineScanner:
@@ -78,13 +78,11 @@ class LineScanner:
     kind = "jsonl"
 
     def options(self) -> dict[str, object]:
-        """Return no options."""
         return {}
 
     def begin(
         self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
     ) -> LineScan:
-        """Begin a file, or continue one that grew."""
         return LineScan(may_be_marked=not start)
 
 
@@ -104,7 +102,6 @@ class LineScan:
         self._finder = LineFinder()
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
-        """Return offset and bytes of each line that this block finished."""
         return self.add_found(self._finder.find(block))
 
     def add_found(self, found: LineEnds) -> NDArray[np.int64]:
@@ -128,19 +125,15 @@ class LineScan:
         return rows
 
     def finish(self) -> NDArray[np.int64]:
-        """Return the last line, when no newline ends it."""
         if self._is_blank:
             return np.empty((0, 2), np.int64)
         return np.array([[self._begun, self._at - self._begun]], np.int64)
 
     def facts(self) -> dict[str, object]:
-        """Return no facts."""
         return {}
 
 
 class LineEnds(NamedTuple):
-    """The line ends of a block."""
-
     size: int
     ends: NDArray[np.int64]
     """Where newlines stand."""
@@ -207,14 +200,6 @@ def _is_blank(part: bytes | memoryview) -> bool:
     return not bytes(part[:64]).strip() and not bytes(part).strip()
 
 
-_BLOCK_BYTES = 1 << 20
-_REMOTE_BLOCK_BYTES = 8 << 20
-_MOST_THREADS = 4
-_AHEAD_BYTES = 32 << 20
-LARGEST_FRAME = 16 << 20
-"""Bytes of text; in a larger frame a record from the middle is slow to read."""
-
-
 class ScannedFrames:
     """The zstd frames of a file, as its scan meets them."""
 
@@ -258,16 +243,13 @@ def scan_file(
 @contextmanager
 def opened(found: Found) -> Iterator[OpenFile]:
     """Open a file with the size of its listing: appended bytes are for the next update."""
-    file = found.store.open(found.entry.name, found.entry)
-    try:
+    with found.open() as file:
         if file.size < found.entry.size:
             raise StaleIndexError(
                 f"{found.path} shrank while it was being indexed.", path=found.path
             )
         file.size = found.entry.size
         yield file
-    finally:
-        file.close()
 
 
 def text_blocks(

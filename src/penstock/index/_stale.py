@@ -66,11 +66,8 @@ class Hashed(NamedTuple):
             return "it was indexed, and is gone"
         if self.found.entry.size < self.was.size:
             return f"it shrank, {_sizes(self.was, self.found)}"
-        file = self.found.store.open(self.found.entry.name, self.found.entry)
-        try:
+        with self.found.open() as file:
             is_same = whole_hash(file, self.was.size) == self.was.hash
-        finally:
-            file.close()
         return None if is_same else "some bytes are not those that were indexed"
 
 
@@ -116,11 +113,8 @@ def _is_other_version(found: Found, was: FileMeta) -> bool:
 
 def _is_same(found: Found, was: FileMeta) -> bool:
     """Whether the bytes that were indexed are still there."""
-    file = found.store.open(found.entry.name, found.entry)
-    try:
+    with found.open() as file:
         return file_fingerprint(file, was.size) == was.fingerprint
-    finally:
-        file.close()
 
 
 def _ended_whole(found: Found, was: FileMeta) -> bool:
@@ -129,11 +123,8 @@ def _ended_whole(found: Found, was: FileMeta) -> bool:
         return True
     if compression_of(found.entry.name) is not None:
         return False  # Only reading all of it could tell.
-    file = found.store.open(found.entry.name, found.entry)
-    try:
+    with found.open() as file:
         return b"\n" in file.read_at(was.size - 1, 2)
-    finally:
-        file.close()
 
 
 def _sizes(was: FileMeta, found: Found) -> str:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import compress, groupby
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from penstock.errors import OptionError
-from penstock.index._bad_lines import BadLine, copy_bad_lines, write_bad_lines
+from penstock.decode import blank_lines, decode_as_json, decode_fast
 from penstock.index._builder import Scanned
 from penstock.index._fingerprint import digest
 from penstock.index._names import BAD_LINES
-from penstock.index._parts import PartsUnit, opened_lines, parts_of
+from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
 from penstock.index._scan import LineScanner
-from penstock.index.checked._checks import Look, PartFound, UnitFound
-from penstock.index.checked._line_check import LineCheck
-from penstock.index.profile._files import old_profile, write_profile
-from penstock.index.profile._profile import Profile
+from penstock.index.checked._checks import (
+    JSON_NAMES,
+    Aside,
+    Look,
+    PartFound,
+    UnitFound,
+    read_bad_lines,
+    write_bad_lines,
+)
+from penstock.index.profile._document import write_profile
+from penstock.index.profile._profile import Profile, old_profile
+from penstock.index.profile._values import UNREADABLE
+from penstock.jsonl import reason_text
 from penstock.work import UnitResults, grouped, run_units, viewed
 
 if TYPE_CHECKING:
@@ -32,17 +40,119 @@ if TYPE_CHECKING:
 
     from penstock.index._build import BuildOptions
     from penstock.index._builder import Builder, FileToScan
-    from penstock.index._parts import FilePart
+    from penstock.index._parts import FilePart, LinePiece
     from penstock.index._scan import Scanner
     from penstock.index.checked._checks import Checks
     from penstock.storage import Draft
 
+    _PartResult = tuple[FilePart, PartFound, Iterator[NDArray[np.int64]]]
+
+_NEWLINE = 10
 _FORMAT = 1
 """Of the units' output."""
 _ROW_BYTES = 16
 _ROWS_AT_ONCE = 1 << 16
 _LITTLE = 64 << 20
 """Bytes that are read in the time in which processes start."""
+
+
+class LineCheck:
+    """Finds the records among lines, and keeps the lines that are set aside.
+
+    Without `validate` every line that is not blank is a record, as in a plain scan.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self._checks, self._profile, self._on_rows = look
+        self.records = 0
+        self.aside: list[Aside] = []
+
+    def add(self, piece: LinePiece | LongLine) -> None:
+        if isinstance(piece, LongLine):
+            self.aside.append(Aside(piece.newlines, piece.offset, piece.size, self._too_long()))
+            return
+        places, ends = _places(piece.text)
+        lines = piece.text.split(b"\n")[: len(places)] if self._checks else []
+        numbers = np.arange(len(places))
+        blank = blank_lines(piece.text, places[:, 0], ends)
+        if blank.any():
+            lines = list(compress(lines, ~blank))
+            places, numbers = places[~blank], numbers[~blank]
+        reasons, values = self._read(lines, places[:, 1]) if self._checks else ({}, [])
+        for number in sorted(reasons):
+            offset, size = places[number].tolist()
+            newlines = piece.newlines + int(numbers[number])
+            self.aside.append(Aside(newlines, piece.offset + offset, size, reasons[number]))
+        if reasons:
+            is_record = np.ones(len(places), bool)
+            is_record[list(reasons)] = False
+            places = places[is_record]
+        if len(places):
+            places[:, 0] += piece.offset
+            self._on_rows(places)
+            self.records += len(places)
+            if self._profile is not None:
+                self._profile.add(values, self._profile.records)
+
+    def _read(
+        self, lines: list[bytes], sizes: NDArray[np.int64]
+    ) -> tuple[dict[int, str], list[object]]:
+        """Return the lines to set aside with their reasons, and the values of the others."""
+        most = self._checks.max_line_bytes
+        if most is None or not (is_long := sizes > most).any():
+            return self._decoded(lines)
+        long = np.flatnonzero(is_long).tolist()
+        reasons = dict.fromkeys(long, self._too_long())
+        numbers = np.flatnonzero(~is_long).tolist()
+        others, values = self._decoded(list(compress(lines, ~is_long)))
+        return reasons | {numbers[n]: reason for n, reason in others.items()}, values
+
+    def _decoded(self, lines: list[bytes]) -> tuple[dict[int, str], list[object]]:
+        reasons: dict[int, str] = {}
+        values: list[object] = []
+        rest = iter(lines)
+        while True:
+            try:
+                # No Python between two lines. When a line fails, those before it are in the list,
+                # so its number is known, and `rest` continues behind it.
+                values.extend(map(decode_fast, rest))
+                break
+            except (ValueError, RecursionError):
+                number = len(values) + len(reasons)
+                try:
+                    values.append(decode_as_json(lines[number]))
+                except ValueError as why:
+                    if self._checks.validate:
+                        reasons[number] = reason_text(why)
+                    else:
+                        values.append(UNREADABLE)
+        if self._checks.validate and not set(map(type, values)) <= {dict}:
+            self._find_others(reasons, values, len(lines))
+            values = [value for value in values if type(value) is dict]
+        return reasons, values
+
+    def _find_others(self, reasons: dict[int, str], values: list[object], lines: int) -> None:
+        """Add the lines that are JSON but not objects."""
+        numbers = [number for number in range(lines) if number not in reasons]
+        for number, value in zip(numbers, values, strict=True):
+            if type(value) is not dict:
+                reasons[number] = f"{JSON_NAMES[type(value)]}, not an object"
+
+    def _too_long(self) -> str:
+        return f"longer than {self._checks.max_line_bytes:,} bytes"
+
+
+def _places(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return offset and bytes of each line, int64[lines, 2], and where each ends."""
+    stops = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
+    ends = stops - 1
+    if not text.endswith(b"\n"):
+        stops, ends = np.append(stops, len(text)), np.append(ends, len(text))
+    places = np.empty((len(stops), 2), np.int64)
+    places[0, 0] = 0
+    places[1:, 0] = stops[:-1]
+    np.subtract(stops, places[:, 0], out=places[:, 1])
+    return places, ends
 
 
 def unit_key(builder: Builder, options: BuildOptions) -> str:
@@ -65,17 +175,10 @@ def unit_key(builder: Builder, options: BuildOptions) -> str:
 
 def scan_checked(builder: Builder, options: BuildOptions, units_in: Path, folder: Path) -> None:
     """Scan all files by units that publish in `units_in`, and write the index into `folder`."""
-    parts = [
-        part
-        for one in builder.waiting
-        for part in parts_of(
-            one.found,
-            one.start,
-            builder.scanner,
-            options.unit_bytes,
-            one.was.facts if one.was else None,
-        )
-    ]
+    parts: list[FilePart] = []
+    for one in builder.waiting:
+        facts = one.was.facts if one.was else None
+        parts += parts_of(one.found, one.start, builder.scanner, options.unit_bytes, facts)
     results = UnitResults(str(units_in))
     units = [
         ScanUnit(results, number, group, builder.scanner, options.checks)
@@ -90,21 +193,21 @@ def scan_checked(builder: Builder, options: BuildOptions, units_in: Path, folder
 
 
 def _write(builder: Builder, options: BuildOptions, units: list[ScanUnit], folder: Path) -> None:
-    checks, old = options.checks, builder.old
-    profile = None
-    if checks.profile:
+    old, profile = builder.old, None
+    if options.profile:
         profile = old_profile(old) if old is not None else Profile()
     with ExitStack() as stack:
         rows = stack.enter_context(builder.begin_rows(folder))
         bad = None
-        if checks.validate:
+        if options.validate:
             bad = stack.enter_context((folder / BAD_LINES).open("wb"))
             if old is not None and old.origin is not None:
                 # Those of files that are not read again from the start.
                 again = {one.relative for one in builder.waiting if one.was is None}
-                copy_bad_lines(old.origin.folder, bad, again)
+                lines = read_bad_lines(old.origin.folder)
+                write_bad_lines(bad, (line for line in lines if line.file not in again))
         waiting = iter(builder.waiting)
-        for _, of_file in groupby(_found(units, profile), lambda item: item.part.found.path):
+        for _, of_file in groupby(_found(units, profile), lambda item: item[0].found.path):
             one = next(waiting)
             scanned = _put_together(builder, one, of_file, rows, bad)
             builder.add(one, scanned, full_hash=options.full_hash)
@@ -115,7 +218,7 @@ def _write(builder: Builder, options: BuildOptions, units: list[ScanUnit], folde
 def _put_together(
     builder: Builder,
     one: FileToScan,
-    of_file: Iterator[_Found],
+    of_file: Iterator[_PartResult],
     rows: BinaryIO,
     bad: BinaryIO | None,
 ) -> Scanned:
@@ -125,13 +228,7 @@ def _put_together(
     for _, part, places in of_file:
         builder.write_rows(one, places, rows, scanned)
         if bad is not None:
-            write_bad_lines(
-                bad,
-                (
-                    BadLine(one.relative, newlines + a.newlines + 1, a.offset, a.size, a.reason)
-                    for a in part.aside
-                ),
-            )
+            write_bad_lines(bad, (line.in_file(one.relative, newlines) for line in part.aside))
         scanned.bad_lines += len(part.aside)
         scanned.frames.append(np.array(part.frames, np.int64).reshape(-1, 4))
         scanned.facts = part.facts
@@ -141,22 +238,17 @@ def _put_together(
     return scanned
 
 
-class _Found(NamedTuple):
-    """The result of one part; its rows are read once, before those of the next part."""
+def _found(units: list[ScanUnit], profile: Profile | None) -> Iterator[_PartResult]:
+    """Yield the result of each part, in order, and add its profile to `profile`.
 
-    part: FilePart
-    found: PartFound
-    rows: Iterator[NDArray[np.int64]]
-
-
-def _found(units: list[ScanUnit], profile: Profile | None) -> Iterator[_Found]:
-    """Yield the result of each part, in order, and add its profile to `profile`."""
+    The rows of a part are read once, before those of the next part.
+    """
     for unit in units:
         file = ScanResult(unit)
         if profile is not None and file.found.profile is not None:
             profile.merge(Profile.from_bytes(file.found.profile), profile.records)
         for part, found in zip(unit.parts, file.found.parts, strict=True):
-            yield _Found(part, found, file.rows(found.records))
+            yield part, found, file.rows(found.records)
 
 
 @dataclass(frozen=True)
@@ -167,7 +259,6 @@ class ScanUnit(PartsUnit):
     checks: Checks
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
-        """Scan all parts."""
         profile = Profile(is_text=self.scanner.kind == "csv") if self.checks.profile else None
         look = Look(
             self.checks, profile, lambda places: draft.write(places.astype("<i8").tobytes())
@@ -177,30 +268,17 @@ class ScanUnit(PartsUnit):
 
     def _scanned(self, part: FilePart, look: Look, advance: Callable[[int], object]) -> PartFound:
         if isinstance(self.scanner, LineScanner):
-            return _scan_lines(part, look, advance)
-        from penstock.index.csv._scan import CsvScanner  # noqa: PLC0415 (pyarrow)
-
-        if not isinstance(self.scanner, CsvScanner):
-            raise OptionError(
-                f"records of {self.scanner.kind} can be neither validated nor profiled while they "
-                "are indexed; only lines of JSON and rows of CSV can."
-            )
-        from penstock.index.checked._row_check import scan_rows  # noqa: PLC0415 (pyarrow)
+            check = LineCheck(look)
+            with opened_lines(part, advance, look.checks.max_line_bytes) as lines:
+                for piece in lines:
+                    check.add(piece)
+            return PartFound(check.records, check.aside, lines.newlines, lines.frames)
+        from penstock.index.csv._scan import scan_rows  # noqa: PLC0415 (pyarrow)
 
         return scan_rows(part, self.scanner, look, advance)
 
 
-def _scan_lines(part: FilePart, look: Look, advance: Callable[[int], object]) -> PartFound:
-    check = LineCheck(look)
-    with opened_lines(part, advance, look.checks.max_line_bytes) as lines:
-        for piece in lines:
-            check.add(piece)
-    return PartFound(check.records, check.aside, lines.newlines, lines.frames)
-
-
 class ScanResult:
-    """The result of a `ScanUnit`."""
-
     def __init__(self, unit: ScanUnit) -> None:
         self._data, size, self.found = unit.opened(UnitFound)
         records = [part.records for part in self.found.parts]

@@ -1,21 +1,103 @@
-"""Checks of records while they are found, and their results."""
+"""Checks of records while they are found, their results, and the lines that they set aside."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock.errors import OptionError
+from penstock.errors import CorruptFileError, CorruptIndexError, ObjectNotFoundError, OptionError
+from penstock.index._names import BAD_LINES, FILES, META
+from penstock.storage import join, open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import BinaryIO
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.index._meta import Meta
     from penstock.index.profile._profile import Profile
+
+_LONGEST_LINE = 1 << 20
+JSON_NAMES: dict[type, str] = {
+    list: "an array",
+    str: "a string",
+    int: "a number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+}
+
+
+class BadLine(msgspec.Struct, frozen=True):
+    """A line of JSON Lines, or a row of CSV, that is no sample."""
+
+    file: str
+    """Its path, relative as in `file_location.txt`."""
+    line: int
+    """Counted from 1, blank lines too."""
+    offset: int
+    bytes: int
+    """Line end included."""
+    reason: str
+
+
+class Aside(msgspec.Struct, frozen=True, array_like=True):
+    """A line that is no record."""
+
+    newlines: int
+    """Newlines before it in its part of the file."""
+    offset: int
+    size: int
+    reason: str
+
+    def in_file(self, file: str, newlines: int) -> BadLine:
+        """Return the line of a file; `newlines` are those before its part of the file."""
+        return BadLine(file, newlines + self.newlines + 1, self.offset, self.size, self.reason)
+
+
+def write_bad_lines(file: BinaryIO, lines: Iterable[BadLine]) -> None:
+    """Append lines, one JSON object each."""
+    encoder = msgspec.json.Encoder()
+    file.writelines(encoder.encode(line) + b"\n" for line in lines)
+
+
+def read_bad_lines(folder: str | os.PathLike[str]) -> Iterator[BadLine]:
+    """Yield the lines that the build of the index in a local folder set aside.
+
+    An index that was not validated has none. A folder without an index raises.
+
+    >>> read_bad_lines("no/such/index")
+    Traceback (most recent call last):
+    penstock.errors.ObjectNotFoundError: no/such/index holds no index: expected the folder of one...
+    """
+    path = join(os.fspath(folder), BAD_LINES)
+    if os.path.exists(path):
+        return _lines_in(path)
+    if not any(os.path.exists(join(os.fspath(folder), name)) for name in (FILES, META)):
+        raise ObjectNotFoundError(
+            f"{os.fspath(folder)} holds no index: expected the folder of one, with {META} or "
+            f"{FILES}, and {BAD_LINES} if it was built with validate=True. It is the folder "
+            "'index' in that of the data, or what penstock index PATH prints.",
+            path=os.fspath(folder),
+        )
+    return iter(())
+
+
+def _lines_in(path: str) -> Iterator[BadLine]:
+    decoder = msgspec.json.Decoder(BadLine)
+    try:
+        with open_regular(path) as file:
+            while text := file.readline(_LONGEST_LINE):
+                yield decoder.decode(text)
+    except (CorruptFileError, ValueError, RecursionError) as why:
+        raise CorruptIndexError(
+            f"{path} is damaged ({why}). Build the index again: penstock index PATH "
+            "--overwrite --validate",
+            path=path,
+        ) from None
 
 
 class Checks(msgspec.Struct, frozen=True):
@@ -32,7 +114,6 @@ class Checks(msgspec.Struct, frozen=True):
         return self.validate or self.profile
 
     def check(self) -> None:
-        """Raise `OptionError` for invalid options."""
         most = self.max_line_bytes
         if most is None:
             return
@@ -46,25 +127,6 @@ class Checks(msgspec.Struct, frozen=True):
                 "does. Give both."
             )
 
-    def on_top_of(self, old: Meta, folder: str) -> Checks:
-        """Return the checks of an update: those with which the index was built."""
-        for asked, was, option in (
-            (self.validate, old.validated, "validate"),
-            (self.profile, old.profiled, "profile"),
-        ):
-            if asked and not was:
-                raise OptionError(
-                    f"the index in {folder} was built without {option}=True, and an update reads "
-                    f"only what is new. Build it anew: --overwrite --{option} (overwrite=True)."
-                )
-        if self.max_line_bytes not in (None, old.max_line_bytes):
-            raise OptionError(
-                f"max_line_bytes={self.max_line_bytes!r}: the index in {folder} was built with "
-                f"{old.max_line_bytes!r}, and an update reads only what is new. Build it anew: "
-                "--overwrite (overwrite=True)."
-            )
-        return Checks(old.validated, old.profiled, old.max_line_bytes)
-
 
 class Look(NamedTuple):
     """Where the records of a unit go."""
@@ -74,16 +136,6 @@ class Look(NamedTuple):
     """Adds them up."""
     on_rows: Callable[[NDArray[np.int64]], object] = lambda _: None
     """Called with offset and bytes of some of them: int64[k, 2]."""
-
-
-class Aside(msgspec.Struct, frozen=True, array_like=True):
-    """A line that is no record."""
-
-    newlines: int
-    """Newlines before it in its part of the file."""
-    offset: int
-    size: int
-    reason: str
 
 
 class PartFound(msgspec.Struct):

@@ -68,7 +68,6 @@ class RowFinder:
         return self._look(data, len(data) - 1)
 
     def finish(self) -> NDArray[np.int64]:
-        """Return the last row, if it has no line end."""
         data = self._held if self._is_started else self._without_mark(self._held)
         rows = self._look(data + b"\0", len(data))
         self._held = b""

@@ -39,7 +39,6 @@ class Dialect:
     escape: str | None = None
 
     def check(self) -> None:
-        """Raise `OptionError` for invalid characters."""
         signs = {name: sign for name, sign in asdict(self).items() if sign is not None}
         for name, sign in signs.items():
             if not isinstance(sign, str) or len(sign) != 1 or not sign.isascii() or sign in "\r\n":
@@ -137,7 +136,6 @@ def wider_type(kinds: Iterable[str]) -> str:
 
 
 def type_of(kind: str) -> pa.DataType:
-    """Return the Arrow type of a column of this kind."""
     return _TYPES[kind]
 
 
@@ -199,7 +197,8 @@ class TypesSeen:
         if not names:
             return found
         texts = self._read(text, {}, convert_options(dict.fromkeys(names, pa.binary()), names))
-        meant = {name for name in names if rule.holds(texts[name])}
+        matching = {name: pc.match_substring_regex(texts[name], rule.pattern) for name in names}
+        meant = {n for n, found in matching.items() if rule.match(found, min_count=0).as_py()}
         return [
             rule.meant if name in meant else kind
             for name, kind in zip(self.names, found, strict=True)
@@ -211,15 +210,10 @@ class _Correction(NamedTuple):
 
     kind: str
     pattern: str
-    of_all: bool
+    match: Callable[..., pa.Scalar]
     meant: str
-
-    def holds(self, texts: pa.ChunkedArray) -> bool:
-        matching = pc.match_substring_regex(texts, self.pattern)
-        quantified = (pc.all if self.of_all else pc.any)(matching, min_count=0)
-        return bool(quantified.as_py())
 
 
 # Arrow reads these as integers, but not as floats: they would not widen.
-_HEXADECIMAL = _Correction(INT, r"^[ \t]*-?0[xX]", of_all=False, meant=TEXT)
-_DIGITS_ONLY = _Correction(FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", of_all=True, meant=BIG)
+_HEXADECIMAL = _Correction(INT, r"^[ \t]*-?0[xX]", pc.any, TEXT)
+_DIGITS_ONLY = _Correction(FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", pc.all, BIG)

@@ -32,8 +32,6 @@ _SHOWN = 10
 
 
 class Footer(NamedTuple):
-    """The footer of a Parquet file."""
-
     metadata: pq.FileMetaData
     schema: pa.Schema
     """Of plain types, everything nullable, without metadata."""
@@ -56,8 +54,7 @@ def read_footers(files: Sequence[Found]) -> Iterator[Footer]:
 
 def read_footer(found: Found) -> Footer:
     """Read the footer of a file, in one request if it is not larger than 64 KiB."""
-    file = found.store.open(found.entry.name, found.entry)
-    try:
+    with found.open() as file:
         if file.size != found.entry.size:
             raise StaleIndexError(
                 f"{found.path} is being written: {found.entry.size:,} bytes when it was listed, "
@@ -65,8 +62,6 @@ def read_footer(found: Found) -> Footer:
                 path=found.path,
             )
         tail = _footer_bytes(file)
-    finally:
-        file.close()
     try:
         # The end is enough for Arrow.
         opened = open_parquet(pa.BufferReader(tail))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from penstock.storage import OpenFile
 
-
 Value = int | bytes | list["Value"] | dict[int, "Value"]
 
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 7, 8, 9, 12
@@ -29,6 +28,12 @@ _MOST_BITS = 64
 _DEEPEST = 8
 _UNCOMPRESSED_BYTES, _COMPRESSED_BYTES, _DATA, _DICTIONARY, _DATA_2 = 2, 3, 5, 7, 8
 """Fields of a page's header; the first field of the last three is the number of values."""
+_LEAST_ALLOWED = 512 << 20
+_MOST_INFLATED = 1 << 12
+"""Bytes in memory a byte of a file, at most, above `_LEAST_ALLOWED`. A million nulls or equal
+numbers, 8 MB, take 2,300 to 4,600 bytes in pages of the usual size; larger pages take less, but in
+small files."""
+_LEAST_WIDTH = 8
 
 
 class DamagedStructureError(ValueError):
@@ -45,9 +50,9 @@ class ThriftReader:
     ({1: 2, 2: b'a'}, 6)
     """
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes) -> None:
         self._data = data
-        self.at = at
+        self.at = 0
 
     def structure(self) -> dict[int, Value]:
         """Return a structure by the numbers of its fields."""
@@ -108,16 +113,11 @@ class ThriftReader:
         return found | byte << shift
 
 
-class PageHeader(NamedTuple):
-    """What a page claims to hold."""
+def page_headers(chunk: bytes) -> Iterator[tuple[int, int, bool]]:
+    """Yield what each page of a column chunk claims: values, bytes, whether it is a dictionary.
 
-    values: int
-    size: int
-    is_dictionary: bool
-
-
-def page_headers(chunk: bytes) -> Iterator[PageHeader]:
-    """Yield the header of each page of a column chunk, up to one that Arrow cannot read either."""
+    Ends at a page that Arrow cannot read either.
+    """
     reader = ThriftReader(chunk)
     while reader.at < len(chunk):
         try:
@@ -130,16 +130,8 @@ def page_headers(chunk: bytes) -> Iterator[PageHeader]:
         for kind in (_DATA, _DICTIONARY, _DATA_2):
             page = header.get(kind)
             if isinstance(page, dict) and isinstance(count := page.get(1), int):
-                yield PageHeader(count, whole, kind == _DICTIONARY)
+                yield count, whole, kind == _DICTIONARY
         reader.at += size
-
-
-_LEAST_ALLOWED = 512 << 20
-_MOST_INFLATED = 1 << 12
-"""Bytes in memory a byte of a file, at most, above `_LEAST_ALLOWED`. A million nulls or equal
-numbers, 8 MB, take 2,300 to 4,600 bytes in pages of the usual size; larger pages take less, but in
-small files."""
-_LEAST_WIDTH = 8
 
 
 def read_group(
@@ -278,15 +270,15 @@ class _Noted:
         return [self.read_at(start, length) for start, length in ranges]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: the caller closes the file, if there is one."""
 
 
 class _ManyRepeatsError(Exception):
     """Texts of a dictionary could take too much memory."""
 
 
-class _Fetched:
-    """A file with some ranges in memory; see `penstock.storage.OpenFile`.
+class _Fetched(_Noted):
+    """A file with some ranges in memory.
 
     Arrow reads column chunks whole, and each read checks the headers of their pages.
     """
@@ -294,7 +286,7 @@ class _Fetched:
     def __init__(
         self, file: OpenFile, ranges: Sequence[tuple[int, int]], allowed: int, width: int
     ) -> None:
-        self.path, self.size = file.path, file.size
+        super().__init__(file.path, file.size)
         self._file, self._allowed, self._width = file, allowed, width
         self.most_repeated: int | None = allowed
         with reading():
@@ -310,19 +302,13 @@ class _Fetched:
 
     def _check_pages(self, chunk: bytes) -> None:
         values = size = texts = 0
-        for page in page_headers(chunk):
-            values += page.values
-            size += page.size
-            texts = max(texts, page.size * page.is_dictionary)
+        for page_values, page_size, is_dictionary in page_headers(chunk):
+            values += page_values
+            size += page_size
+            texts = max(texts, page_size * is_dictionary)
         what = f"pages of the chunk of {len(chunk):,} bytes claim {values:,} values"
         if max(size, values * self._width) > self._allowed:
             raise _too_large(self._file, what, max(size, values * self._width))
         # Each value may be the longest of the dictionary, which may be all of it.
         if self.most_repeated is not None and values * texts > self.most_repeated:
             raise _ManyRepeatsError
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return [self.read_at(start, length) for start, length in ranges]
-
-    def close(self) -> None:
-        """Do nothing: the caller closes the file."""

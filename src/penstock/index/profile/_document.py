@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+import msgspec
+
+from penstock.errors import CorruptFileError, CorruptIndexError
+from penstock.index._names import PROFILE, PROFILE_STATE
 from penstock.index.profile._values import WHOLE, shown
+from penstock.storage import join, read_metadata, readable_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
-    from penstock.index.profile._profile import FieldNode
+    from penstock.index.profile._profile import FieldNode, Profile
     from penstock.index.profile._sketches import Histogram
     from penstock.index.profile._values import ValueStats
 
@@ -23,16 +31,17 @@ _FEW_RECORDS = 1000
 _SMALL_SHARE = 0.01
 _BY_CHANCE = math.log(1e-3)
 """A rare field may begin late by chance."""
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Scalar: TypeAlias = int | float | str | bool | None
 
 
 def document_of(root: FieldNode, records: int, *, is_text: bool) -> dict[str, Any]:
     """Return the profile of records as plain JSON."""
-    around = Around(0, records - 1)
-    drift = list(drift_of("", root.types, around, is_text=False))
+    drift = list(_drift("", root.types, (0, records - 1), is_text=False))
     fields = []
     for path, node, parent in _fields(root, ""):
         fields.append(_field(path, node, parent))
-        drift += drift_of(path, node.types, _around(parent), is_text=is_text)
+        drift += _drift(path, node.types, _around(parent), is_text=is_text)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -59,10 +68,10 @@ def _fields(node: FieldNode, path: str) -> Iterator[tuple[str, FieldNode, FieldN
         yield from _fields(one, path_inside)
 
 
-def _around(parent: FieldNode) -> Around:
-    """Return the records that could have a field: those with the values around it."""
+def _around(parent: FieldNode) -> tuple[int, int]:
+    """Return the first and the last record that could have a field: with the values around it."""
     holders = [parent.types[kind] for kind in ("object", "list") if kind in parent.types]
-    return Around(min(stats.first for stats in holders), max(stats.last for stats in holders))
+    return min(stats.first for stats in holders), max(stats.last for stats in holders)
 
 
 def _field(path: str, node: FieldNode, parent: FieldNode) -> dict[str, Any]:
@@ -156,15 +165,8 @@ def _quantiles(histogram: Histogram, kind: str, low: Any, high: Any) -> dict[str
     }
 
 
-class Around(NamedTuple):
-    """The records that could have a field."""
-
-    first: int
-    last: int
-
-
-def drift_of(
-    path: str, types: Mapping[str, ValueStats], around: Around, *, is_text: bool
+def _drift(
+    path: str, types: Mapping[str, ValueStats], around: tuple[int, int], *, is_text: bool
 ) -> Iterator[dict[str, object]]:
     """Yield the drift of a field; `is_text` if its types were read from plain text.
 
@@ -182,19 +184,19 @@ def drift_of(
 
 
 def _moved(
-    path: str, first: int, last: int, count: int, around: Around
+    path: str, first: int, last: int, count: int, around: tuple[int, int]
 ) -> Iterator[dict[str, object]]:
-    patience = max(_FEW_RECORDS, _SMALL_SHARE * (around.last + 1 - around.first))
-    is_late, is_gone = first - around.first >= patience, around.last - last >= patience
+    before, after = first - around[0], around[1] - last
+    span = around[1] + 1 - around[0]
+    patience = max(_FEW_RECORDS, _SMALL_SHARE * span)
+    is_late, is_gone = before >= patience, after >= patience
     if not (is_late or is_gone):
         return
-    span = around.last + 1 - around.first
     # The logarithm of the chance that values which lie anywhere lie like this.
     if is_late and is_gone:
         chance = math.log(count) + (count - 1) * math.log((last + 1 - first) / span)
     else:
-        apart = first - around.first if is_late else around.last - last
-        chance = count * math.log1p(-apart / span)
+        chance = count * math.log1p(-(before if is_late else after) / span)
     name = path or "the record"
     values = f"{count:,} {'value' if count == 1 else 'values'}"
     if is_late and is_gone:
@@ -235,10 +237,7 @@ def _several_types(
         "path": path,
         "first": spans[0].first,
         "last": max(stats.last for stats in spans),
-        "ranges": {
-            kind: {"count": stats.count, "first": stats.first, "last": stats.last}
-            for kind, stats in by_first
-        },
+        "ranges": {kind: _ranged(stats) for kind, stats in by_first},
         "text": text,
     }
 
@@ -247,3 +246,119 @@ def _during(kind: str, stats: ValueStats) -> str:
     if stats.first == stats.last:
         return f"{kind} in record {stats.first:,}"
     return f"{kind} in records {stats.first:,} to {stats.last:,}"
+
+
+def write_profile(folder: Path, profile: Profile) -> None:
+    written = {
+        PROFILE: profile_text(profile.document()).encode(),
+        PROFILE_STATE: profile.to_bytes(),
+    }
+    remedy = "Profile records with fewer columns, or index without a profile."
+    for name, data in written.items():
+        (folder / name).write_bytes(readable_metadata(data, name, remedy))
+
+
+def profile_text(document: dict[str, Any]) -> str:
+    """Return a profile as the text of `profile.json`: each field on a line of its own."""
+    lines = []
+    for name, value in document.items():
+        if isinstance(value, list) and value:
+            inner = ",\n  ".join(_json(item) for item in value)
+            lines.append(f" {_json(name)}: [\n  {inner}\n ]")
+        else:
+            lines.append(f" {_json(name)}: {_json(value)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Return the content of `profile.json` in a local folder; None if there is none.
+
+    >>> read_profile("no/such/index") is None
+    True
+    """
+    path = join(os.fspath(folder), PROFILE)
+    try:
+        return decode_profile(read_metadata(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (CorruptFileError, ValueError, RecursionError) as why:
+        raise damaged(path, why) from None
+
+
+def decode_profile(text: bytes) -> dict[str, Any]:
+    """Return the document of a profile; raise `ValueError` for another text."""
+    document: dict[str, Any] = json.loads(text)
+    try:
+        msgspec.convert(document, _Document)
+    except msgspec.ValidationError as why:
+        raise ValueError(f"it is no profile: {why}") from None
+    return document
+
+
+# The fields that readers of a profile rely on; see docs/formats.md.
+class _Quantiles(msgspec.Struct):
+    p50: Scalar
+
+
+class _LengthQuantiles(msgspec.Struct):
+    p50: int | float
+
+
+class _Bars(msgspec.Struct):
+    counts: list[Count]
+
+
+class _Lengths(msgspec.Struct):
+    min: int | float
+    max: int | float
+    quantiles: _LengthQuantiles
+    bars: _Bars
+
+
+class _TypeFacts(msgspec.Struct):
+    count: Count
+    min: Scalar = None
+    max: Scalar = None
+    true: Count = 0
+    quantiles: _Quantiles | msgspec.UnsetType = msgspec.UNSET
+    bars: _Bars | msgspec.UnsetType = msgspec.UNSET
+    lengths: _Lengths | msgspec.UnsetType = msgspec.UNSET
+
+
+class _FieldFacts(msgspec.Struct):
+    path: str
+    count: Count
+    nulls: Count
+    missing: Count
+    types: dict[str, _TypeFacts]
+    distinct: Count = 0
+    distinct_is_exact: bool = False
+    min: Scalar = None
+    max: Scalar = None
+    examples: list[Any] = []
+
+
+class _Drift(msgspec.Struct):
+    level: Literal["warning", "note"]
+    path: str
+    text: str
+
+
+class _Document(msgspec.Struct):
+    format: Literal["penstock-profile"]
+    records: Count
+    record_types: dict[str, _TypeFacts]
+    fields: list[_FieldFacts]
+    drift: list[_Drift]
+
+
+def damaged(path: str, why: object) -> CorruptIndexError:
+    return CorruptIndexError(
+        f"{path} is damaged ({why}). Build the index again: penstock index PATH --overwrite "
+        "--profile",
+        path=path,
+    )

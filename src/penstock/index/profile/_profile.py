@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 import numpy as np
 
-from penstock.index.profile._document import document_of
+from penstock.index._names import PROFILE_STATE
+from penstock.index.profile._document import damaged, document_of
 from penstock.index.profile._sketches import Distinct
 from penstock.index.profile._values import WHOLE, ValueStats, add_values, kind_of
+from penstock.storage import join, read_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from penstock.index._sample_index import SampleIndex
+
     Values = Sequence[Any]
     from collections.abc import Callable, Mapping, Sequence
-
 
 MOST_NAMES = 2000
 """Names of an object, at most; if there are more, they are keys, and count as one field."""
@@ -29,6 +32,8 @@ DEEPEST = 32
 """Levels of nested values that are looked at."""
 _POSITION_BITS = 20
 _LAST_POSITION = (1 << _POSITION_BITS) - 1
+_FORMAT = "penstock-profile-state"
+_VERSION = 1
 
 
 class FieldNode:
@@ -53,7 +58,6 @@ class FieldNode:
 
     @property
     def objects(self) -> int:
-        """How many values are objects."""
         stats = self.types.get("object")
         return 0 if stats is None else stats.count
 
@@ -165,7 +169,6 @@ class FieldNode:
         return field
 
     def note_birth(self, birth: int | None) -> None:
-        """Take a record that has this field into account."""
         if birth is not None:
             self.birth = birth if self.birth is None else min(self.birth, birth)
 
@@ -185,10 +188,6 @@ class FieldNode:
             (self.any_name or self._named(name)).merge(field, shift)
         if self.any_name is not None and other.any_name is not None:
             self.any_name.merge(other.any_name, shift)
-
-
-_FORMAT = "penstock-profile-state"
-_VERSION = 1
 
 
 class _NodeState(msgspec.Struct, array_like=True):
@@ -267,6 +266,19 @@ class Profile:
         profile = cls(is_text=state.is_text)
         profile._root, profile.records = _node(state.root), state.records
         return profile
+
+
+def old_profile(old: SampleIndex) -> Profile:
+    """Return the profile of an index, to continue it with an update."""
+    folder = "" if old.origin is None else old.origin.folder
+    path = join(folder, PROFILE_STATE)
+    try:
+        profile = Profile.from_bytes(read_metadata(path))
+    except (OSError, ValueError, RecursionError) as why:
+        raise damaged(path, why) from None
+    if profile.records != len(old):
+        raise damaged(path, f"it is of {profile.records:,} records, the index has {len(old):,}")
+    return profile
 
 
 def _of_node(node: FieldNode) -> _NodeState:

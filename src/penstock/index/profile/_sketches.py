@@ -16,6 +16,11 @@ _BUCKETS = 256
 _BARS = 16
 _HUGE = 1e300
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_KEPT = 2048
+"""Hashes; the estimate is within 2.2 % two times out of three, and exact for fewer values."""
+_EXAMPLES = 4
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 class Histogram(msgspec.Struct, array_like=True, eq=False):
@@ -39,7 +44,6 @@ class Histogram(msgspec.Struct, array_like=True, eq=False):
     counts: NDArray[np.int64] = msgspec.field(default_factory=lambda: np.empty(0, np.int64))
 
     def add(self, values: NDArray[np.float64]) -> None:
-        """Count finite numbers."""
         if not len(values):
             return
         values = values + 0.0  # Without -0.0.
@@ -49,7 +53,6 @@ class Histogram(msgspec.Struct, array_like=True, eq=False):
         self._take(keys, counts)
 
     def merge(self, other: Histogram) -> None:
-        """Add the counts of another histogram."""
         self.low, self.high = min(self.low, other.low), max(self.high, other.high)
         shift = max(self.shift, other.shift)
         self.keys = self.keys >> np.int64(shift - self.shift)
@@ -129,13 +132,6 @@ def _joined(
     return keys[starts], np.add.reduceat(counts, starts)
 
 
-_KEPT = 2048
-"""Hashes; the estimate is within 2.2 % two times out of three, and exact for fewer values."""
-_EXAMPLES = 4
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
 class Distinct(msgspec.Struct, array_like=True, eq=False):
     """The smallest hashes of values: repeats and the order change nothing.
 
@@ -163,17 +159,14 @@ class Distinct(msgspec.Struct, array_like=True, eq=False):
         self._take(new[:_KEPT], examples)
 
     def merge(self, other: Distinct) -> None:
-        """Add the values of another."""
         self._take(other.hashes, other.examples)
 
     @property
     def is_exact(self) -> bool:
-        """Whether the estimate is exact."""
         return len(self.hashes) < _KEPT
 
     @property
     def estimate(self) -> int:
-        """The number of different values."""
         if self.is_exact:
             return len(self.hashes)
         return round((_KEPT - 1) * 2.0**64 / float(self.hashes[-1]))
@@ -209,7 +202,6 @@ def hash_floats(values: NDArray[np.float64]) -> NDArray[np.uint64]:
 
 
 def hash_texts(values: Sequence[str]) -> NDArray[np.uint64]:
-    """Return a hash for each text."""
     try:
         return hash_bytes(list(map(str.encode, values)))
     except UnicodeEncodeError:
@@ -217,7 +209,6 @@ def hash_texts(values: Sequence[str]) -> NDArray[np.uint64]:
 
 
 def hash_bytes(values: Sequence[bytes]) -> NDArray[np.uint64]:
-    """Return a hash for each run of bytes."""
     # Python's own hash differs from process to process; a checksum and the length are quicker
     # than any hash function, and unequal for unequal values as often as 32 bits can be.
     sums = np.fromiter(map(crc32, values), np.uint64, len(values))

@@ -96,29 +96,24 @@ class ValueStats(msgspec.Struct, array_like=True, eq=False):
                 setattr(self, sketch, mine)
 
     def add_count(self, count: int, first: int, last: int) -> None:
-        """Count values, and the records that hold them."""
         self.first = min(self.first, first) if self.count else first
         self.last = max(self.last, last) if self.count else last
         self.count += count
 
     def add_bounds(self, low: Any, high: Any) -> None:  # noqa: ANN401 (any ordered type)
-        """Take the least and the greatest of some values into account."""
         if low is not None:
             self.low = low if self.low is None else min(self.low, low)
             self.high = high if self.high is None else max(self.high, high)
 
     def add_hashes(self, hashes: NDArray[np.uint64], value_at: Callable[[int], object]) -> None:
-        """Count different values by their hashes."""
         self.distinct = self.distinct or Distinct()
         self.distinct.add(hashes, value_at)
 
     def add_numbers(self, numbers: NDArray[np.float64]) -> None:
-        """Add finite numbers to the histogram."""
         self.numbers = self.numbers or Histogram()
         self.numbers.add(numbers)
 
     def add_lengths(self, values: Sequence[Sized]) -> None:
-        """Add the lengths of values to their histogram."""
         self.lengths = self.lengths or Histogram()
         lengths = np.fromiter(map(len, values), np.int64, len(values))
         self.lengths.add(lengths.astype(np.float64))
@@ -218,10 +213,6 @@ def _bytes(stats: ValueStats, values: Values) -> None:
     stats.add_hashes(hash_bytes(plain), lambda at: plain[at][: CUT + 1])
 
 
-def _lists(stats: ValueStats, values: Values) -> None:
-    stats.add_lengths(values)
-
-
 def _moments(unit: str) -> Callable[[ValueStats, Values], None]:
     def look(stats: ValueStats, values: Values) -> None:
         moments = [value for value in values if value == value]  # noqa: PLR0124 (pandas' NaT)
@@ -258,7 +249,7 @@ _LOOKS: dict[str, Callable[[ValueStats, Values], None]] = {
     "int": _ints,
     "float": _floats,
     "string": _texts,
-    "list": _lists,
+    "list": ValueStats.add_lengths,
     "binary": _bytes,
     "timestamp": _moments("M8[us]"),
     "timestamp[tz]": _zoned,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import reprlib
 from array import array
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+T = TypeVar("T")
 _INT64_MAX = np.iinfo(np.int64).max
 
 
@@ -37,7 +38,6 @@ class Tokenizer(Protocol):
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Return the ids of all texts, and how many each has."""
-        ...
 
 
 def encoded(results: Iterable[object]) -> Encoded:
@@ -50,6 +50,20 @@ def encoded(results: Iterable[object]) -> Encoded:
     return flat([_ids(result, number) for number, result in enumerate(results)])
 
 
+def batches(items: Iterable[T], size_of: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Yield items in order, some at a time, of at most one size together; larger ones alone."""
+    some: list[T] = []
+    size = 0
+    for item in items:
+        size += size_of(item)
+        if size > most and some:
+            yield some
+            some, size = [], size_of(item)
+        some.append(item)
+    if some:
+        yield some
+
+
 def flat(parts: Sequence[NDArray[Any]]) -> Encoded:
     """Return arrays of the ids of each text as one."""
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
@@ -57,7 +71,6 @@ def flat(parts: Sequence[NDArray[Any]]) -> Encoded:
 
 
 def _ids(result: object, number: int) -> NDArray[Any]:
-    """Return the ids of one text."""
     ids = input_ids(getattr(result, "ids", result))
     if isinstance(ids, list | tuple):
         try:

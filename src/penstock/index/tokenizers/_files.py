@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from penstock.index.tokenizers._tokenizer import SentencePieceBatches, Tokenizer
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.index.tokenizers._encoded import Encoded
 
@@ -36,12 +35,15 @@ class NamedTokenizer:
     """One more than the largest id."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids, special tokens by their names."""
         return self.tokenizer.decode(ids)
 
 
-class FileTokenizer(Tokenizer, ABC):
+class FileTokenizer(Tokenizer):
     """A tokenizer of a file, which another process reads again."""
+
+    eos: int | None
+    vocabulary: int
+    decode: Callable[[Sequence[int]], str]
 
     def __init__(self, path: str, batches: Tokenizer) -> None:
         self._path, self._batches = path, batches
@@ -50,20 +52,7 @@ class FileTokenizer(Tokenizer, ABC):
         return type(self), (self._path,)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
         return self._batches.encode(texts)
-
-    @abstractmethod
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
-
-    @abstractmethod
-    def eos(self) -> int | None:
-        """Return the token that ends a document."""
-
-    @abstractmethod
-    def vocabulary(self) -> int:
-        """Return one more than the largest id."""
 
 
 def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
@@ -74,7 +63,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
     """
     file = _file(Path(path))
     read = (_JsonTokenizer if file.suffix == ".json" else _ModelTokenizer)(str(file))
-    return NamedTokenizer(read, read.eos(), read.vocabulary())
+    return NamedTokenizer(read, read.eos, read.vocabulary)
 
 
 class _JsonTokenizer(FileTokenizer):
@@ -82,33 +71,23 @@ class _JsonTokenizer(FileTokenizer):
 
     def __init__(self, path: str) -> None:
         library = require("tokenizers", extra="tokenizers", purpose=_PURPOSE)
+        text = Path(path).read_bytes()
         try:
-            text = Path(path).read_text("utf-8")
+            tokenizer = library.Tokenizer.from_str(text.decode())
         except UnicodeDecodeError:
             raise _unreadable(path, "tokenizers", "it is no text in UTF-8") from None
-        try:
-            self._tokenizer = library.Tokenizer.from_str(text)
         except Exception as failure:  # noqa: BLE001 (the library has no other class for it)
             raise _unreadable(path, "tokenizers", failure) from None
         # Many files cut and fill up to the length of a model's input.
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-        super().__init__(path, TokenizersBatches(self._tokenizer))
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
-        text: str = self._tokenizer.decode(list(map(int, ids)), skip_special_tokens=False)
-        return text
-
-    def eos(self) -> int | None:
-        """Return the token that ends a document, by the configuration beside it or by its name."""
-        names = [*self._configured(), *_EOS_NAMES]
-        known = (self._tokenizer.token_to_id(name) for name in names)
-        return next((number for number in known if number is not None), None)
-
-    def vocabulary(self) -> int:
-        """Return one more than the largest id."""
-        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        super().__init__(path, TokenizersBatches(tokenizer))
+        known = map(tokenizer.token_to_id, [*self._configured(), *_EOS_NAMES])
+        self.eos = next((number for number in known if number is not None), None)
+        self.vocabulary = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.decode = lambda ids: str(
+            tokenizer.decode(list(map(int, ids)), skip_special_tokens=False)
+        )
 
     def _configured(self) -> list[str]:
         try:
@@ -131,24 +110,13 @@ class _ModelTokenizer(FileTokenizer):
             # The library accepts it, and fails at the first text.
             raise _unreadable(path, "sentencepiece", "it is empty")
         try:
-            self._processor = library.SentencePieceProcessor(model_proto=model)
+            processor = library.SentencePieceProcessor(model_proto=model)
         except RuntimeError as failure:
             raise _unreadable(path, "sentencepiece", failure) from None
-        super().__init__(path, SentencePieceBatches(self._processor, "EncodeAsIds", {}))
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
-        text: str = self._processor.decode(list(map(int, ids)))
-        return text
-
-    def eos(self) -> int | None:
-        """Return the token that ends a document."""
-        number = int(self._processor.eos_id())
-        return number if number >= 0 else None
-
-    def vocabulary(self) -> int:
-        """Return one more than the largest id."""
-        return int(self._processor.get_piece_size())
+        super().__init__(path, SentencePieceBatches(processor, "EncodeAsIds", {}))
+        self.eos = processor.eos_id() if processor.eos_id() >= 0 else None
+        self.vocabulary = processor.get_piece_size()
+        self.decode = lambda ids: str(processor.decode(list(map(int, ids))))
 
 
 def _file(path: Path) -> Path:

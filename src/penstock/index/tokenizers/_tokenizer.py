@@ -12,31 +12,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from penstock.errors import OptionError
-from penstock.index.tokenizers._encoded import Tokenizer, encoded, flat, input_ids
+from penstock.index.tokenizers._encoded import Tokenizer, batches, encoded, flat, input_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from penstock.index.tokenizers._encoded import Encoded
 
-
 _JOINED_LETTERS = 128 << 10
 """Letters of the texts that tiktoken encodes in one call: more only costs memory."""
+# Matches the text of an annotation: its names may be imported for type checkers only.
+_MANY_TEXTS = re.compile(
+    r"(?:[\w.]+\.)?(?:list|List|tuple|Tuple|Sequence|Collection|Iterable)\[str(?:, ?\.\.\.)?\]"
+)
 
 
 def known_tokenizer(what: object) -> Tokenizer | None:
     """Return a tokenizer for an object of a known library, or for a method of one."""
     call = _Call.of(what)
-    if _is_a(call.owner, "tokenizers", "Tokenizer"):
-        return _of_tokenizers(call)
-    if _is_a(call.owner, "tiktoken", "Encoding"):
-        return _of_tiktoken(call)
-    if _is_a(call.owner, "sentencepiece", "SentencePieceProcessor"):
-        return _of_sentencepiece(call)
-    if _is_a(call.owner, "transformers", "PreTrainedTokenizerBase"):
-        return _of_transformers(call)
+    for kind in type(call.owner).__mro__:
+        make = _LIBRARIES.get((kind.__module__.partition(".")[0], kind.__name__))
+        if make is not None:
+            return make(call)
     return None
 
 
@@ -47,7 +46,6 @@ class EachText(Tokenizer):
         self._function = function
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
         return encoded(map(self._function, texts))
 
 
@@ -72,7 +70,6 @@ class TokenizersBatches(Tokenizer):
         return rebuild, (self._tokenizer, self._options)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
         _refuse_cut_texts(self._tokenizer)  # Its owner may have changed it since.
         # Without the offsets of tokens in the text, which takes a third less time.
         return encoded(self._tokenizer.encode_batch_fast(list(texts), **self._options))
@@ -98,7 +95,6 @@ class SentencePieceBatches(Tokenizer):
         return type(self), (self._processor, self._method, self._options, settings)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
         method = getattr(self._processor, self._method)
         return encoded(method(list(texts), **{**self._options, "num_threads": 1}))
 
@@ -121,23 +117,23 @@ class TiktokenArrays(Tokenizer):
         self._seam = _seam_of(encoding) if can_join else None
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
         if self._seam is None:
             return flat(self._one_by_one(texts))
-        return flat([ids for some in _groups(texts) for ids in self._joined(some, self._seam)])
+        groups = batches(texts, len, _JOINED_LETTERS)
+        return flat([ids for some in groups for ids in self._joined(some, self._seam)])
 
-    def _joined(self, texts: list[str], seam: _Seam) -> list[NDArray[Any]]:
-        seams = len(texts) - 1
-        whole = seam.text.join(texts)
-        if not seams or whole.count(seam.text) != seams:
+    def _joined(self, texts: list[str], seam: tuple[str, int]) -> list[NDArray[Any]]:
+        seams, (between, token) = len(texts) - 1, seam
+        whole = between.join(texts)
+        if not seams or whole.count(between) != seams:
             return self._one_by_one(texts)
         try:
             ids = self._encoding.encode_to_numpy(
-                whole, allowed_special={seam.text}, **self._array_options
+                whole, allowed_special={between}, **self._array_options
             )
         except ValueError:  # Some text is refused, or has half of a surrogate pair.
             return self._one_by_one(texts)
-        borders = [-1, *np.flatnonzero(ids == seam.token).tolist(), len(ids)]
+        borders = [-1, *np.flatnonzero(ids == token).tolist(), len(ids)]
         if len(borders) != seams + 2:  # An ordinary token has the same number.
             return self._one_by_one(texts)
         return [ids[before + 1 : end] for before, end in pairwise(borders)]
@@ -154,15 +150,8 @@ class TiktokenArrays(Tokenizer):
         return ids
 
 
-class _Seam(NamedTuple):
-    """The special token between texts that are encoded together."""
-
-    text: str
-    token: int
-
-
-def _seam_of(encoding: Any) -> _Seam | None:  # noqa: ANN401 (of a library that is not imported)
-    """Return a special token that is always found between two texts, if there is one.
+def _seam_of(encoding: Any) -> tuple[str, int] | None:  # noqa: ANN401 (of a library that is not imported)
+    """Return a special token and its id that is always found between two texts, if there is one.
 
     It cannot begin inside itself, and no other special token begins where it does.
     """
@@ -174,22 +163,8 @@ def _seam_of(encoding: Any) -> _Seam | None:  # noqa: ANN401 (of a library that 
         begins_in_itself = any(text.startswith(text[at:]) for at in range(1, len(text)))
         if text and is_alone and not begins_in_itself:
             (token,) = encoding.encode(text, allowed_special={text}, disallowed_special=())
-            return _Seam(text, token)
+            return text, token
     return None
-
-
-def _groups(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Yield texts that are encoded together."""
-    some: list[str] = []
-    size = 0
-    for text in texts:
-        some.append(text)
-        size += len(text)
-        if size >= _JOINED_LETTERS:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 class _Call(NamedTuple):
@@ -209,14 +184,6 @@ class _Call(NamedTuple):
         if owner is None or not callable(what):
             return cls(what, "", options)
         return cls(owner, getattr(what, "__name__", ""), options)
-
-
-def _is_a(what: object, package: str, name: str) -> bool:
-    """Whether an object is of a class of that name and package, or of one derived."""
-    return any(
-        kind.__name__ == name and kind.__module__.partition(".")[0] == package
-        for kind in type(what).__mro__
-    )
 
 
 def _is_from(owner: object, package: str, *methods: str) -> bool:
@@ -286,6 +253,15 @@ def _of_transformers(call: _Call) -> Tokenizer | None:
     return EachText(functools.partial(function, **{"verbose": False, **call.options}))
 
 
+_LIBRARIES: dict[tuple[str, str], Callable[[_Call], Tokenizer | None]] = {
+    ("tokenizers", "Tokenizer"): _of_tokenizers,
+    ("tiktoken", "Encoding"): _of_tiktoken,
+    ("sentencepiece", "SentencePieceProcessor"): _of_sentencepiece,
+    ("transformers", "PreTrainedTokenizerBase"): _of_transformers,
+}
+"""Package and name of a class, and what makes a tokenizer of its objects."""
+
+
 def _is_plain(owner: object) -> bool:
     """Whether a tokenizer of transformers does no more than call one of `tokenizers`."""
     plain = {"tokenization_utils_base", "tokenization_utils_tokenizers"}
@@ -294,12 +270,6 @@ def _is_plain(owner: object) -> bool:
         getattr(method, "__module__", "").removeprefix("transformers.") in plain
         for method in methods
     )
-
-
-# Matches the text of an annotation: its names may be imported for type checkers only.
-_MANY_TEXTS = re.compile(
-    r"(?:[\w.]+\.)?(?:list|List|tuple|Tuple|Sequence|Collection|Iterable)\[str(?:, ?\.\.\.)?\]"
-)
 
 
 def tokenizer_of(what: object, *, batched: bool | None = None) -> Tokenizer:
@@ -344,7 +314,6 @@ class _AllTexts(Tokenizer):
         self._function = function
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        """Return the ids of all texts, and how many each has."""
         if not texts:
             return encoded(())
         returned = input_ids(self._function(list(texts)))

@@ -8,27 +8,30 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, compress
 from operator import not_
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.decode import decode_line
 from penstock.errors import MalformedLineError, PenstockError
 from penstock.index._parts import FilePart, LongLine, opened_lines
-from penstock.index.checked._checks import Aside
-from penstock.index.checked._line_check import JSON_NAMES
+from penstock.index.checked._checks import JSON_NAMES, Aside
+from penstock.index.tokenizers._encoded import batches
 from penstock.index.tokenizers._tokenizer import EachText
 from penstock.index.tokens._pack import first_misfit, misfit
 from penstock.jsonl import BOM, reason_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found
     from penstock.index._parts import LinePiece
     from penstock.index.tokenizers._encoded import Encoded, Tokenizer
+
+_BATCH_BYTES = 512 << 10
+"""Bytes of lines that are tokenised together; a longer document is alone."""
 
 
 class BadText(Exception):  # noqa: N818 (reported where file and line are known)
@@ -52,19 +55,14 @@ class TextField:
     """Name or path of the field; a field whose name is the whole path comes first."""
 
     def texts(self, lines: Sequence[bytes]) -> list[str]:
-        """Return the text of each line; raise `BadText` for the first line without."""
         texts: list[str] = []
         for line in lines:
             try:
-                value = _found(_object(line), self.path)
+                texts.append(_text_in(_object(line), self.path))
             except KeyError:
                 raise BadText(len(texts), f"no field {self.path!r}") from None
             except ValueError as why:
                 raise BadText(len(texts), reason_text(why)) from None
-            if not isinstance(value, str):
-                what = JSON_NAMES.get(type(value), "an object")
-                raise BadText(len(texts), f"field {self.path!r} is {what}, not a string")
-            texts.append(value)
         return texts
 
 
@@ -79,7 +77,6 @@ class TextCall:
     function: Callable[[bytes], str]
 
     def texts(self, lines: Sequence[bytes]) -> list[str]:
-        """Return the text of each line; raise `BadText` where the function fails."""
         texts: list[str] = []
         for line in lines:
             try:
@@ -111,13 +108,9 @@ def get_text_from_jsonl(
         jsonl_bytes = jsonl_bytes.decode(text_encoding).encode("utf-8", "surrogatepass")
     record = _object(jsonl_bytes)
     try:
-        value = _found(record, text_key)
+        return _text_in(record, text_key)
     except KeyError:
         raise KeyError(f"no field {text_key!r} among {', '.join(map(repr, record))}") from None
-    if not isinstance(value, str):
-        what = JSON_NAMES.get(type(value), "an object")
-        raise ValueError(f"field {text_key!r} is {what}, not a string")  # noqa: TRY004 (bad data)
-    return value
 
 
 def _object(line: bytes) -> dict[str, object]:
@@ -136,35 +129,24 @@ def _object(line: bytes) -> dict[str, object]:
     return record
 
 
-def _found(record: dict[str, object], path: str) -> object:
-    """Return the value at a path in a record, or raise `KeyError`."""
-    if path in record:
-        return record[path]
+def _text_in(record: dict[str, object], path: str) -> str:
+    """Return the text at a path in a record; raise `KeyError`, or `ValueError` for no text."""
     value: object = record
-    for name in path.split("."):
+    for name in [path] if path in record else path.split("."):
         if not isinstance(value, dict):
             raise KeyError(name)
         value = value[name]
+    if not isinstance(value, str):
+        what = JSON_NAMES.get(type(value), "an object")
+        raise ValueError(f"field {path!r} is {what}, not a string")  # noqa: TRY004 (bad data)
     return value
-
-
-_BATCH_BYTES = 512 << 10
-"""Bytes of lines that are tokenised together; a longer document is alone."""
-
-
-class Texts(Protocol):
-    """Takes the texts of documents out of their lines."""
-
-    def texts(self, lines: Sequence[bytes]) -> list[str]:
-        """Return the text of each line, or raise `BadText`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class TokenWork:
     """How lines become tokens; sent to every process once."""
 
-    text: Texts
+    text: TextField | TextCall
     tokenizer: Tokenizer
     dtype: np.dtype[np.integer]
     eos: int | None
@@ -193,7 +175,7 @@ class DocumentMaker:
         lines = [piece.text] if is_alone else io.BytesIO(piece.text).readlines()
         here = _PieceLines(piece, lines)
         numbers = list(compress(range(len(lines)), map(not_, map(bytes.isspace, lines))))
-        for some in _batches(numbers, lines):
+        for some in batches(numbers, lambda number: len(lines[number]), _BATCH_BYTES):
             self._add(some, here)
 
     def _add(self, numbers: list[int], here: _PieceLines) -> None:
@@ -201,7 +183,11 @@ class DocumentMaker:
         encoded, numbers = self._encoded(texts, numbers, here)
         del texts  # A long text takes as much memory as the rest.
         ids, lengths = np.asarray(encoded.ids), np.asarray(encoded.lengths, np.int64)
-        self._check(ids, lengths, numbers, here)
+        at = first_misfit(ids, self._work.dtype)
+        if at is not None:
+            number = numbers[int(np.searchsorted(np.cumsum(lengths), at, side="right"))]
+            where = self._place(number, here)
+            raise misfit(ids, at, self._work.dtype, where, path=self._found.path)
         if self._work.eos is None:
             tokens = ids.astype(self._work.dtype, copy=False)
         else:
@@ -271,34 +257,20 @@ class DocumentMaker:
             return False
         return True
 
-    def _check(
-        self,
-        ids: NDArray[np.integer],
-        lengths: NDArray[np.int64],
-        numbers: list[int],
-        here: _PieceLines,
-    ) -> None:
-        """Raise for ids that the dtype does not hold."""
-        at = first_misfit(ids, self._work.dtype)
-        if at is not None:
-            number = numbers[int(np.searchsorted(np.cumsum(lengths), at, side="right"))]
-            where = self._place(number, here)
-            raise misfit(ids, at, self._work.dtype, where, path=self._found.path)
-
     def _place(self, number: int, here: _PieceLines) -> str:
-        line, record = line_of(self._found, here.offset(number))
-        where = f"(record {record:,}, byte {here.offset(number):,})"
+        line, record = line_of(self._found, here.offsets[number])
+        where = f"(record {record:,}, byte {here.offsets[number]:,})"
         return f"line {line:,} {where} of {self._found.path}"
 
     def _set_aside(self, number: int, reason: str, here: _PieceLines) -> None:
-        newlines, size = here.newlines + number, len(here.lines[number])
-        self.aside.append(Aside(newlines, here.offset(number), size, reason))
+        newlines, size = here.piece.newlines + number, len(here.lines[number])
+        self.aside.append(Aside(newlines, here.offsets[number], size, reason))
 
     def _refusal(self, number: int, reason: str, here: _PieceLines) -> MalformedLineError:
-        line, record = line_of(self._found, here.offset(number))
+        line, record = line_of(self._found, here.offsets[number])
         return MalformedLineError(
             f"{self._found.path}, line {line:,} (record {record:,}, byte "
-            f"{here.offset(number):,}) is no document: {reason}.",
+            f"{here.offsets[number]:,}) is no document: {reason}.",
             remedy="Repair it, name another field (text_key=), or set such lines aside: "
             'on_error="skip".',
             path=self._found.path,
@@ -310,14 +282,11 @@ class _PieceLines:
     """The lines of a piece, and their offsets."""
 
     def __init__(self, piece: LinePiece, lines: list[bytes]) -> None:
-        self._offset, self.newlines, self.lines = piece.offset, piece.newlines, lines
+        self.piece, self.lines = piece, lines
 
     @cached_property
-    def _offsets(self) -> list[int]:
-        return [*accumulate(map(len, self.lines), initial=self._offset)]
-
-    def offset(self, number: int) -> int:
-        return self._offsets[number]
+    def offsets(self) -> list[int]:
+        return [*accumulate(map(len, self.lines), initial=self.piece.offset)]
 
 
 def _half_letter(text: str) -> str:
@@ -334,20 +303,6 @@ def _half_letter(text: str) -> str:
     except UnicodeEncodeError as why:
         return f"\\u{ord(text[why.start]):04x} at character {why.start:,}, half of a letter"
     return ""
-
-
-def _batches(numbers: list[int], lines: list[bytes]) -> Iterator[list[int]]:
-    """Yield numbers of lines that are tokenised together."""
-    some: list[int] = []
-    size = 0
-    for number in numbers:
-        size += len(lines[number])
-        if size > _BATCH_BYTES and some:
-            yield some
-            some, size = [], len(lines[number])
-        some.append(number)
-    if some:
-        yield some
 
 
 def _with_eos(

@@ -29,7 +29,6 @@ class TokenFolder:
     def found(
         path: str, listing: Listing | None, options: StorageOptions, index: str | None
     ) -> str | None:
-        """Return the folder, where its index is one of tokens."""
         if listing is None or listing.folder is None:
             if listing is not None:
                 _refuse_parts(listing, options)
@@ -49,7 +48,6 @@ class TokenFolder:
 
     @staticmethod
     def problem(listing: Listing, options: StorageOptions) -> PenstockError | None:
-        """Return what to do about token files that no index opens."""
         folder = listing.folder
         if folder is None or TOKEN_FOLDER not in listing.top or _is_of_tokens(folder, options):
             return None

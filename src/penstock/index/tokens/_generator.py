@@ -98,14 +98,12 @@ class TokenizedSampleGenerator:
         if self._folder is None:
             folder, relative = join(folder, TOKEN_FOLDER), base
         else:
-            common = os.path.commonpath([folder, *map(os.path.dirname, self._text_paths())])
+            others = [os.path.dirname(os.path.abspath(one)) for one in self._paths]
+            common = os.path.commonpath([folder, *others])
             folder, relative = os.path.abspath(self._folder), os.path.relpath(path, common)
         below = f"{folder}/"
         names = [one.removeprefix(below) for one in self._paths.values() if one.startswith(below)]
         return join(folder, free_name(relative, names, self._postfix))
-
-    def _text_paths(self) -> list[str]:
-        return [*map(os.path.abspath, self._paths)]
 
     def discard(self) -> None:
         """Drop an unfinished token file and its documents."""

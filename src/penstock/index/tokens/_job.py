@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import posixpath
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.errors import (
+    IndexExistsError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OptionError,
+    StaleIndexError,
+    StorageError,
+)
 from penstock.index._formats import LINES, format_by_name
-from penstock.index._listing import list_files
+from penstock.index._listing import list_lines
 from penstock.index._names import refuse_unnamable
+from penstock.index._open_index import exists, refuse_other_folder, refuse_other_kind
 from penstock.index.tokens._journal import Reach
-from penstock.storage import is_remote, join
+from penstock.storage import LocalStore, is_below, is_remote, join, leads_through_link, locate
 
 if TYPE_CHECKING:
     import logging
@@ -24,6 +35,8 @@ if TYPE_CHECKING:
     from penstock.index.tokens._pack import PackOptions
     from penstock.storage import StorageOptions
     from penstock.work import View
+
+POSTFIX = "tokenized-samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +86,13 @@ class TokenJob:
 
     @property
     def paths(self) -> list[str]:
-        """Of the token files."""
         return [join(self.folder, name) for name in self.names]
 
     @property
     def reach(self) -> Reach:
-        """The folders that the job changes."""
         return Reach(self.place.folder, (self.place.base, self.folder), self.place.options)
 
     def of_now(self) -> TokenJob:
-        """Return the job for the text files as they are now."""
         return replace(self, listing=_listed_again(self.listing, self.options)).checked()
 
     def checked(self) -> TokenJob:
@@ -103,12 +113,7 @@ class TokenJob:
 
 def text_files(what: What | Sequence[What], options: StorageOptions) -> Listing:
     """Return the JSON Lines files of a path, a folder, a pattern, or a list of those."""
-    listing = list_files(what, LINES.endings, options)
-    if not listing.files:
-        raise ObjectNotFoundError(
-            f"{listing.named[0]} holds no JSON Lines files ({', '.join(LINES.endings)}).",
-            path=listing.named[0],
-        )
+    listing = list_lines(what, options)
     for found in listing.files:
         if format_by_name(found.path) not in (None, LINES):
             raise OptionError(
@@ -148,7 +153,70 @@ def _changed(path: str, what: str) -> StaleIndexError:
     )
 
 
-POSTFIX = "tokenized-samples"
+def refuse_existing(job: TokenJob) -> None:
+    """Raise if tokens or another index exist where those of a job go."""
+    _refuse_links(job)
+    has_index = _has_index(job)
+    if job.overwrite:
+        return
+    for path in _existing(job):
+        raise taken(path)
+    if has_index:
+        raise IndexExistsError(
+            f"there is an index in {job.place.folder} already.",
+            remedy=remedy(job.place.folder, "builds it and its token files anew"),
+        )
+
+
+def _refuse_links(job: TokenJob) -> None:
+    """Raise if token files would be written through a link below the folder that the user named."""
+    base = job.place.base if is_below(job.place.base, job.folder) else job.folder
+    for folder in set() if is_remote(job.folder) else {*map(os.path.dirname, job.paths)}:
+        if leads_through_link(base, folder):
+            raise StorageError(
+                f"{folder} is a link, or lies behind one, and token files are not written through "
+                "links.",
+                remedy="Remove the link, or give another folder: output_base_path=",
+                path=folder,
+            )
+
+
+def _has_index(job: TokenJob) -> bool:
+    if job.store is not None:
+        return job.store.exists()
+    if not exists(job.place):
+        refuse_other_folder(job.place)
+        return False
+    refuse_other_kind(job.place, "tokens", unknown="records")
+    return True
+
+
+def _existing(job: TokenJob) -> list[str]:
+    """Return the token files of a job that exist."""
+    store, name = locate(job.folder, job.place.options)
+    if isinstance(store, LocalStore):
+        return [path for path in job.paths if os.path.lexists(path)]
+    found: set[str] = set()
+    with suppress(ObjectNotFoundError):
+        found = {store.path(entry.name) for entry in store.list(name, recursive=True)}
+    return [path for path in job.paths if path in found]
+
+
+def taken(path: str) -> ObjectExistsError:
+    """Return the error for a token file that is there already."""
+    return ObjectExistsError(
+        f"the token file {path} exists already.",
+        remedy=remedy(path, "replaces it and its index"),
+        path=path,
+        errno=errno.EEXIST,
+    )
+
+
+def remedy(path: str, overwriting: str) -> str:
+    """Return what can be done about tokens that are there already; the way to some says where."""
+    if is_remote(path):
+        return "Remove those tokens and their index, or give another folder: output_base_path="
+    return f"overwrite=True (--overwrite) {overwriting}; output_base_path= leads elsewhere."
 
 
 def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
 
     from penstock.index.tokens._units import TokenStream
 
-
 _ROWS_AT_ONCE = 1 << 16
 _TOKENS_AT_ONCE = 1 << 21
 
 PackingName = Literal["concat", "best_fit"]
 Remainder = Literal["drop", "pad"]
+_LONGEST_SAMPLE = 2**32 - 1
+"""Tokens: `document_ends.bin` holds uint32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,12 @@ class Samples(Protocol):
 
     def write(self, file: int, out: BinaryIO) -> None:
         """Write a token file."""
-        ...
 
     def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
         """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
-        ...
 
     def ends(self) -> Iterator[SampleDocuments]:
         """Yield where documents end; nothing where a sample is a document."""
-        ...
 
 
 def samples_of(stream: TokenStream, options: PackOptions, scratch: Path) -> Samples:
@@ -89,12 +87,10 @@ class DocumentSamples:
         self.tokens, self.dropped, self.padding = stream.tokens, 0, 0
 
     def write(self, file: int, out: BinaryIO) -> None:
-        """Write a token file."""
         start, stop = self._stream.file_tokens[[file, file + 1]].tolist()
         self._stream.copy(start, stop, out)
 
     def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
-        """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
         first = int(self._stream.file_tokens[file])
         for some in self._stream.documents_of(file):
             rows = np.empty((len(some.lengths), 2), np.int64)
@@ -126,18 +122,15 @@ class ConcatSamples:
         self.counts = np.diff(self._borders)
 
     def write(self, file: int, out: BinaryIO) -> None:
-        """Write a token file."""
         start, stop = (self._borders[[file, file + 1]] * self._size).tolist()
         self._stream.copy(start, min(stop, self.tokens), out)
         if start < stop and stop > self.tokens:
             out.write(self._fill.data)
 
     def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
-        """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
         return _even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
 
     def ends(self) -> Iterator[SampleDocuments]:
-        """Yield where documents end."""
         size, done = self._size, 0
         for start, lengths in self._stream.all_documents():
             ends = start + np.cumsum(lengths)
@@ -180,14 +173,12 @@ class BestFitSamples:
         self._tokens = stream.mapped(scratch)
 
     def write(self, file: int, out: BinaryIO) -> None:
-        """Write a token file."""
         start, stop = self._borders[[file, file + 1]].tolist()
         step = max(1, _TOKENS_AT_ONCE // self._size)
         starts = range(start, stop, step)
         out.writelines(self._gathered(at, min(stop, at + step)).data for at in starts)
 
     def _gathered(self, start: int, stop: int) -> NDArray[np.integer]:
-        """Return the tokens of samples."""
         counts = np.diff(self._offsets[start : stop + 1])
         pieces = slice(int(self._offsets[start]), int(self._offsets[stop]))
         lengths = self._lengths[pieces]
@@ -203,11 +194,9 @@ class BestFitSamples:
         return tokens
 
     def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
-        """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
         return _even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
 
     def ends(self) -> Iterator[SampleDocuments]:
-        """Yield where documents end."""
         total = len(self._offsets) - 1
         for start in range(0, total, _TOKENS_AT_ONCE):
             stop = min(total, start + _TOKENS_AT_ONCE)
@@ -234,10 +223,6 @@ def _even_rows(count: int, size: int) -> Iterator[NDArray[np.int64]]:
 def _firsts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return where each group begins."""
     return np.cumsum(counts) - counts
-
-
-_LONGEST_SAMPLE = 2**32 - 1
-"""Tokens: `document_ends.bin` holds uint32."""
 
 
 def token_type(dtype: DTypeLike) -> np.dtype[np.integer[Any]]:

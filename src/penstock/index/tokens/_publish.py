@@ -1,13 +1,16 @@
-"""Token files and their index are published together, or not at all."""
+"""Token files and their index, written in a work folder and published together, or not at all."""
 
 from __future__ import annotations
 
-import errno
 import os
+import shutil
 import time
-from contextlib import contextmanager, suppress
+from collections import Counter
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from penstock.errors import (
     CorruptIndexError,
@@ -17,10 +20,20 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.index._fingerprint import file_fingerprint
+from penstock.index._folder import NewFolder
 from penstock.index._load import load_index
-from penstock.index._meta import FORMAT, VERSION, FileMeta, Meta, RecordRun, encode_meta
-from penstock.index._names import FILES, META, PUT_ASIDE
+from penstock.index._meta import FileMeta, Meta, RecordRun, TokensMeta, write_meta
+from penstock.index._names import (
+    BAD_LINES,
+    DOCUMENT_ENDS,
+    DOCUMENT_GOES_ON,
+    DOCUMENT_OFFSETS,
+    PUT_ASIDE,
+    ROWS,
+)
 from penstock.index._sample_index import Origin
+from penstock.index.checked._checks import write_bad_lines
+from penstock.index.tokens._job import refuse_changed, taken
 from penstock.index.tokens._journal import (
     JOURNAL,
     IndexIn,
@@ -32,11 +45,12 @@ from penstock.index.tokens._journal import (
     put_in,
     take_back,
 )
+from penstock.index.tokens._pack import samples_of
 from penstock.storage import (
     NO_HARD_LINKS,
     LocalStore,
-    StorageOptions,
     is_remote,
+    join,
     leads_through_link,
     locate,
     path_below,
@@ -48,12 +62,110 @@ from penstock.storage import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.index._folder import NewFolder
+    from penstock.index._indexer import IndexStoreInterface
     from penstock.index._listing import IndexPlace
-    from penstock.index._meta import TokensMeta
     from penstock.index.tokens._job import TokenJob
+    from penstock.index.tokens._pack import Samples
+    from penstock.index.tokens._units import TokenStream
 
 _LARGEST_EXCLUSIVE = 5 << 30
+
+
+def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
+    """Write the samples of a stream in a work folder, and publish them."""
+    scratch = folder / "stream.bin"
+    samples = samples_of(stream, job.pack, scratch)
+    bins = _staged(job, stream, samples, folder / "bins")
+    refuse_changed(job.listing, job.options)
+    if job.store is not None:
+        if stream.aside:
+            aside = folder / BAD_LINES
+            with aside.open("wb") as file:
+                write_bad_lines(file, stream.aside)
+            bins.append(TokenBin(aside, join(job.folder, BAD_LINES), 0, 0))
+        with Publication(folder, job, bins).files():
+            _add_samples(job.store, job, samples)
+        return samples
+    # Only the text and its tokenizer could make it again.
+    with NewFolder(job.place, is_kept=True) as new:
+        _write_rows(new.path / ROWS, samples)
+        if job.pack.size is not None:
+            _write_ends(new.path, samples)
+        if job.work.skips:
+            with (new.path / BAD_LINES).open("wb") as file:
+                write_bad_lines(file, stream.aside)
+        publication = Publication(folder, job, bins)
+        with publication.files():
+            publication.index(new, _described(job, stream, samples))
+    return samples
+
+
+def _staged(job: TokenJob, stream: TokenStream, samples: Samples, folder: Path) -> list[TokenBin]:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    bad = Counter(line.file for line in stream.aside)
+    bins = []
+    for number, (path, found) in enumerate(zip(job.paths, job.listing.files, strict=True)):
+        staged = folder / f"{number:06}.bin"
+        with staged.open("wb") as out:
+            samples.write(number, out)
+            out.flush()
+            os.fsync(out.fileno())
+        of_file = bad[job.listing.relative(found)]
+        bins.append(TokenBin(staged, path, int(samples.counts[number]), of_file))
+    return bins
+
+
+def _write_rows(path: Path, samples: Samples) -> None:
+    with path.open("wb") as out:
+        # Files without samples have no number.
+        for number, file in enumerate(np.flatnonzero(samples.counts).tolist()):
+            for places in samples.rows(file):
+                rows = np.empty((len(places), 3), "<u8")
+                rows[:, 0] = number
+                rows[:, 1:] = places
+                out.write(rows.data)
+
+
+def _write_ends(folder: Path, samples: Samples) -> None:
+    with (
+        (folder / DOCUMENT_ENDS).open("wb") as ends,
+        (folder / DOCUMENT_OFFSETS).open("wb") as offsets,
+        (folder / DOCUMENT_GOES_ON).open("wb") as goes_on,
+    ):
+        offsets.write(np.zeros(1, "<u8").data)
+        for some in samples.ends():
+            ends.write(some.values.astype("<u4").data)
+            offsets.write(some.offsets.astype("<u8").data)
+            goes_on.write(some.goes_on.astype("u1").data)
+
+
+def _add_samples(store: IndexStoreInterface, job: TokenJob, samples: Samples) -> None:
+    """Add every sample to a user's own index store."""
+    if job.overwrite and store.exists():
+        store.clear()
+    store.init_store()
+    for file, path in enumerate(job.paths):
+        for places in samples.rows(file):
+            for offset, size in places.tolist():
+                store.add_sample(path, offset, size)
+    store.close()
+
+
+def _described(job: TokenJob, stream: TokenStream, samples: Samples) -> TokensMeta:
+    pack = job.pack
+    fills_up = pack.packing == "best_fit" or pack.remainder == "pad"
+    return TokensMeta(
+        dtype=job.work.dtype.name,
+        sample_size=pack.size,
+        eos=job.work.eos,
+        packing=None if pack.size is None else pack.packing,
+        pad=pack.pad if fills_up else None,
+        documents=stream.documents,
+        tokens=samples.tokens,
+        dropped=samples.dropped,
+        padding=samples.padding,
+    )
 
 
 class TokenBin(NamedTuple):
@@ -73,8 +185,7 @@ class Publication:
     def __init__(self, folder: Path, job: TokenJob, bins: list[TokenBin]) -> None:
         self._folder, self._bins, self._place = folder, bins, job.place
         self._replace, self._has_index = job.overwrite, job.store is None
-        self._options: StorageOptions = job.place.options
-        self._reach = job.reach
+        self._options, self._reach = job.place.options, job.reach
 
     @contextmanager
     def files(self) -> Iterator[None]:
@@ -100,28 +211,19 @@ class Publication:
 
     def index(self, new: NewFolder, tokens: TokensMeta) -> None:
         """Describe the files, which are in place, and let the index appear."""
-        described = [self._described(one) for one in self._bins if one.samples]
-        empty = [self._described(one) for one in self._bins if not one.samples]
-        base = None if self._place.beside else self._place.base
+        files = [self._described(one) for one in self._bins if one.samples]
+        runs = [RecordRun(at, file.records, file.fingerprint) for at, file in enumerate(files)]
         meta = Meta(
             "tokens",
-            described,
-            [
-                RecordRun(number, file.records, file.fingerprint)
-                for number, file in enumerate(described)
-            ],
-            empty=empty,
-            base=base,
-            format=FORMAT,
-            version=VERSION,
+            files,
+            runs,
+            empty=[self._described(one) for one in self._bins if not one.samples],
+            base=None if self._place.beside else self._place.base,
             created=time.time(),
             validated=True,
             tokens=tokens,
         )
-        names = "".join(f"{file.path}\n" for file in described)
-        (new.path / FILES).write_text(names, encoding="utf-8")
-        text = encode_meta(meta)
-        (new.path / META).write_bytes(text)
+        text = write_meta(new.path, meta)
         note(self._folder, [IndexIn(self._place.folder, meta_digest(text))])
         new.publish(replace=False)
 
@@ -140,7 +242,6 @@ class Publication:
             sync(Path(folder))
 
     def _make(self, folder: str) -> None:
-        """Make a folder, and those around it that are missing."""
         if os.path.isdir(folder):
             return
         self._make(os.path.dirname(folder))
@@ -195,13 +296,9 @@ class Publication:
         store, name = locate(one.path, self._options)
         entry = store.entry(name)
         here = str(one.staged) if one.staged.exists() else name  # Where there are no links.
-        file = LocalStore().open(here)
-        try:
+        with closing(LocalStore().open(here)) as file:
             fingerprint = file_fingerprint(file)
-        finally:
-            file.close()
-        base, options = self._place.base, self._place.options
-        root = locate(base, options)[1].rstrip("/") + "/"
+        root = locate(self._place.base, self._options)[1].rstrip("/") + "/"
         return FileMeta(
             name.removeprefix(root),
             entry.size,
@@ -240,20 +337,3 @@ def _link(staged: Path, path: str) -> None:
         if os.path.lexists(path):
             raise taken(path) from None
         os.rename(staged, path)
-
-
-def taken(path: str) -> ObjectExistsError:
-    """Return the error for a token file that is there already."""
-    return ObjectExistsError(
-        f"the token file {path} exists already.",
-        remedy=remedy(path, "replaces it and its index"),
-        path=path,
-        errno=errno.EEXIST,
-    )
-
-
-def remedy(path: str, overwriting: str) -> str:
-    """Return what can be done about tokens that are there already; the way to some says where."""
-    if is_remote(path):
-        return "Remove those tokens and their index, or give another folder: output_base_path="
-    return f"overwrite=True (--overwrite) {overwriting}; output_base_path= leads elsewhere."

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.errors import OptionError
 from penstock.index._indexer import IndexStore
-from penstock.index._listing import INDEX_FOLDER, IndexPlace
+from penstock.index._listing import INDEX_FOLDER, IndexPlace, folder_path
 from penstock.index._names import TOKEN_FOLDER
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import build
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from penstock.index._indexer import IndexStoreInterface
-    from penstock.index._listing import Listing
     from penstock.index.tokens._job import TokenReport
     from penstock.index.tokens._pack import PackingName, Remainder
     from penstock.work import View
@@ -144,7 +143,13 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
             "is. Give one of them."
         )
     options = StorageOptions(storage_options)
-    listing = _listing(input_base_path, input_file_paths, options)
+    files = input_base_path if input_file_paths is None else input_file_paths
+    if files is None:
+        raise OptionError(
+            "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files, "
+            "or input_file_paths=, the files themselves."
+        )
+    listing = text_files(files, options)
     store = None if type(index_store) is IndexStore else index_store
     output = output_base_path if output_base_path is not None else input_base_path
     if output is input_base_path and output is not None and not input_file_paths:
@@ -176,15 +181,6 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
             log=logger or _log,
         ).checked()
     )
-
-
-def _listing(base: Path | None, files: Sequence[Path] | None, options: StorageOptions) -> Listing:
-    if files is None and base is None:
-        raise OptionError(
-            "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files, "
-            "or input_file_paths=, the files themselves."
-        )
-    return text_files(base if files is None else files, options)  # type: ignore[arg-type]
 
 
 def _places(
@@ -223,5 +219,4 @@ def _places(
 
 
 def _absolute(path: Path, options: StorageOptions) -> str:
-    store, name = locate(path, options)
-    return store.path(name).rstrip("/") or "/"
+    return folder_path(*locate(path, options))

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import msgspec
 import numpy as np
 
-from penstock.index._bad_lines import BadLine
 from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
 from penstock.index._scan import LineScanner
 from penstock.index.checked._checks import Aside  # noqa: TC001 (msgspec reads it)
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from penstock.index._listing import Listing
     from penstock.index._parts import FilePart
+    from penstock.index.checked._checks import BadLine
     from penstock.storage import Draft
     from penstock.work import Shared
 
@@ -55,7 +55,6 @@ class TokenUnit(PartsUnit):
     shared: Shared[TokenWork]
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
-        """Tokenise all parts."""
         all_lengths: list[NDArray[np.int64]] = []
 
         def add(tokens: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
@@ -81,13 +80,10 @@ class TokenUnit(PartsUnit):
         return TokensFound(maker.documents, maker.tokens, maker.aside, lines.newlines)
 
     def found(self) -> list[TokensFound]:
-        """Return what became of each part."""
-        return self.opened(list[TokensFound]).described
+        return self.opened(list[TokensFound])[2]
 
 
 class TokenResult:
-    """The result of a `TokenUnit`."""
-
     def __init__(self, unit: TokenUnit, dtype: np.dtype[np.integer]) -> None:
         data, size, parts = unit.opened(list[TokensFound])
         count = sum(part.tokens for part in parts)
@@ -123,7 +119,6 @@ class TokenView(View, Protocol):
 
     def count(self, documents: int, tokens: int) -> object:
         """Count documents that are done, and their tokens."""
-        ...
 
 
 class UnitCounter:
@@ -162,17 +157,6 @@ class DocumentRun(NamedTuple):
     lengths: NDArray[np.int64]
 
 
-class _PartPlace(NamedTuple):
-    """Where the documents of a part lie."""
-
-    unit: int
-    start: int
-    """Of its tokens in the stream."""
-    first: int
-    """Of its documents in the unit."""
-    documents: int
-
-
 class TokenStream:
     """The documents of all text files, in order."""
 
@@ -184,7 +168,8 @@ class TokenStream:
         """The lines that are no documents."""
         self._units = units
         self._starts = [0]
-        self._places: list[list[_PartPlace]] = [[] for _ in listing.files]
+        # Of the parts of each file: the unit, the first token in the stream, documents in the unit.
+        self._places: list[list[tuple[int, int, range]]] = [[] for _ in listing.files]
         numbers = {found.path: number for number, found in enumerate(listing.files)}
         tokens, documents = np.zeros((2, len(listing.files) + 1), np.int64)
         newlines = [0] * len(listing.files)
@@ -192,37 +177,32 @@ class TokenStream:
             start, first = self._starts[-1], 0
             for of, part in zip(unit.parts, unit.found(), strict=True):
                 file = numbers[of.found.path]
-                self._places[file].append(_PartPlace(number, start, first, part.documents))
+                documents_here = range(first, first + part.documents)
+                self._places[file].append((number, start, documents_here))
                 start += part.tokens
                 first += part.documents
                 tokens[file + 1] += part.tokens
                 documents[file + 1] += part.documents
-                name, before = listing.relative(of.found), newlines[file] + 1
-                self.aside += [
-                    BadLine(name, before + bad.newlines, bad.offset, bad.size, bad.reason)
-                    for bad in part.aside
-                ]
+                name = listing.relative(of.found)
+                self.aside += [bad.in_file(name, newlines[file]) for bad in part.aside]
                 newlines[file] += part.newlines
             self._starts.append(start)
         self.file_tokens: NDArray[np.int64] = np.cumsum(tokens)
         """Tokens before each file, and all of them."""
         self.file_documents: NDArray[np.int64] = np.cumsum(documents)
         """Documents before each file, and all of them."""
-        self._opened = lru_cache(2)(self._open)
+        self._opened = lru_cache(2)(lambda number: TokenResult(units[number], dtype))
 
     @property
     def tokens(self) -> int:
-        """How many."""
         return self._starts[-1]
 
     @property
     def documents(self) -> int:
-        """How many."""
         return int(self.file_documents[-1])
 
     @property
     def files(self) -> int:
-        """How many text files."""
         return len(self.file_documents) - 1
 
     def copy(self, start: int, stop: int, out: BinaryIO) -> None:
@@ -237,14 +217,13 @@ class TokenStream:
 
     def documents_of(self, file: int) -> Iterator[DocumentRun]:
         """Yield where the documents of a file are, many at a time."""
-        for place in self._places[file]:
-            start, at, stop = place.start, place.first, place.first + place.documents
-            while at < stop:
-                until = min(stop, at + _DOCUMENTS_AT_ONCE)
-                lengths = self._opened(place.unit).lengths[at:until]
+        for unit, first, documents in self._places[file]:
+            start = first
+            for at in documents[::_DOCUMENTS_AT_ONCE]:
+                until = min(documents.stop, at + _DOCUMENTS_AT_ONCE)
+                lengths = self._opened(unit).lengths[at:until]
                 yield DocumentRun(start, lengths)
                 start += int(lengths.sum())
-                at = until
 
     def all_documents(self) -> Iterator[DocumentRun]:
         """Yield where all documents are, many at a time."""
@@ -268,6 +247,3 @@ class TokenStream:
             self.copy(0, self.tokens, file)
             file.flush()
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), self.dtype)
-
-    def _open(self, number: int) -> TokenResult:
-        return TokenResult(self._units[number], self.dtype)
