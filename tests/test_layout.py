@@ -142,3 +142,20 @@ def _decides(node: ast.AST) -> bool:
 
 def _constants(node: ast.AST) -> set[object]:
     return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+
+
+def test_both_lists_of_a_facade_agree() -> None:
+    for package, tree in trees().items():
+        listed = facade_names(package)
+        typed = {
+            alias.name
+            for node in type_checking_imports(tree)
+            if isinstance(node, ast.ImportFrom) and alias_is_public(node)
+            for alias in node.names
+        }
+        if "facade(" in ast.unparse(tree) and package != "penstock._lazy":
+            assert typed == listed.keys(), package
+
+
+def alias_is_public(node: ast.ImportFrom) -> bool:
+    return all(alias.name == alias.asname for alias in node.names)

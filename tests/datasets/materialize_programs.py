@@ -13,6 +13,7 @@ import pyarrow as pa
 
 import penstock
 from penstock.datasets import columns_of, list_columns_of, typed_schema
+from penstock.datasets.columns import _units
 from penstock.errors import StorageError
 from tests.datasets.materialize_samples import WHOLE, same
 from tests.faults.child import wait_for_the_others
@@ -94,6 +95,16 @@ def materialize_with_a_size_limit(path: str, limit: int, workers: int) -> dict[s
         left = [str(p) for p in Path(path, "index", "columns").iterdir()]
         return {**told(failure), "left": left, "columns": len(list_columns_of(source))}
     return {"kind": None}
+
+
+def materialize_with_few_descriptors(path: str, unit_records: int, most: int) -> int:
+    """Build columns of many units with few descriptors; return how many values they have."""
+    _units._UNIT_RECORDS = unit_records  # noqa: SLF001 (units of real data have millions)
+    source = penstock.open(path)
+    assert len(source) > most * unit_records
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    columns = source.materialize({"a": "int64", "b": "float64"}, progress=False, workers=0)
+    return int(columns.read(range(len(source)), ["a", "b"]).num_rows)
 
 
 def fetch_together(url: str, options: dict[str, str], cache: str) -> dict[str, Any]:

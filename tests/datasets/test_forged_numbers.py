@@ -228,11 +228,9 @@ def test_a_forged_type_of_tokens_is_told(dtype: str, tmp_path: Path) -> None:
 def test_the_only_sample_of_another_tool_lies_in_a_file_that_is_there(tmp_path: Path) -> None:
     as_data_forager(write_concat(tmp_path, TEXTS, 16))
     places = tmp_path / "index" / "sample_locations.bin"
-    np.array([2**63 + 5, 7, 2**62], np.uint64).tofile(places)
+    np.array([5, 7, 2**62], np.uint64).tofile(places)
     source = TokensDataset.create_from_index_on_filesystem(tmp_path)
-    with pytest.raises(
-        CorruptIndexError, match=r"record 0 lies in file 9,223,372,036,854,775,813 of 2"
-    ):
+    with pytest.raises(CorruptIndexError, match="record 0 lies in file 5 of 2"):
         source.arrow()
 
 

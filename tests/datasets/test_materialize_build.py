@@ -14,6 +14,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import penstock
@@ -29,6 +31,7 @@ from tests.datasets.materialize_programs import (
     materialize,
     materialize_together,
     materialize_with_a_size_limit,
+    materialize_with_few_descriptors,
     write_large,
 )
 from tests.datasets.materialize_samples import lines, opened, records, same, write
@@ -149,6 +152,14 @@ def test_a_disk_that_takes_no_more_is_an_error_that_leaves_nothing(
     assert not any("penstock" in name for name in told["left"])
     source = penstock.open(large)
     assert is_right(source, source.materialize(FIELDS))
+
+
+def test_however_many_units_there_are_few_descriptors_are_enough(tmp_path: Path) -> None:
+    rows = 15_000
+    table = pa.table({"a": range(rows), "b": [0.5] * rows})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=100)
+    path = str(tmp_path / "a.parquet")
+    assert run(materialize_with_few_descriptors, path, 100, 64) == rows
 
 
 def test_too_little_room_is_told_before_anything_is_decoded(

@@ -138,3 +138,13 @@ def test_types_and_a_length_that_are_not_known_are_refused() -> None:
         loader(encode=["n"])
     with pytest.raises(TypeError, match="no length"):
         len(loader())
+
+
+@pytest.mark.parametrize("workers", [0, 1, "auto"])
+def test_an_endless_flow_without_a_record_ends(workers: Any) -> None:
+    assert [*loader([0, 0], epochs=None, num_workers=workers)] == []
+
+
+def test_records_come_as_they_are_without_an_encoder() -> None:
+    batches = [*DataLoader(Flow([[{"a": 1}, {"a": 2}]]), batch_size=2, num_workers=0)]
+    assert batches == [[{"a": 1}, {"a": 2}]]

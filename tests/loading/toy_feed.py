@@ -40,7 +40,7 @@ class Flow:
     def read(self, unit: int, start: int) -> Iterator[dict[str, Any]]:
         return islice(iter(self._units[unit]), start, None)
 
-    def feed(self, options: FeedOptions) -> FlowFeed:
+    def __penstock_feed__(self, options: FeedOptions) -> FlowFeed:
         return FlowFeed(self, options)
 
 

@@ -158,3 +158,13 @@ def test_a_link_of_a_hidden_name_is_no_leftover(tmp_path: Path) -> None:
     assert hidden_folders_in(str(tmp_path)) == []
     assert not remove_dead(str(link))
     assert texts(precious) == {"a": "x"}
+
+
+def test_a_published_folder_leaves_its_key_to_the_next_builder(tmp_path: Path) -> None:
+    final, key = tmp_path / "index", "0" * 16
+    first = HiddenFolder(final, key=key)
+    with first:
+        publish_folder(first.path, final, replace=False)
+        with HiddenFolder(final, key=key) as second:
+            first.close()
+            assert second.path.is_dir()

@@ -56,7 +56,9 @@ def test_notes_arrive_once_and_causes_are_told() -> None:
 
 def test_details_of_our_own_errors_arrive() -> None:
     error = sent(SchemaMismatchError("does not fit", path="a.jsonl", line_number=7))
-    assert vars(error) == {"path": "a.jsonl", "line_number": 7}
+    assert vars(error) == {
+        "fact": "does not fit", "remedy": "", "path": "a.jsonl", "line_number": 7,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [FormedError, MuteError])

@@ -144,6 +144,9 @@ def _together(
             files = (
                 Listing((opens,), None, os.path.dirname(opens), []) if listing is None else listing
             )
+            if index is not None and not row.has_index:
+                text = f"index={index!r}: {row.title} has no index of Penstock. Leave it out."
+                raise OptionError(text)
             return Detected(opens, row, files, options, index)
     return None
 
@@ -191,7 +194,8 @@ def _of_records(
         text = f"{others[0].path} is named beside {files[0].path}, but is another format."
         trouble = OptionError(text)
     elif others and listing.is_pattern:
-        text = "%s: %d files are no %s, first %s"
+        are = "file is" if len(others) == 1 else "files are"
+        text = f"%s: %d {are} no %s, first %s"
         _log.warning(text, listing.named[0], len(others), row.title, others[0].path)
     kept = replace(listing, files=files)
     return Detected(what, row, kept, options, index, trouble)
@@ -218,7 +222,9 @@ def _without_records(
     first = listing.files[0] if listing.files else None
     row = None if first is None or listing.folder is not None else _by_first_bytes(first)
     if row is not None:
-        return Detected(what, row, listing, options, index)
+        # Names that say nothing are given one by one: a pattern would be listed by its endings.
+        each = [one.path for one in listing.files] if listing.is_pattern else what
+        return Detected(each, row, listing, options, index)
     problem = trouble = next(iter(problems_of(listing, options)), None)
     shown = listing.folder or listing.named[0]
     if trouble is None and first is None:

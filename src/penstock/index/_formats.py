@@ -34,7 +34,7 @@ class Format:
     compressions: tuple[str, ...] = ()
     """Endings that may follow a suffix."""
     first_bytes: tuple[bytes, ...] = ()
-    """How a file begins, white space aside, if its name says nothing."""
+    """How a file begins, if its name says nothing; of lines, white space aside."""
     scanner: str | None = None
     """Finds the records for an index; None where records are found without one."""
     suffix_options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -96,7 +96,7 @@ LINES = Format(
     "penstock.datasets.text._jsonl:JsonlDataset",
     suffixes=(".jsonl",),
     compressions=(".zst", ".zstd", ".gz"),
-    first_bytes=(b"{", b"["),
+    first_bytes=(b"{",),
     scanner="penstock.index._scan:LineScanner",
     is_lines=True,
     has_index=True,
@@ -187,7 +187,10 @@ def format_by_name(path: str) -> Format | None:
 def format_by_bytes(head: bytes) -> Format | None:
     """Return the format of a file that begins with these bytes; None where they do not say."""
     text = head.removeprefix(_BOM).lstrip()
-    return next((row for row in record_formats() if text.startswith(row.first_bytes)), None)
+    for row in record_formats():
+        if (text if row.is_lines else head).startswith(row.first_bytes):
+            return row
+    return None
 
 
 def known_endings() -> str:

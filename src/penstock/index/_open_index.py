@@ -182,7 +182,7 @@ def _fetched(place: IndexPlace) -> str:
         if mine:
             final.parent.mkdir(parents=True, exist_ok=True)
             # A machine that shares the cache may be quicker.
-            with HiddenFolder(final) as hidden, suppress(ObjectExistsError):
+            with HiddenFolder(final, key=key) as hidden, suppress(ObjectExistsError):
                 fetch_files(store, entries, hidden.path)
                 publish_folder(hidden.path, final, replace=False)
     return str(final)

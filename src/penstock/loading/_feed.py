@@ -170,6 +170,6 @@ class Feed(Protocol):
 class HasFeed(Protocol):
     """A source of records that has a feed of its own, for records that cannot be numbered."""
 
-    def feed(self, options: FeedOptions) -> Feed:
+    def __penstock_feed__(self, options: FeedOptions) -> Feed:
         """Return the feed of a new run."""
         ...

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from penstock.loading.engines._choice import Workers
     from penstock.loading.engines._engines import Engine
 
+_HANDED_AHEAD = 3
+"""Batches that may be on their way to a device, behind the engine and before the user."""
+
 
 class DataLoader:
     """Batches of a source: shuffled, shared over ranks, made ahead of time, resumable exactly.
@@ -279,14 +282,18 @@ class DataLoader:
 
     def _requests(self, engine: Engine, point: Point, epochs: int | None) -> Iterator[Placed]:
         """Yield the requests of a pass, of as many steps as the engine likes."""
+        quiet, stands = 0, self._run.cursor
         while True:
             is_empty = not point.position
             for placed in self._feed.requests(point, self._sharing(), lambda: engine.together):
                 is_empty = False
                 yield placed
             epochs = None if epochs is None else epochs - 1
-            # An epoch without a batch would repeat itself for ever.
-            if epochs == 0 or is_empty:
+            # Epochs without a batch would repeat for ever. A flow shows only by its answers that it
+            # has no record, and as many requests as the engine is deep may be unanswered yet.
+            quiet = quiet + 1 if self._run.cursor == stands else 0
+            stands = self._run.cursor
+            if epochs == 0 or is_empty or quiet > engine.depth + _HANDED_AHEAD:
                 return
             point = point.at(point.epoch + 1)
 
@@ -355,5 +362,5 @@ class DataLoader:
 
 def _feed_of(source: Source | HasFeed, recipe: Recipe, options: FeedOptions) -> Feed:
     if isinstance(source, HasFeed):
-        return source.feed(options)
+        return source.__penstock_feed__(options)
     return Addressed(source, recipe.schema, options)

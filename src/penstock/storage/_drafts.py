@@ -109,7 +109,10 @@ def remove_draft(path: str, *, undecided: bool = False) -> bool:
     with holder_of(path) as holder:
         is_going = holder == "gone" or (holder == "unknown" and undecided)
         if is_going:
-            os.unlink(path)
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                return False
         return is_going
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Literal
 from penstock.errors import ObjectExistsError, ObjectNotFoundError
 from penstock.storage._drafts import sync
 from penstock.storage._files import read_blocks
-from penstock.storage._locks import take_folder
+from penstock.storage._locks import is_same_file, take_folder
 from penstock.storage._untrusted import is_plain_name, remove_tree
 
 if TYPE_CHECKING:
@@ -101,10 +101,12 @@ class HiddenFolder:
 
     def close(self, *, keep: bool = False) -> None:
         """Let go of the folder, and remove it unless a later builder should find it."""
-        if self.is_held and not keep:
+        if self._lock is None:
+            return
+        # After it was published, another builder may have a folder of the same key.
+        if self.is_held and not keep and is_same_file(self._lock.descriptor, self.path):
             remove_tree(self.path)
-        if self._lock is not None:
-            self._lock.release()
+        self._lock.release()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -166,13 +168,24 @@ def _put_aside(folder: Path, kind: Kind) -> Path | None:
     return None
 
 
-def upload_file(store: Store, path: Path, name: str, *, exclusive: bool = False) -> None:
-    """Upload a local file; with `exclusive` a taken name raises `ObjectExistsError`."""
+def upload_file(
+    store: Store,
+    path: Path,
+    name: str,
+    *,
+    exclusive: bool = False,
+    before: Callable[[], object] = lambda: None,
+) -> None:
+    """Upload a local file; with `exclusive` a taken name raises `ObjectExistsError`.
+
+    `before` is called when all bytes are there, before the file appears.
+    """
     draft = store.draft(*os.path.split(name))
     try:
         with path.open("rb") as data:
             while block := data.read(_COPY_BYTES):
                 draft.write(block)
+        before()
         draft.publish(name, exclusive=exclusive)
     finally:
         draft.discard()

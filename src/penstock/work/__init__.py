@@ -43,6 +43,7 @@ __all__, __getattr__, __dir__ = facade(
         "failure_of": "_failures",
         "grouped": "_shares",
         "ignore_interrupts": "_child",
+        "interrupts_held": "_process",
         "listen": "_child",
         "run_units": "_local",
         "shares": "_shares",

@@ -218,5 +218,6 @@ class UnitFiles:
 
     def _reader(self, unit: ColumnUnit) -> pa.RecordBatchFileReader:
         if self._last is None or self._last[0] is not unit:
-            self._last = unit, pa.ipc.open_file(pa.py_buffer(unit.result()))
+            # A map of Arrow needs no descriptor, and arrays of every unit are held.
+            self._last = unit, pa.ipc.open_file(pa.memory_map(unit.name))
         return self._last[1]

@@ -161,9 +161,12 @@ class MdsFolder:
 
 
 def _shards(listing: Listing) -> list[str]:
-    """Return the shards in a folder; none where records lie beside them."""
+    """Return the shards in a folder itself; none where records lie beside them."""
     names = [found.path for found in listing.files]
-    return [] if any(map(format_by_name, names)) else [name for name in names if is_shard(name)]
+    if any(map(format_by_name, names)):
+        return []
+    here = f"{str(listing.folder).rstrip('/')}/"
+    return [name for name in names if is_shard(name) and "/" not in name.removeprefix(here)]
 
 
 def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> MdsIndex:

@@ -93,9 +93,12 @@ class MegatronPair:
     @staticmethod
     def problem(listing: Listing, options: StorageOptions) -> PenstockError | None:
         """Return what to do about a `.bin` without its `.idx`, which may be anything else."""
-        first = listing.files[0].path if listing.files else ""
+        names = [found.path for found in listing.files]
+        first = next((name for name in names if name.endswith(BIN)), None)
+        if first is None or any(map(format_by_name, names)):
+            return None
         other = f"{first.removesuffix(BIN)}{IDX}"
-        if not first.endswith(BIN) or _is_there(other, options):
+        if _is_there(other, options):
             return None
         return OptionError(
             f"cannot tell what {first} holds. If it is of Megatron-LM its {IDX} is missing: there "

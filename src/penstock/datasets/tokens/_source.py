@@ -260,6 +260,6 @@ class TokenSource(Source):
         return f"{len(self) * size:,} tokens ({dtype}), {size:,} a record"
 
 
-def is_tokens(source: Source) -> TypeGuard[TokenSource]:
-    """Whether records are rows of tokens."""
-    return source.is_tokens
+def is_tokens(source: object) -> TypeGuard[TokenSource]:
+    """Whether records are rows of tokens; a feed that is no source has none."""
+    return isinstance(source, Source) and source.is_tokens

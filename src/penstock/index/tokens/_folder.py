@@ -52,6 +52,13 @@ class TokenFolder:
         if folder is None or TOKEN_FOLDER not in listing.top or _is_of_tokens(folder, options):
             return None
         place = join(folder, INDEX_FOLDER)
+        if not listing.is_remote:
+            try:
+                kind_in(place)
+            except CorruptIndexError as damaged:
+                return damaged
+            except ObjectNotFoundError:
+                pass
         remedy = f"Tokenise again: {rebuilding(folder, tokens=True)}"
         if not listing.is_remote and hidden_beside(place, "tmp"):
             remedy = (
@@ -68,6 +75,8 @@ def _refuse_parts(listing: Listing, options: StorageOptions) -> None:
     names = [found.path for found in listing.files]
     if not names or not all(name.endswith(_BIN) for name in names):
         return
+    if _is_there(f"{names[0].removesuffix(_BIN)}.idx", options):
+        return  # A pair of Megatron-LM.
     above = os.path.dirname(names[0])
     for folder in dict.fromkeys((above, os.path.dirname(above))):
         if _is_of_tokens(folder, options):
@@ -75,6 +84,13 @@ def _refuse_parts(listing: Listing, options: StorageOptions) -> None:
                 f"{listing.named[0]} is a part of the tokens in {folder}, which its index opens. "
                 f"Open that: penstock.open({folder!r})"
             )
+
+
+def _is_there(path: str, options: StorageOptions) -> bool:
+    store, name = locate(path, options)
+    with suppress(ObjectNotFoundError):
+        return bool(store.entry(name))
+    return False
 
 
 def _is_of_tokens(folder: str, options: StorageOptions) -> bool:

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from penstock.index.tokens._job import TokenJob
     from penstock.index.tokens._pack import Samples
     from penstock.index.tokens._units import TokenStream
+    from penstock.storage import Store
 
 _LARGEST_EXCLUSIVE = 5 << 30
 
@@ -281,12 +282,16 @@ class Publication:
         index = self._place.folder if self._has_index else None
         for one in self._bins:
             store, name = locate(one.path, self._options)
-            with suppress(ObjectNotFoundError):
-                store.entry(name)
-                raise taken(one.path)
+
+            def refuse_taken(store: Store = store, name: str = name, path: str = one.path) -> None:
+                with suppress(ObjectNotFoundError):
+                    store.entry(name)
+                    raise taken(path)
+
+            refuse_taken()
             is_exclusive = one.staged.stat().st_size <= _LARGEST_EXCLUSIVE
             try:
-                upload_file(store, one.staged, name, exclusive=is_exclusive)
+                upload_file(store, one.staged, name, exclusive=is_exclusive, before=refuse_taken)
             except ObjectExistsError:
                 raise taken(one.path) from None
             entry = store.entry(name)

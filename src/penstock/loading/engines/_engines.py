@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from penstock.loading._fetch import Fetched, ReadRows
 from penstock.loading._recipes import made_bytes
+from penstock.loading._steps import Task
 from penstock.storage import Meter, metered, refuse_inherited
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.loading._fetch import Fetch
-    from penstock.loading._steps import Task
 
 _JOIN_SECONDS = 1.0
 """How long `close` waits for threads; one that hangs in a read does no harm."""
@@ -113,10 +113,10 @@ class InCaller:
     def _gather(self, request: Any) -> None:
         """Read the records of a request, together where that pays and can be done."""
         limit = self._limit
-        if limit is None:
+        if limit is None or not isinstance(request, Task):
             self._found.append((request, None))
             return
-        task: Task = request
+        task = request
         if task.steps > 1 and self._weighs and task.unread is None:
             task = self._bearable(task, limit)
         size = self._gather_together(task)

@@ -14,7 +14,7 @@ from penstock.loading.engines._engines import HasHelpers, Stalled
 from penstock.loading.engines._transfer import receive, send
 from penstock.loading.engines._worker import Ask, TaskDone, WaitsFor, run
 from penstock.storage import fork_is_safe
-from penstock.work import Failure, end_all, error_of, started_worker
+from penstock.work import Failure, end_all, error_of, interrupts_held, started_worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,9 @@ class InProcesses(HasHelpers):
         try:
             for number in range(processes):
                 name = f"penstock-worker-{number}"
-                self._workers.append(started_worker(method, run, payload, self._workers, name=name))
+                with interrupts_held():  # A worker that started is one that is ended.
+                    worker = started_worker(method, run, payload, self._workers, name=name)
+                    self._workers.append(worker)
         except BaseException:
             self.close()
             raise
