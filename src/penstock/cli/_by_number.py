@@ -1,4 +1,4 @@
-"""Records by their numbers, where that is cheap: with an index, or in tables with their own."""
+"""Records by their numbers: with an index that is there, or with one built on the way."""
 
 from __future__ import annotations
 
@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from penstock.cli._indexed import usable_index
+from penstock.cli._indexed import places_of, usable_index
 from penstock.cli._paths import as_typed
 from penstock.cli._selection import sampled_numbers
 from penstock.cli._terminal import Progress
-from penstock.datasets import open_found
-from penstock.errors import MalformedLineError, ObjectNotFoundError, SchemaMismatchError
+from penstock.datasets import column_folders, open_found
+from penstock.errors import (
+    CorruptIndexError,
+    MalformedLineError,
+    ObjectNotFoundError,
+    SchemaMismatchError,
+    StaleIndexError,
+)
 from penstock.index import list_files, look_at, place_of
 from penstock.jsonl import compression_of
-from penstock.storage import StorageOptions, read_blocks
+from penstock.storage import StorageOptions, is_remote, locate, read_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,21 +71,12 @@ class ByNumber:
 
 
 @contextmanager
-def open_by_number(
-    path: str, options: StorageOptions, chosen: str | None = None, *, head: int | None = None
-) -> Iterator[ByNumber | None]:
+def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterator[ByNumber | None]:
     """Give the records of PATH by number, or None where they are better streamed.
 
     With `head` only so many of the first records are needed. Nothing is ever written into the
     folder that PATH names.
     """
-    with by_number(path, look_at(path, options, chosen), head=head) as opened:
-        yield opened
-
-
-@contextmanager
-def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterator[ByNumber | None]:
-    """Do the same with what was found at PATH."""
     if found.format.folder is not None:
         yield ByNumber(path, open_found(found))
         return
@@ -116,6 +113,46 @@ def source_of(indexed: Indexed, options: StorageOptions) -> Source:
     """Return the records of files whose index is there and right."""
     made_with = indexed.meta.options if indexed.meta is not None else {}
     return open_found(indexed.found(options), made_with=made_with)
+
+
+def open_indexed(path: str, found: Detected) -> Source:
+    """Return the records of PATH; what needs an index and has none gets it.
+
+    An index that is stale or damaged is an error that names the command which repairs it.
+    """
+    if found.format.scanner is None:
+        return open_found(found.checked())
+    indexed = usable_index(path, found, is_needed=True) if found.index is None else None
+    if indexed is not None:
+        return source_of(indexed, found.options)
+    with Progress(found.checked().listing.bytes) as progress:
+        return open_found(found, progress=progress)
+
+
+def open_existing(path: str, found: Detected) -> Source | None:
+    """Return the records of PATH where no index has to be built for that, else None.
+
+    A stale or damaged index is as good as none, after a warning.
+    """
+    if found.format.folder is not None:
+        return open_found(found)
+    try:
+        indexed = usable_index(path, found, is_needed=True)
+        if indexed is not None:
+            return source_of(indexed, found.options)
+    except (CorruptIndexError, ObjectNotFoundError, StaleIndexError) as failure:
+        _log.warning("%s", failure)
+        return None
+    return open_found(found) if found.checked().format.scanner is None else None
+
+
+def folders_without_index(found: Detected, target: str | None) -> list[Path]:
+    """Return where columns of a PATH may lie whose index is stale, damaged or gone."""
+    if target is not None and not is_remote(target):
+        return [Path(locate(target)[1])]
+    return [
+        *dict.fromkeys(folder for place in places_of(found) for folder in column_folders(place))
+    ]
 
 
 def _indexed_apart(path: str, found: Detected, folder: Path, head: int | None) -> ByNumber:

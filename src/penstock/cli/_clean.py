@@ -12,7 +12,16 @@ import click
 from penstock.cli._facts import leftover_document
 from penstock.cli._terminal import echo, echo_json
 from penstock.cli._units import bytes_text, counted, parse_age
-from penstock.cli._verb import FAILED, FINE, Verb, examples, json_option, storage_option
+from penstock.cli._verb import (
+    FAILED,
+    FINE,
+    Verb,
+    examples,
+    flag,
+    json_option,
+    option,
+    storage_option,
+)
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import leftover_problem, put_aside_in, remove_leftover
 from penstock.storage import cache_directory, drafts_in, hidden_folders_in, is_remote, locate
@@ -44,14 +53,12 @@ _WHY_KEPT = {
     ),
 )
 @click.argument("path", required=False)
-@click.option(
-    "--older-than",
+@option(
+    "--older-than AGE",
+    "Also what is older (30m, 12h, 2d) and on a file system without locks.",
     type=parse_age,
-    metavar="AGE",
-    help="Also what is older than this (30m, 12h, 2d) and whose writer cannot be determined, "
-    "because the file system has no locks.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@flag("--dry-run", "Only say what would be removed.")
 @storage_option
 @json_option
 def clean(

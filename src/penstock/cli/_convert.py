@@ -15,7 +15,7 @@ from penstock.cli._report import Report
 from penstock.cli._signals import uninterrupted
 from penstock.cli._terminal import Progress
 from penstock.cli._units import bytes_text, counted, parse_size
-from penstock.cli._verb import FINE, verb
+from penstock.cli._verb import COUNT, FINE, flag, option, verb
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
 from penstock.jsonl import (
     OTHER_FORMATS,
@@ -58,51 +58,32 @@ class _WriteOptions:
 )
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
+@option(
+    "--on-error raise|skip",
+    "At a malformed line: raise names it and stops, skip leaves it out.",
     default="raise",
-    show_default=True,
-    help="What happens at a malformed line: raise stops and names it, skip leaves it out.",
 )
-@click.option(
+@option(
     "--shard-extension",
+    "Compression of shards; by default .jsonl.zst if SRC is compressed.",
     type=click.Choice(SHARD_EXTENSIONS),
-    help="Compression of shards; by default .jsonl.zst if SRC is compressed, else .jsonl.",
 )
-@click.option(
-    "--max-records-per-shard",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Begin a new shard after N records, for shards of equal length.",
-)
-@click.option(
-    "--max-bytes-per-shard",
+@option("--max-records-per-shard N", "Begin a new shard after N records.", type=COUNT)
+@option(
+    "--max-bytes-per-shard SIZE",
+    "Begin a new shard after this much uncompressed text (64MB, 1GiB).",
     type=parse_size,
     default="256MiB",
-    show_default=True,
-    metavar="SIZE",
-    help="Begin a new shard after this much uncompressed text (64MB, 1GiB).",
 )
-@click.option(
-    "--compression-level",
-    type=int,
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Level of zstd or gzip: higher is smaller, and slower to write.",
-)
-@click.option(
-    "--frame-bytes",
+@option("--compression-level N", "Level of zstd or gzip: higher is smaller, and slower.", default=3)
+@option(
+    "--frame-bytes SIZE",
+    "Text in one zstd frame: smaller frames make single records cheaper to read, and files larger.",
     type=parse_size,
     default="256KiB",
-    show_default=True,
-    metavar="SIZE",
-    help="Text in one zstd frame: smaller frames make single records cheaper to read, and files "
-    "larger.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace DST, a file that exists.")
-@click.option("--append", is_flag=True, help="Add shards to DST, a directory that has some.")
+@flag("--overwrite", "Replace DST, a file that exists.")
+@flag("--append", "Add shards to DST, a directory that has some.")
 def convert(
     *,
     source: str,
@@ -284,7 +265,7 @@ class _Copy:
     def _texts(self, files: Sequence[JsonlFile], progress: Progress) -> Iterator[bytes]:
         """Yield the good lines of all files, each with its newline, in large pieces."""
         for file in files:
-            for text in texts_of(file, progress):
+            for text in texts_of(file, progress.add):
                 lines, records = self._good_lines(text)
                 self.records += records
                 self.text_bytes += len(lines)

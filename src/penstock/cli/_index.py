@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.cli._indexed import meta_of
-from penstock.cli._opening import refuse_tokens
-from penstock.cli._paths import as_typed
+from penstock.cli._paths import as_typed, refuse_tokens
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
-from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
+from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
 from penstock.index import BuildOptions, changes, detect, exists, make_index, place_of
 
@@ -64,32 +63,18 @@ class _Built:
     "penstock index s3://bucket/logs -o region=eu-west-1",
     index=True,
 )
-@click.option(
-    "--update", is_flag=True, help="Add files that are new, and lines appended to known files."
-)
-@click.option("--overwrite", is_flag=True, help="Replace an index that is there.")
-@click.option(
+@flag("--update", "Add files that are new, and lines appended to known files.")
+@flag("--overwrite", "Replace an index that is there.")
+@flag(
     "--full-hash",
-    is_flag=True,
-    help="Hash every byte, not only both ends of a file, so that penstock check finds any change; "
-    "reads everything twice.",
+    "Hash every byte, so that penstock check finds any change; reads everything twice.",
 )
-@click.option(
-    "--validate",
-    is_flag=True,
-    help="Read every record, and set lines aside that are not JSON objects, in bad_lines.ndjson.",
-)
-@click.option(
-    "--profile",
-    is_flag=True,
-    help="Note types, ranges and drift of every field in profile.json, for penstock profile.",
-)
-@click.option(
-    "--max-line-bytes",
+@flag("--validate", "Read every record; lines that are no JSON objects go to bad_lines.ndjson.")
+@flag("--profile", "Note types, ranges and drift of every field, for penstock profile.")
+@option(
+    "--max-line-bytes SIZE",
+    "With --validate: also set aside longer lines (10MB, 1GiB).",
     type=parse_size,
-    metavar="SIZE",
-    help="With --validate: also set aside lines that are longer (10MB, 1GiB), which a run could "
-    "not hold.",
 )
 @workers_option("read for --validate and --profile")
 def index(  # noqa: PLR0913 (one argument an option)

@@ -10,18 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._opening import (
-    folders_without_index,
-    open_existing,
-    open_indexed,
-    refuse_tokens,
-)
-from penstock.cli._paths import as_typed
+from penstock.cli._by_number import folders_without_index, open_existing, open_indexed
+from penstock.cli._paths import as_typed, refuse_tokens
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._typed_fields import field_types, parse_fields
 from penstock.cli._units import age_text, bytes_text, counted
-from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
+from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
 from penstock.datasets import (
     Source,
     drop_columns_in,
@@ -87,22 +82,18 @@ class _ColumnsTask:
     index=True,
 )
 @click.argument("fields", required=False)
-@click.option("--list", "lists", is_flag=True, help="Only show the columns that are there.")
-@click.option("--drop", is_flag=True, help="Remove the columns of FIELDS, or all columns.")
-@click.option(
-    "--path",
-    "target",
-    metavar="FOLDER",
-    help="Folder of the columns, if the usual place has no room or is not shared; columns in a "
+@flag("--list", "Only show the columns that are there.", dest="lists")
+@flag("--drop", "Remove the columns of FIELDS, or all columns.")
+@option(
+    "--path FOLDER",
+    "Folder of the columns, if the usual place has no room or is not shared; columns in a "
     "remote folder beside the data serve every reader of that data.",
+    dest="target",
 )
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "null"]),
+@option(
+    "--on-error raise|null",
+    "At a value that does not fit its type: raise names it and stops, null counts it.",
     default="raise",
-    show_default=True,
-    help="What happens at a value that does not fit its type: raise stops and names it, null "
-    "replaces it with null and counts it.",
 )
 @workers_option("decode")
 def materialize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
     from penstock.storage import Leftover, StorageOptions
 
 _log = logging.getLogger("penstock.cli")
+
+
+def refuse_tokens(path: str, found: Detected, why: str) -> None:
+    """Say that a verb is not for tokens."""
+    if found.format.is_tokens:
+        shown = shlex.quote(path)
+        raise OptionError(
+            f"{path} holds tokens, of which this makes nothing: {why}. penstock info {shown} and "
+            f"penstock show {shown} --decode TOKENIZER show them; records beside them have a "
+            f"pattern: '{path.rstrip('/')}/*{LINES.suffixes[0]}'"
+        )
 
 
 @dataclass(frozen=True, slots=True)

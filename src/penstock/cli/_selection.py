@@ -74,7 +74,7 @@ class RecordStream:
     def __iter__(self) -> Generator[NumberedText]:
         skipped = Skipped()
         for file in self._files:
-            for text in texts_of(file, self._progress):
+            for text in texts_of(file, self._progress.add):
                 first = self.total
                 values = read_fast(text)
                 if values is not None:

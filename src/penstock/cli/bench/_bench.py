@@ -15,7 +15,7 @@ from penstock.cli._report import Report
 from penstock.cli._terminal import echo
 from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
 from penstock.cli._units import bytes_text, counted, few
-from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
+from penstock.cli._verb import COUNT, FINDINGS, FINE, SHUFFLES, option, shuffle_option, verb
 from penstock.cli.bench._advice import BenchFacts, advice, best_of
 from penstock.cli.bench._runs import STAGES, LoaderRun, Setting, columns_for, measure
 from penstock.datasets import is_tokens
@@ -54,34 +54,23 @@ def _parse_workers(
     "penstock bench s3://bucket/logs --shuffle block -o region=eu-central-1",
     index=True,
 )
-@click.option(
-    "--fields",
-    metavar="A,B.C:TYPE",
-    help="Fields of a batch, with types as for DataLoader or without; give those of your model. By "
+@option(
+    "--fields A,B.C:TYPE",
+    "Fields of a batch, with types as for DataLoader or without; give those of your model. By "
     "default all that a batch can hold.",
 )
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    metavar="B",
-    default=1024,
-    show_default=True,
-    help="Records of a batch; give that of your run.",
-)
+@option("--batch-size B", "Records of a batch; give that of your run.", type=COUNT, default=1024)
 @shuffle_option
-@click.option(
-    "--workers",
-    metavar="N,N,…",
+@option(
+    "--workers N,N,…",
+    "Numbers of workers to try, or auto; by default those that fit the cores.",
     callback=_parse_workers,
-    help="Numbers of workers to try, or auto; by default 0, auto and a few that fit the cores.",
 )
-@click.option(
-    "--seconds",
+@option(
+    "--seconds S",
+    "Time for all runs together; longer runs measure better.",
     type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
     default=10.0,
-    show_default=True,
-    help="Time for all runs together; longer runs measure better.",
 )
 def bench(  # noqa: PLR0913 (one argument an option)
     *,

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 import numpy as np
 
@@ -16,7 +15,16 @@ from penstock.cli._paths import find
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import bytes_text, counted, parse_share
-from penstock.cli._verb import FAILED, FINDINGS, FINE, silence_stdout, verb, workers_option
+from penstock.cli._verb import (
+    FAILED,
+    FINDINGS,
+    FINE,
+    FROM_0,
+    option,
+    silence_stdout,
+    verb,
+    workers_option,
+)
 from penstock.cli.check._parts import Finding, line_parts
 from penstock.cli.check._run import PART_BYTES, Findings, check_parts
 from penstock.datasets import is_tokens, open_found
@@ -74,29 +82,14 @@ class _CheckTask:
     "penstock check 'logs/*.jsonl.zst' --max 100",
     "penstock check s3://bucket/logs --sample 1% --json",
 )
-@click.option(
-    "--max",
-    "most",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="How many findings to show; all are counted.",
-)
-@click.option(
-    "--sample",
-    type=parse_share,
-    metavar="SHARE",
-    help="Check only this share of the lines (1%, 0.01), where all of them take too long; damaged "
+@option("--max N", "Findings to show; all are counted.", dest="most", type=FROM_0, default=20)
+@option(
+    "--sample SHARE",
+    "Check only this share of the lines (1%, 0.01), where all of them take too long; damaged "
     "files and changed bytes are still found everywhere.",
+    type=parse_share,
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Seed of the sample; another one checks other lines.",
-)
+@option("--seed", "Seed of the sample; another one checks other lines.", default=0)
 @workers_option("read")
 def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckTask`)
     """Read all of PATH and report what is wrong with it.

@@ -150,7 +150,7 @@ class LinePart:
     def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield bad lines; lines count from where the part begins."""
         texts = (
-            texts_of(self.file, _Advancing(advance))
+            texts_of(self.file, advance)
             if self.stop is None
             else self._cut(self.stop, seen, advance)
         )
@@ -193,22 +193,6 @@ class LinePart:
             block = file.read_at(at, min(_BLOCK_BYTES, file.size - at))
             yield block
             advance(max(0, min(len(block), stop - at)))
-
-
-class _Advancing:
-    """Bytes that one thread reads and another one reports."""
-
-    def __init__(self, advance: Callable[[int], object]) -> None:
-        self._advance = advance
-        self._read = self._shown = 0
-
-    def read(self, count: int) -> None:
-        self._read += count
-
-    def show(self) -> None:
-        count = self._read - self._shown
-        self._shown += count
-        self._advance(count)
 
 
 def line_parts(

@@ -44,19 +44,21 @@ class CheckUnit(PublishedUnit):
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
         """Check all parts."""
-        draft.write(msgspec.msgpack.encode([self._looked(part, advance) for part in self.parts]))
+        found = [_looked(part, self.most, advance) for part in self.parts]
+        draft.write(msgspec.msgpack.encode(found))
 
     def found(self) -> list[PartFindings]:
         """Return the findings of each part."""
         return msgspec.msgpack.decode(self.result(), type=list[PartFindings])
 
-    def _looked(self, part: CheckPart, advance: Callable[[int], object]) -> PartFindings:
-        found = PartFindings()
-        for finding in part.look(found, advance):
-            found.kinds[finding.kind] = found.kinds.get(finding.kind, 0) + 1
-            if len(found.findings) < self.most:
-                found.findings.append(finding)
-        return found
+
+def _looked(part: CheckPart, most: int, advance: Callable[[int], object]) -> PartFindings:
+    found = PartFindings()
+    for finding in part.look(found, advance):
+        found.kinds[finding.kind] = found.kinds.get(finding.kind, 0) + 1
+        if len(found.findings) < most:
+            found.findings.append(finding)
+    return found
 
 
 @dataclass(slots=True)
@@ -79,35 +81,19 @@ class Findings:
         self.kinds[finding.kind] += 1
         self._show(finding)
 
-    def begin(self, part: CheckPart) -> None:
-        """Go on to the next part."""
+    def take(self, part: CheckPart, found: PartFindings) -> None:
+        """Take findings and counts of the next part."""
         if not part.start:
             self._lines = 0
-
-    def add_of_part(self, finding: Finding) -> None:
-        """Take a finding of the current part."""
-        self.add(self._in_file(finding))
-
-    def end(self, found: PartFindings) -> None:
-        """Take the counts of the current part."""
+        self.kinds.update(found.kinds)
+        for finding in found.findings:
+            line = None if finding.line is None else finding.line + self._lines
+            self._show(msgspec.structs.replace(finding, line=line))
         self.records += found.records
         self.text_bytes += found.text_bytes
         self._lines += found.newlines
         for path, text in found.errors:
             self.errors.setdefault(path, text)
-
-    def take(self, part: CheckPart, found: PartFindings) -> None:
-        """Take all findings of a part at once."""
-        self.begin(part)
-        self.kinds.update(found.kinds)
-        for finding in found.findings:
-            self._show(self._in_file(finding))
-        self.end(found)
-
-    def _in_file(self, finding: Finding) -> Finding:
-        if finding.line is None or not self._lines:
-            return finding
-        return msgspec.structs.replace(finding, line=finding.line + self._lines)
 
     def _show(self, finding: Finding) -> None:
         if len(self.shown) < self.most:
@@ -127,11 +113,7 @@ def check_parts(
         workers = 0
     if workers == 0:
         for part in parts:
-            findings.begin(part)
-            seen = PartFindings()
-            for finding in part.look(seen, advance):
-                findings.add_of_part(finding)
-            findings.end(seen)
+            findings.take(part, _looked(part, findings.most, advance))
         return
     with TemporaryDirectory(prefix="penstock-check-") as folder:
         units = [

@@ -12,7 +12,7 @@ import click
 
 from penstock.cli._report import Report
 from penstock.cli._terminal import echo
-from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option
+from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option, option
 from penstock.cli.demo._stages import STAGES, BrokenPromiseError, DemoRun
 from penstock.cli.demo._training import TRAINING_STAGES, torch_is_there
 from penstock.errors import OptionError
@@ -22,17 +22,10 @@ _LEFT_OUT = "Training was left out, as torch is not installed: pip install 'pens
 
 
 @click.command(cls=Verb, epilog=examples("penstock demo", "penstock demo --keep demo-data"))
-@click.option(
-    "--records",
-    type=click.IntRange(min=_FEWEST),
-    default=50_000,
-    show_default=True,
-    metavar="N",
-    help="How many records to write; fewer are faster.",
+@option(
+    "--records N", "How many records to write.", type=click.IntRange(min=_FEWEST), default=50_000
 )
-@click.option(
-    "--keep", metavar="DIR", help="Write to this empty or new directory, and keep the dataset."
-)
+@option("--keep DIR", "Write to this empty or new directory, and keep the dataset.")
 @json_option
 def demo(*, records: int, keep: str | None, as_json: bool) -> int:
     """Write a dataset, kill a writer half-way, and read everything back.

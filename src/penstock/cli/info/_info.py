@@ -6,7 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import click
 import numpy as np
 
 from penstock.cli._facts import facts_of_index, index_facts
@@ -15,7 +14,7 @@ from penstock.cli._reading import texts_of
 from penstock.cli._report import Report
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import bytes_text, counted
-from penstock.cli._verb import FAILED, FINE, verb
+from penstock.cli._verb import FAILED, FINE, flag, verb
 from penstock.cli.info._sources import (
     WIDTH,
     InfoFile,
@@ -70,11 +69,7 @@ class InfoLineFile(InfoFile):
     "penstock info s3://bucket/logs -o region=eu-west-1 --json",
     index=True,
 )
-@click.option(
-    "--no-records",
-    is_flag=True,
-    help="Do not count records where that needs all files to be read; for large or remote data.",
-)
+@flag("--no-records", "Do not count records where that reads whole files.")
 def info(
     *,
     path: str,
@@ -189,7 +184,7 @@ def _file_facts(
         text_bytes = known.bytes if text_bytes is None else text_bytes
     elif progress is not None:
         records, text_bytes = 0, 0
-        for text in texts_of(file, progress):
+        for text in texts_of(file, progress.add):
             records += count_records(text.text)
             text_bytes += len(text.text)
     label = found.label(file)

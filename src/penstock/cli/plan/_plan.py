@@ -16,9 +16,18 @@ from click.core import ParameterSource
 from penstock.cli._by_number import open_numbered
 from penstock.cli._terminal import echo
 from penstock.cli._units import parse_size
-from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
-from penstock.cli.plan._numbers import RunLayout, steps_of
-from penstock.cli.plan._text import RunPlan, list_steps
+from penstock.cli._verb import (
+    COUNT,
+    FINDINGS,
+    FINE,
+    FROM_0,
+    SHUFFLES,
+    flag,
+    option,
+    shuffle_option,
+    verb,
+)
+from penstock.cli.plan._epoch import RunLayout, RunPlan, list_steps, steps_of
 from penstock.datasets import is_tokens, list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
@@ -95,55 +104,31 @@ def _parse_steps(ctx: click.Context, param: click.Parameter, given: str | None) 
     "penstock plan tokens --length 2048 --batch-size 8 --state state.json",
     index=True,
 )
-@click.option(
-    "--batch-size", type=_COUNT, metavar="B", help="Rows of each rank in a step, as in your run."
-)
-@click.option(
-    "--global-batch-size", type=_COUNT, metavar="G", help="Rows of all ranks in a step, instead."
-)
-@click.option("--world-size", type=_COUNT, metavar="W", default=1, help="Number of ranks.")
-@click.option(
-    "--workers", type=_FROM_0, metavar="N", default=0, help="Workers of each rank, for the reads."
-)
+@option("--batch-size B", "Rows of each rank in a step, as in your run.", type=COUNT)
+@option("--global-batch-size G", "Rows of all ranks in a step, instead.", type=COUNT)
+@option("--world-size W", "Number of ranks.", type=COUNT, default=1)
+@option("--workers N", "Workers of each rank, for the reads.", type=FROM_0, default=0)
 @shuffle_option
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order.")
-@click.option("--epoch", type=_FROM_0, default=0, show_default=True, help="Epoch to plan.")
-@click.option("--drop-last", is_flag=True, help="Leave out the last batch if it is not full.")
-@click.option(
-    "--skip",
+@option("--seed", "Seed of the order.", default=0)
+@option("--epoch", "Epoch to plan.", type=FROM_0, default=0)
+@flag("--drop-last", "Leave out the last batch if it is not full.")
+@option(
+    "--skip N | A:B | FILE",
+    "Records to leave out; a file has one number or range on a line. Repeatable.",
     multiple=True,
-    metavar="N | A:B | FILE",
-    help="Records to leave out, as often as needed; a file has one number or range on a line.",
 )
-@click.option(
-    "--hosts", type=_COUNT, metavar="H", default=1, help="Hosts that the ranks are spread over."
+@option("--hosts H", "Hosts that the ranks are spread over.", type=COUNT, default=1)
+@option(
+    "--cache-bytes SIZE",
+    "Disk cache of a host; by default the storage option cache_limit, or 10GiB.",
+    dest="cache_size",
 )
-@click.option(
-    "--cache-bytes",
-    "cache_size",
-    metavar="SIZE",
-    help="Blocks that a host keeps on disk; by default the storage option cache_limit, or 10GiB.",
-)
-@click.option("--step", metavar="A:B", callback=_parse_steps, help="List the records of steps.")
-@click.option("--rank", type=_FROM_0, metavar="R", help="List the records of one rank only.")
-@click.option("--show", is_flag=True, help="With --step: print the records themselves.")
-@click.option(
-    "--state",
-    metavar="FILE",
-    help="Plan from where a run stands: a file with the state_dict() of its loader as JSON.",
-)
-@click.option(
-    "--length",
-    type=_COUNT,
-    metavar="N",
-    help="For tokens: plan windows of N tokens, as Tokens(N) cuts them, instead of samples.",
-)
-@click.option(
-    "--stride",
-    type=_COUNT,
-    metavar="N",
-    help="For tokens: distance from window to window, if it is not the length.",
-)
+@option("--step A:B", "List the records of steps.", callback=_parse_steps)
+@option("--rank R", "List the records of one rank only.", type=FROM_0)
+@flag("--show", "With --step: print the records themselves.")
+@option("--state FILE", "Plan from where a run stands: its loader's state_dict() as JSON.")
+@option("--length N", "For tokens: plan windows of N tokens, as Tokens(N) cuts them.", type=COUNT)
+@option("--stride N", "For tokens: tokens from window to window, if not the length.", type=COUNT)
 @click.pass_context
 def plan(  # noqa: PLR0913 (one argument an option)
     ctx: click.Context,

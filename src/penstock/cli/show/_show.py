@@ -20,7 +20,7 @@ from penstock.cli._paths import find
 from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted
-from penstock.cli._verb import FINDINGS, FINE, Verb, verb
+from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
 from penstock.cli.show._printing import Printed
 from penstock.datasets import open_found
 from penstock.errors import OptionError
@@ -97,32 +97,14 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     cls=_Show,
 )
 @click.argument("which", metavar="[N | A:B]", required=False, callback=_parse_which)
-@click.option(
-    "--sample",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="Show K random records; without an index that reads everything.",
+@option("--sample K", "Show K random records; without an index that reads everything.", type=COUNT)
+@option("--seed", "Seed of the sample; another one shows other records.", default=0)
+@option(
+    "--where CONDITION",
+    "Show only records that match: \"age > 30 and not name starts with 'test'\".",
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Seed of the sample; another one shows other records.",
-)
-@click.option(
-    "--where",
-    metavar="CONDITION",
-    help="Show only records that match: \"age > 30 and not name starts with 'test'\".",
-)
-@click.option(
-    "--fields", metavar="A,B.C", help="Show only these fields; items[].price goes into lists."
-)
-@click.option(
-    "--decode",
-    metavar="TOKENIZER",
-    help="For tokens: show their text, by this tokenizer (tokenizer.json, or a .model).",
-)
+@option("--fields A,B.C", "Show only these fields; items[].price goes into lists.")
+@option("--decode TOKENIZER", "For tokens: show their text, by tokenizer.json or a .model.")
 def show(
     *,
     fields: str | None,

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from penstock.cli._terminal import Progress
 from penstock.cli._units import counted
 from penstock.storage import hidden_folders_in, is_remote, locate
 
 _PARTS = "*.unit"
-
-
-class MadeNow(NamedTuple):
-    """Documents and tokens of this run, without those of an earlier one."""
-
-    documents: int
-    tokens: int
 
 
 class PartsLeft:
@@ -68,7 +60,8 @@ class TokenProgress(Progress):
         super().__init__(total, every=every)
         self._left = left
         self._counts = 0
-        self.now = MadeNow(0, 0)
+        self.now = (0, 0)
+        """Documents and tokens of this run, without those of an earlier one."""
 
     def add(self, count: int) -> None:
         """Count bytes that were read; those of an earlier run come first, all at once."""
@@ -80,18 +73,15 @@ class TokenProgress(Progress):
         """Count what a part became; parts of an earlier run come first."""
         self._counts += 1
         if self._left is None or self._counts > self._left.kept:
-            self.now = MadeNow(self.now.documents + documents, self.now.tokens + tokens)
+            self.now = (self.now[0] + documents, self.now[1] + tokens)
         if self._bar is not None:
-            self._bar.set_postfix_str(self._rates(), refresh=False)
+            self._bar.set_postfix_str(self.rates(), refresh=False)
 
     def _line(self) -> str:
-        return f"{super()._line()}; {self._rates()}"
+        return f"{super()._line()}; {self.rates()}"
 
-    def _rates(self) -> str:
-        return rates(self.now, time.monotonic() - self._start)
-
-
-def rates(made: MadeNow, seconds: float) -> str:
-    """Return documents and tokens a second."""
-    seconds = max(1e-9, seconds)
-    return f"{made.documents / seconds:,.0f} documents/s, {made.tokens / seconds:,.0f} tokens/s"
+    def rates(self, seconds: float | None = None) -> str:
+        """Return documents and tokens a second, by default until now."""
+        seconds = max(1e-9, time.monotonic() - self._start if seconds is None else seconds)
+        documents, tokens = self.now
+        return f"{documents / seconds:,.0f} documents/s, {tokens / seconds:,.0f} tokens/s"

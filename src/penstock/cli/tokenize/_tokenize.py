@@ -14,8 +14,8 @@ import numpy as np
 from penstock.cli._report import Report
 from penstock.cli._terminal import echo
 from penstock.cli._units import counted
-from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
-from penstock.cli.tokenize._parts import PartsLeft, TokenProgress, rates
+from penstock.cli._verb import COUNT, FINDINGS, FINE, FROM_0, flag, option, verb, workers_option
+from penstock.cli.tokenize._parts import PartsLeft, TokenProgress
 from penstock.errors import (
     IndexExistsError,
     MalformedLineError,
@@ -35,7 +35,7 @@ from penstock.storage import is_remote, locate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.index import Listing, NamedTokenizer, TokenReport
+    from penstock.index import NamedTokenizer, TokenReport
     from penstock.storage import StorageOptions
 
 _NARROW = 1 << 16
@@ -54,70 +54,44 @@ _NARROW = 1 << 16
 )
 @click.argument("src")
 @click.argument("dst")
-@click.option(
-    "--tokenizer",
-    "file",
-    metavar="FILE",
+@option(
+    "--tokenizer FILE",
+    "tokenizer.json (tokenizers, transformers), or the .model of sentencepiece.",
+    dest="file",
     required=True,
-    help="File of the tokenizer: tokenizer.json (tokenizers, transformers), or the .model of "
-    "sentencepiece.",
 )
-@click.option(
-    "--sample-size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Tokens of every sample: the context length of the model. Without it a sample is a "
+@option(
+    "--sample-size N",
+    "Tokens of every sample: the context length of the model. Without it a sample is a "
     "document, however long, without EOS.",
+    type=COUNT,
 )
-@click.option(
-    "--packing",
-    type=click.Choice(["concat", "best_fit"]),
-    default="concat",
-    show_default=True,
-    help="concat: one stream, cut every N tokens. best_fit: documents stay whole where they fit, "
+@option(
+    "--packing concat|best_fit",
+    "concat: one stream, cut every N tokens. best_fit: documents stay whole where they fit, "
     "and samples are filled up with padding.",
+    default="concat",
 )
-@click.option(
-    "--text-key",
-    metavar="FIELD",
+@option(
+    "--text-key FIELD",
+    "Field of a record that holds the text, or a path: meta.body.",
     default="text",
-    show_default=True,
-    help="Field of a record that holds the text; a path goes into objects: meta.body.",
 )
-@click.option(
-    "--dtype",
-    type=click.Choice(["auto", "uint16", "uint32"]),
+@option(
+    "--dtype auto|uint16|uint32",
+    "Type of the tokens on disk; auto takes uint16 where it fits.",
     default="auto",
-    show_default=True,
-    help="Type of the tokens on disk; auto takes uint16 where the vocabulary fits.",
 )
-@click.option(
-    "--eos",
-    type=click.IntRange(min=0),
-    metavar="ID",
-    help="Token that ends every document; by default the tokenizer's own.",
-)
-@click.option(
-    "--pad",
-    type=click.IntRange(min=0),
-    metavar="ID",
-    help="Token that fills up samples; by default the one that ends documents.",
-)
-@click.option(
-    "--keep-remainder",
-    is_flag=True,
-    help="Fill up the last sample of concat instead of dropping its tokens.",
-)
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
+@option("--eos ID", "Token that ends every document; by default the tokenizer's own.", type=FROM_0)
+@option("--pad ID", "Token that fills up samples; by default that of --eos.", type=FROM_0)
+@flag("--keep-remainder", "Fill up the last sample of concat instead of dropping its tokens.")
+@option(
+    "--on-error raise|skip",
+    "At a line without a text: raise names it and stops, skip counts it.",
     default="raise",
-    show_default=True,
-    help="What happens at a line without a text: raise stops and names it, skip leaves it out "
-    "and counts it.",
 )
 @workers_option("tokenise")
-@click.option("--overwrite", is_flag=True, help="Replace the tokens that are in DST already.")
+@flag("--overwrite", "Replace the tokens that are in DST already.")
 def tokenize(  # noqa: PLR0913 (one argument an option)
     *,
     src: str,
@@ -150,10 +124,15 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     ends = known.eos if eos is None else eos
     if ends is None and sample_size is not None:
         raise OptionError(f"{file} does not say which token ends a document. Give its id: --eos ID")
-    listing = _listed(src, storage_options)
-    width = _dtype(dtype, known)
-    for option, token in (("--eos", eos), ("--pad", pad)):
-        _check_token(option, token, width, known, file)
+    listing = list_files(src, LINES.endings, storage_options)
+    if not listing.files:
+        files = ", ".join(LINES.endings)
+        message = f"{src} holds no JSON Lines ({files}), and nothing else is tokenised."
+        raise ObjectNotFoundError(message, path=src)
+    is_narrow = dtype == "uint16" or (dtype == "auto" and known.vocabulary <= _NARROW)
+    width: np.dtype[np.unsignedinteger[Any]] = np.dtype(np.uint16 if is_narrow else np.uint32)
+    for name, token in (("--eos", eos), ("--pad", pad)):
+        _check_token(name, token, width, known, file)
     if sample_size and eos is None and ends is not None and ends > np.iinfo(width).max:
         raise OptionError(
             f"--dtype {dtype} does not hold {ends}, the token that ends a document in {file}. Give "
@@ -165,12 +144,15 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             f"--overwrite: tokens in {dst} cannot be replaced as a whole, because objects cannot "
             "be put aside. Remove them and their index, or give another DST."
         )
+    inputs: dict[str, Any] = {"input_base_path": src}
+    if listing.folder is None:
+        inputs = {"input_file_paths": [found.path for found in listing.files]}
     left = PartsLeft(dst)
     with TokenProgress(listing.bytes, left) as progress, _command_line_errors(left):
         result = create_tokenize_and_index_jsonl_text_func(
             known.tokenizer,
             ends,
-            **_inputs(src, listing),
+            **inputs,
             output_base_path=dst,
             token_dtype=width,
             text_key=text_key,
@@ -190,9 +172,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         "packing": packing if sample_size else None,
         "files": len(listing.files),
     }
-    _report(made_with, result, left.kept, rates(progress.now, result.seconds)).print(
-        as_json=as_json
-    )
+    _report(made_with, result, left.kept, progress.rates(result.seconds)).print(as_json=as_json)
     if not result.samples:
         echo(f"penstock: {_nothing_made(src, result, sample_size)}", err=True)
         return FINDINGS
@@ -279,29 +259,6 @@ def _check_folder(dst: str) -> None:
     nearest = next(folder for folder in (place, *place.parents) if folder.exists())
     if not nearest.is_dir():
         raise OptionError(f"DST {dst}: {nearest} is a file. Give DST a folder, new or old.")
-
-
-def _dtype(asked: str, known: NamedTokenizer) -> np.dtype[np.unsignedinteger[Any]]:
-    """Return the narrowest type for every token of the vocabulary, or the one asked for."""
-    if asked != "auto":
-        return np.dtype(asked)
-    return np.dtype(np.uint16 if known.vocabulary <= _NARROW else np.uint32)
-
-
-def _listed(src: str, options: StorageOptions) -> Listing:
-    """Return the files of SRC."""
-    listing = list_files(src, LINES.endings, options)
-    if not listing.files:
-        ends = ", ".join(LINES.endings)
-        message = f"{src} holds no JSON Lines ({ends}), and nothing else is tokenised."
-        raise ObjectNotFoundError(message, path=src)
-    return listing
-
-
-def _inputs(src: str, listing: Listing) -> dict[str, Any]:
-    if listing.folder is not None:
-        return {"input_base_path": src}
-    return {"input_file_paths": [found.path for found in listing.files]}
 
 
 def _report(made_with: dict[str, Any], result: TokenReport, kept_parts: int, rate: str) -> Report:
