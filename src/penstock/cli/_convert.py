@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from penstock.cli._paths import entry_of, find
+from penstock.cli._paths import find
 from penstock.cli._reading import Skipped, UnreadableLine, describe, read_fast, read_lines, texts_of
 from penstock.cli._report import Report
 from penstock.cli._signals import uninterrupted
@@ -103,7 +104,14 @@ def convert(
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
     found = find(source, storage_options)
     _check_apart(found, target)
-    writer = _writer(found, target, storage_options, chosen)
+    if target.lower().endswith(OTHER_FORMATS):
+        raise OptionError(
+            f"cannot write {target}: this release writes .jsonl[.zst|.gz] and directories."
+        )
+    if is_jsonl(target):
+        writer = _file_writer(target, storage_options, chosen)
+    else:
+        writer = _dir_writer(found, target, storage_options, chosen)
     copy = _Copy(
         writer,
         on_error == "skip",
@@ -111,22 +119,10 @@ def convert(
         chosen.max_records_per_shard,
         storage_options,
     )
-    with Progress(sum(entry_of(file).size for file in found.files)) as progress:
+    with Progress(found.bytes) as progress:
         copy.run(found.files, progress)
     _report(found, target, copy).print(as_json=as_json)
     return FINE
-
-
-def _writer(
-    found: PathFiles, target: str, options: StorageOptions, shape: _WriteOptions
-) -> JsonlWriterSync:
-    if target.lower().endswith(OTHER_FORMATS):
-        raise OptionError(
-            f"cannot write {target}: this release writes .jsonl[.zst|.gz] and directories."
-        )
-    if is_jsonl(target):
-        return _file_writer(target, options, shape)
-    return _dir_writer(found, target, options, shape)
 
 
 def _file_writer(target: str, options: StorageOptions, shape: _WriteOptions) -> JsonlWriterSync:
@@ -156,7 +152,10 @@ def _dir_writer(
             f"--overwrite is for a file, and {target} is a directory: empty it first."
         )
     directory = JsonlDir(target, options)
-    if not shape.append and (present := _shards(directory)):
+    present: list[JsonlFile] = []
+    with suppress(ObjectNotFoundError):
+        present = directory.shards_sync()
+    if present and not shape.append:
         message = (
             f"{target} already holds {counted(len(present), 'JSON Lines file')}, first "
             f"{present[0].path}; --append adds shards after them."
@@ -170,13 +169,6 @@ def _dir_writer(
         compression_level=shape.compression_level,
         frame_bytes=shape.frame_bytes,
     )
-
-
-def _shards(directory: JsonlDir) -> list[JsonlFile]:
-    try:
-        return directory.shards_sync()
-    except ObjectNotFoundError:
-        return []
 
 
 def _check_apart(found: PathFiles, target: str) -> None:
@@ -205,7 +197,7 @@ def _parent(place: str) -> str:
 
 
 def _report(found: PathFiles, target: str, copy: _Copy) -> Report:
-    stored = sum(entry_of(JsonlFile(path, copy.options)).size for path in copy.published)
+    stored = sum(JsonlFile(path, copy.options).size_sync() for path in copy.published)
     skipped = copy.skipped.count
     left_out = f", {counted(skipped, 'bad line')} left out" if skipped else ""
     return Report(

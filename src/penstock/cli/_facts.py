@@ -198,10 +198,10 @@ def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()
         return [one for folder in folders for one in hidden_folders_in(folder)]
     places = dict.fromkeys([*folders, str(index / "columns")])
     return [
-        *(one for one in hidden_folders_in(str(index.parent)) if _is_of(one, index.name)),
+        *(
+            one
+            for one in hidden_folders_in(str(index.parent))
+            if Path(one.entry.name).name.startswith(f".{index.name}.")
+        ),
         *(one for place in places for one in hidden_folders_in(place)),
     ]
-
-
-def _is_of(leftover: Leftover, name: str) -> bool:
-    return Path(leftover.entry.name).name.startswith(f".{name}.")

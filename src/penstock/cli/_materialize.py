@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.datasets import ColumnsEstimate, ListedColumn
+    from penstock.datasets import ListedColumn
     from penstock.storage import StorageOptions
 
 
@@ -157,8 +157,7 @@ def _types(given: dict[str, str | None], source: Source) -> dict[str, str]:
     known = {name: type_ for name, type_ in given.items() if type_ is not None}
     if len(known) == len(given):
         return known
-    is_certain = source.schema_is_complete
-    profile = None if is_certain else known_profile(source)
+    profile = None if source.schema_is_complete else known_profile(source)
     if profile is not None:
         found = profile_types(profile.document)
         odd = next((name for name in given if name in found.left_out and name not in known), None)
@@ -172,7 +171,11 @@ def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:
     cost = estimate_columns(source, schema, task.target)
     free = _free_bytes(cost.folder)
     if cost.records and not task.as_json:
-        echo(_estimate(task, cost, free))
+        took = "less than a second" if cost.seconds < 1 else f"about {age_text(cost.seconds)}"
+        echo(
+            f"{task.path}: {counted(cost.records, 'record')} to decode: {took}, about "
+            f"{bytes_text(cost.bytes)}; {bytes_text(free)} free in {task.shown(cost.folder)}"
+        )
     began, start = time.time(), time.monotonic()
     with Progress(cost.records, unit="records") as progress:
         columns = source.materialize(
@@ -208,14 +211,6 @@ def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:
     where = f"published in {task.published}, and {where}" if task.published else where
     report.line(f"{task.path}: {text}; {where}")
     return report
-
-
-def _estimate(task: _ColumnsTask, cost: ColumnsEstimate, free: int) -> str:
-    seconds = "less than a second" if cost.seconds < 1 else f"about {age_text(cost.seconds)}"
-    return (
-        f"{task.path}: {counted(cost.records, 'record')} to decode: {seconds}, about "
-        f"{bytes_text(cost.bytes)}; {bytes_text(free)} free in {task.shown(cost.folder)}"
-    )
 
 
 def _free_bytes(folder: str) -> int:

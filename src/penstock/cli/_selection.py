@@ -31,6 +31,11 @@ class Numbered(NamedTuple):
     line: int
     value: object
 
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.path}:{self.line}"
+
 
 class Stretch(Protocol[T_co]):
     """Items with numbers from `first` to before `end`."""
@@ -80,17 +85,14 @@ class RecordStream:
                 if values is not None:
                     self.total += len(values)
                 else:
-                    self.total += sum(_is_good(line, skipped) for line in read_lines(text))
+                    for line in read_lines(text):
+                        if isinstance(line, UnreadableLine):
+                            skipped.add(line)
+                        else:
+                            self.total += 1
                 yield NumberedText(first, self.total, text)
         skipped.finish()
         self.ended = True
-
-
-def _is_good(line: GoodLine | UnreadableLine, skipped: Skipped) -> bool:
-    if isinstance(line, UnreadableLine):
-        skipped.add(line)
-        return False
-    return True
 
 
 def sliced(batches: Iterator[Stretch[T]], which: slice) -> Iterator[T]:

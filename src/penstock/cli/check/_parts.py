@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from penstock.cli._paths import entry_of
 from penstock.cli._reading import (
     GoodLine,
     LineText,
@@ -200,20 +199,13 @@ def line_parts(
 ) -> Iterator[LinePart]:
     """Yield all files in parts: plain local ones are cut, unless only a share is checked."""
     for number, file in enumerate(found.files):
-        size = _size(file)
+        size = found.entries[file.path].size
         chosen = None if share is None else SampledLines(share, f"{seed}/{number}")
         if chosen is not None or size <= part_bytes or not _is_cut(file):
             yield LinePart(file, size, chosen)
             continue
         for start, stop in pairwise([*range(0, size, part_bytes), size]):
             yield LinePart(file, stop - start, None, start, stop)
-
-
-def _size(file: JsonlFile) -> int:
-    try:
-        return entry_of(file).size
-    except OSError:
-        return 0  # Reading it reports the error.
 
 
 def _is_cut(file: JsonlFile) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +27,6 @@ from penstock.cli.info._sources import (
 from penstock.decode import blank_lines
 from penstock.index import LINES, look_at
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
-from penstock.storage import is_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,28 +37,6 @@ if TYPE_CHECKING:
     from penstock.storage import Entry, StorageOptions
 
 _NEWLINE = ord("\n")
-
-
-@dataclass(frozen=True, slots=True)
-class InfoLineFile(InfoFile):
-    """The facts of a JSON Lines file."""
-
-    label: str
-    text_bytes: int | None
-    compression: str
-
-    def document(self) -> dict[str, object]:
-        """Return the facts for a program."""
-        return InfoFile.document(self) | {
-            "text_bytes": self.text_bytes,
-            "compression": self.compression.partition(",")[0],
-            "seekable": self.compression.endswith("seekable") or self.compression == "none",
-        }
-
-    def cells(self) -> list[str]:
-        """Return the facts as a row of a table."""
-        text = "–" if self.text_bytes is None else bytes_text(self.text_bytes)
-        return [self.label, *InfoFile.cells(self)[1:], text, self.compression]
 
 
 @verb(
@@ -107,20 +84,20 @@ def _of_lines(
 ) -> Report:
     """Report JSON Lines; note files that cannot be read in `errors`."""
     path, options = facts.path, at_path.options
-    found = _found_by(facts.found, path, options) or find(path, options, at_path)
+    # With an index the files are those that `penstock.open` sees.
+    found = (
+        find(path, options, at_path)
+        if facts.found is None
+        else PathFiles.of(path, facts.found.listing, options)
+    )
     known = _known(facts.found, path)
-    listed = []
-    for file in found.files:
-        try:
-            listed.append((file, found.entry(file)))
-        except OSError as failure:
-            errors[file.path] = options.redact(str(failure))
-    files: list[InfoLineFile] = []
-    with Progress(sum(e.size for file, e in listed if file.path not in known)) as progress:
-        for file, entry in listed:
-            reads = progress if count else None
+    files: list[InfoFile] = []
+    unread = (file for file in found.files if file.path not in known)
+    with Progress(sum(found.entries[file.path].size for file in unread)) as progress:
+        for file in found.files:
+            entry, reads = found.entries[file.path], progress if count else None
             try:
-                files.append(_file_facts(found, file, entry, known.get(file.path), reads))
+                files.append(_file_facts(file, entry, known.get(file.path), reads))
             except OSError as failure:
                 errors[file.path] = options.redact(str(failure))
     records = sum_known([file.records for file in files])
@@ -140,19 +117,9 @@ def _of_lines(
     facts.add_to(report)
     beside = facts_of_index(path, facts.found, options)
     beside._replace(leftovers=[*found.leftovers(), *beside.leftovers]).add_to(report)
-    add_files(report, files, ["file", "records", "stored", "text", "compression"])
+    labels = [found.label(file) for file in found.files if file.path not in errors]
+    add_files(report, files, ["file", "records", "stored", "text", "compression"], labels)
     return report
-
-
-def _found_by(indexed: Indexed | None, path: str, options: StorageOptions) -> PathFiles | None:
-    """Return the files as `penstock.open` sees them, if there is an index."""
-    if indexed is None:
-        return None
-    entries = {as_typed(path, one.path): one.entry for one in indexed.listing.files}
-    files = [JsonlFile(name, options) for name in entries]
-    if indexed.listing.folder is not None:
-        return PathFiles(path, "directory", files, entries)
-    return PathFiles(path, "pattern" if is_pattern(path) else "file", files, entries)
 
 
 def _known(indexed: Indexed | None, path: str) -> dict[str, FileMeta]:
@@ -170,12 +137,8 @@ def _known(indexed: Indexed | None, path: str) -> dict[str, FileMeta]:
 
 
 def _file_facts(
-    found: PathFiles,
-    file: JsonlFile,
-    entry: Entry,
-    known: FileMeta | None,
-    progress: Progress | None,
-) -> InfoLineFile:
+    file: JsonlFile, entry: Entry, known: FileMeta | None, progress: Progress | None
+) -> InfoFile:
     """Return the facts of a file; with a progress, read it unless the index knows it."""
     compression, text_bytes = _compression(file, entry)
     records = None
@@ -187,10 +150,7 @@ def _file_facts(
         for text in texts_of(file, progress.add):
             records += count_records(text.text)
             text_bytes += len(text.text)
-    label = found.label(file)
-    return InfoLineFile(
-        file.path, records, entry.size, entry.modified, label, text_bytes, compression
-    )
+    return InfoFile(file.path, records, entry.size, entry.modified, text_bytes, compression)
 
 
 def count_records(text: bytes) -> int:
@@ -216,17 +176,14 @@ def _compression(file: JsonlFile, entry: Entry) -> tuple[str, int | None]:
         return "none", entry.size
     if compression == "zstd" and entry.size:
         store, name, _ = file.source()
-        open_file = store.open(name, entry)
-        try:
-            frames = read_seek_table(open_file)
-        finally:
-            open_file.close()
+        with closing(store.open(name, entry)) as opened:
+            frames = read_seek_table(opened)
         if frames is not None:
             return "zstd, seekable", int(frames[:, 1].sum(dtype="i8"))
     return compression, None
 
 
-def _compressions(files: Sequence[InfoLineFile]) -> str:
+def _compressions(files: Sequence[InfoFile]) -> str:
     kinds = Counter(file.compression for file in files)
     if len(kinds) == 1:
         return next(iter(kinds))

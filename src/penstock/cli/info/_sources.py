@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,23 +43,25 @@ class InfoFile:
     records: int | None
     bytes: int
     modified: float
+    text_bytes: int | None = None
+    compression: str = ""
+    """Of a file of lines: `none`, or its name, with `, seekable` behind it."""
 
     def document(self) -> dict[str, object]:
         """Return the facts for a program."""
-        return {
-            "path": self.path,
-            "records": self.records,
-            "bytes": self.bytes,
-            "modified": self.modified,
-        }
+        facts = asdict(self)
+        if self.compression:
+            name, _, seekable = self.compression.partition(", ")
+            return facts | {"compression": name, "seekable": bool(seekable) or name == "none"}
+        del facts["text_bytes"], facts["compression"]
+        return facts
 
-    def cells(self) -> list[str]:
+    def cells(self, label: str) -> list[str]:
         """Return the facts as a row of a table."""
-        return [self.path, _number(self.records), bytes_text(self.bytes)]
-
-
-def _number(count: int | None) -> str:
-    return "–" if count is None else f"{count:,}"
+        records = "–" if self.records is None else f"{self.records:,}"
+        text = "–" if self.text_bytes is None else bytes_text(self.text_bytes)
+        lines = [text, self.compression] if self.compression else []
+        return [label, records, bytes_text(self.bytes), *lines]
 
 
 def sum_known(values: Sequence[int | None]) -> int | None:
@@ -68,12 +70,19 @@ def sum_known(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def add_files(report: Report, files: Sequence[InfoFile], header: Sequence[str]) -> None:
-    """Report files one by one, as a table where they are few."""
+def add_files(
+    report: Report,
+    files: Sequence[InfoFile],
+    header: Sequence[str],
+    labels: Sequence[str] | None = None,
+) -> None:
+    """Report files one by one, as a table where they are few; a label is a name in that table."""
     report.data(per_file=[file.document() for file in files])
     if 1 < len(files) <= _FEW_FILES:
         report.line("")
-        report.table(header, [file.cells() for file in files])
+        labels = [file.path for file in files] if labels is None else labels
+        rows = [file.cells(label) for file, label in zip(files, labels, strict=True)]
+        report.table(header, rows)
 
 
 def add_records(report: Report, records: int | None, stored: int) -> None:

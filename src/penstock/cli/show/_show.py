@@ -11,7 +11,6 @@ import click
 
 from penstock.cli._by_number import (
     ByNumber,
-    Record,
     by_number,
     chosen_numbers,
     records_of,
@@ -29,7 +28,7 @@ from penstock.index import look_at
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._selection import Numbered, NumberedText
+    from penstock.cli._selection import Numbered, NumberedText, Stretch
     from penstock.cli.show._matching import StreamCondition
     from penstock.datasets import Source
     from penstock.index import Detected
@@ -47,6 +46,11 @@ class _Wanted:
     sample: int | None
     seed: int
     where: str | None
+
+    @property
+    def drawn(self) -> tuple[int, int] | None:
+        """The size and the seed of a sample."""
+        return (self.sample, self.seed) if self.sample else None
 
     @property
     def head(self) -> int | None:
@@ -130,7 +134,7 @@ def show(
     if row.is_tokens or (row.folder is not None and decode is not None):
         if where is not None:
             raise OptionError("--where: tokens have no fields that a condition could be about.")
-        return _show_tokens(wanted, open_found(found), (decode, fields), as_json=as_json)
+        return _show_tokens(wanted, open_found(found), decode, fields, as_json=as_json)
     if decode is not None:
         raise OptionError(
             f"--decode: {path} holds records, not tokens; they are shown without it. penstock "
@@ -140,7 +144,9 @@ def show(
     printed = Printed(names, as_json=as_json)
     with by_number(path, found, head=wanted.head) as opened:
         if opened is not None:
-            held = _show_by_number(wanted, opened, printed)
+            numbers = chosen_numbers(opened.source, wanted.which, wanted.drawn, where)
+            printed.add_all(records_of(opened, numbers))
+            held = f"{path} holds {counted(len(opened.source), 'record')}"
         else:
             held = _show_stream(wanted, found, printed)
     printed.finish()
@@ -151,27 +157,13 @@ def show(
     return FINDINGS
 
 
-def _show_by_number(wanted: _Wanted, opened: ByNumber, printed: Printed) -> str:
-    """Print the records; return how many PATH holds."""
-    sample = (wanted.sample, wanted.seed) if wanted.sample else None
-    numbers = chosen_numbers(opened.source, wanted.which, sample, wanted.where)
-    printed.add_all(records_of(opened, numbers))
-    return f"{wanted.path} holds {counted(len(opened.source), 'record')}"
-
-
 def _show_tokens(
-    wanted: _Wanted,
-    source: Source,
-    shown: tuple[str | None, str | None],
-    *,
-    as_json: bool,
+    wanted: _Wanted, source: Source, decode: str | None, field: str | None, *, as_json: bool
 ) -> int:
-    """Print samples of tokens; `shown` is the tokenizer and the field of the tokens."""
+    """Print samples of tokens, which may lie in a field of records."""
     from penstock.cli.show._tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for tokens)
 
-    sample = (wanted.sample, wanted.seed) if wanted.sample else None
-    numbers = chosen_numbers(source, wanted.which, sample, None)
-    decode, field = shown
+    numbers = chosen_numbers(source, wanted.which, wanted.drawn, None)
     meta = source.index_meta
     eos = None if meta is None or meta.tokens is None else meta.tokens.eos
     printed = PrintedTokens(eos, decode, as_json=as_json)
@@ -192,13 +184,10 @@ def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
 
         matching = StreamCondition(wanted.where)
     found = find(wanted.path, at_path.options, at_path)
-    with Progress(sum(found.entry(file).size for file in found.files)) as progress:
+    with Progress(found.bytes) as progress:
         batches = RecordStream(found.files, progress)
         with closing(iter(batches)) as stream:
-            records = _streamed(wanted, stream, matching)
-            printed.add_all(
-                Record(one.number, one.path, f"{one.path}:{one.line}", one.value) for one in records
-            )
+            printed.add_all(_streamed(wanted, stream, matching))
     if not batches.ended:
         return "the range is empty"
     if matching is not None and wanted.which is None and batches.total:
@@ -210,12 +199,9 @@ def _streamed(
     wanted: _Wanted, stream: Iterator[NumberedText], matching: StreamCondition | None
 ) -> Iterator[Numbered]:
     """Yield the wanted records; a range counts all records, not only matches."""
-    if matching is None or wanted.which is not None:
-        if wanted.sample:
-            return sampled(stream, wanted.sample, wanted.seed)
-        records = sliced(stream, wanted.which or _FIRST)
-        return records if matching is None else matching.filter(records)
-    matches = matching.batches(stream)
-    if wanted.sample:
-        return sampled(matches, wanted.sample, wanted.seed)
-    return sliced(matches, _FIRST)
+    if matching is not None and wanted.which is not None:
+        return matching.filter(sliced(stream, wanted.which))
+    batches: Iterator[Stretch[Numbered]] = stream if matching is None else matching.batches(stream)
+    if wanted.drawn is not None:
+        return sampled(batches, *wanted.drawn)
+    return sliced(batches, wanted.which or _FIRST)
