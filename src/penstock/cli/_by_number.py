@@ -32,7 +32,6 @@ from penstock.storage import StorageOptions, is_remote, locate, read_blocks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._indexed import Indexed
     from penstock.datasets import Chosen, Source
     from penstock.index import Detected, Listing, Scanner
 
@@ -82,7 +81,7 @@ def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterato
         return
     indexed = usable_index(path, found)
     if indexed is not None:
-        yield ByNumber(path, source_of(indexed, found.options))
+        yield ByNumber(path, indexed.source(found.options))
     elif found.format.is_lines:
         yield None
     elif found.format.scanner is None:
@@ -109,12 +108,6 @@ def open_numbered(
         yield opened
 
 
-def source_of(indexed: Indexed, options: StorageOptions) -> Source:
-    """Return the records of files whose index is there and right."""
-    made_with = indexed.meta.options if indexed.meta is not None else {}
-    return open_found(indexed.found(options), made_with=made_with)
-
-
 def open_indexed(path: str, found: Detected) -> Source:
     """Return the records of PATH; what needs an index and has none gets it.
 
@@ -124,7 +117,7 @@ def open_indexed(path: str, found: Detected) -> Source:
         return open_found(found.checked())
     indexed = usable_index(path, found, is_needed=True) if found.index is None else None
     if indexed is not None:
-        return source_of(indexed, found.options)
+        return indexed.source(found.options)
     with Progress(found.checked().listing.bytes) as progress:
         return open_found(found, progress=progress)
 
@@ -139,7 +132,7 @@ def open_existing(path: str, found: Detected) -> Source | None:
     try:
         indexed = usable_index(path, found, is_needed=True)
         if indexed is not None:
-            return source_of(indexed, found.options)
+            return indexed.source(found.options)
     except (CorruptIndexError, ObjectNotFoundError, StaleIndexError) as failure:
         _log.warning("%s", failure)
         return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli._facts import leftover_document
+from penstock.cli._paths import leftover_document
 from penstock.cli._report import Report
 from penstock.cli._terminal import echo
 from penstock.cli._units import bytes_text, counted, parse_age
@@ -152,12 +152,7 @@ def _removed(
 
 
 def _report(
-    path: str,
-    removed: list[Leftover],
-    kept: list[Leftover],
-    restored: list[str],
-    *,
-    dry_run: bool,
+    path: str, removed: list[Leftover], kept: list[Leftover], restored: list[str], *, dry_run: bool
 ) -> Report:
     """Report what became of leftovers."""
     did, brought = ("would remove", "would bring") if dry_run else ("removed", "brought")

@@ -115,3 +115,9 @@ def as_typed(path: str, name: str) -> str:
     """
     is_relative = "://" not in path and not Path(path).is_absolute()
     return os.path.relpath(name) if is_relative else name
+
+
+def leftover_document(leftover: Leftover) -> dict[str, object]:
+    """Return a leftover for a program."""
+    entry, writer = leftover
+    return {"path": entry.name, "bytes": entry.size, "modified": entry.modified, "writer": writer}

@@ -185,11 +185,7 @@ def _changes(source: Source, base: Setting, facts: BenchFacts) -> Iterator[Setti
 
 
 def _report(
-    path: str,
-    source: Source,
-    cold: LoaderRun,
-    runs: Sequence[LoaderRun],
-    notes: Sequence[str],
+    path: str, source: Source, cold: LoaderRun, runs: Sequence[LoaderRun], notes: Sequence[str]
 ) -> Report:
     first, setting = runs[0], runs[0].setting
     is_far = any(run.stats["storage_requests"] for run in (cold, *runs))

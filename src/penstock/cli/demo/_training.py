@@ -76,7 +76,6 @@ def torch_is_there() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-@dataclass(frozen=True, slots=True)
 class TrainingPlan:
     """How a number of records is trained on.
 
@@ -85,33 +84,16 @@ class TrainingPlan:
     (512, 98, 19, 133, 142)
     """
 
-    records: int
-
-    @property
-    def batch_size(self) -> int:
-        """Records of a step; an epoch has many steps, however few the records are."""
-        return min(512, max(8, self.records // 50))
-
-    @property
-    def epoch_steps(self) -> int:
-        """Batches of an epoch; the last one may be short."""
-        return math.ceil(self.records / self.batch_size)
-
-    @property
-    def save_every(self) -> int:
-        """Steps from one checkpoint to the next."""
-        return self.epoch_steps // 5
-
-    @property
-    def saved_at(self) -> int:
-        """Steps before the last checkpoint before the kill: half-way in the last epoch."""
+    def __init__(self, records: int) -> None:
+        self.records = records
+        # An epoch has many steps, however few the records are.
+        self.batch_size = min(512, max(8, records // 50))
+        self.epoch_steps = math.ceil(records / self.batch_size)
+        self.save_every = self.epoch_steps // 5
+        # The last checkpoint before the kill is half-way in the last epoch.
         middle = (2 * EPOCHS - 1) * self.epoch_steps // 2
-        return middle // self.save_every * self.save_every
-
-    @property
-    def killed_at(self) -> int:
-        """Steps taken when the run is killed; some of them after the checkpoint."""
-        return self.saved_at + max(1, self.save_every // 2)
+        self.saved_at = middle // self.save_every * self.save_every
+        self.killed_at = self.saved_at + max(1, self.save_every // 2)
 
     def job(self, run: DemoRun, name: str, num_workers: int) -> Job:
         """Return the job of one training run, uncut and from the beginning."""
@@ -272,8 +254,8 @@ def train(job: Job) -> None:
     start = time.perf_counter()
     with Path(job.log).open("w", encoding="ascii") as log:
         for batch in loader:
-            inputs, target = _inputs(batch), _target(batch)
-            loss = torch.nn.functional.mse_loss(model(inputs).squeeze(1), target)
+            target = batch["items"].to_padded(fill=0).sum(dim=1) / 4096
+            loss = torch.nn.functional.mse_loss(model(_inputs(batch)).squeeze(1), target)
             loss.backward()  # type: ignore[no-untyped-call] # torch has no types for it
             _descend(weights, speeds)
             step += 1
@@ -308,12 +290,6 @@ def _inputs(batch: penstock.Batch) -> torch.Tensor:
     items = batch["items"]
     first = items.values[items.offsets[:-1]]  # Every record has an item.
     return torch.stack([items.lengths / 5, first / 4096, batch["price"] / 100], dim=1)
-
-
-def _target(batch: penstock.Batch) -> torch.Tensor:
-    """Return the targets of the model, float32[B]."""
-    target: torch.Tensor = batch["items"].to_padded(fill=0).sum(dim=1) / 4096
-    return target
 
 
 def _descend(weights: Sequence[torch.Tensor], speeds: Sequence[torch.Tensor]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.cli._facts import facts_of_index, index_facts
+from penstock.cli._indexed import facts_of_index, index_facts
 from penstock.cli._paths import PathFiles, as_typed, find
 from penstock.cli._reading import texts_of
 from penstock.cli._report import Report
@@ -31,8 +31,7 @@ from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._facts import IndexFacts
-    from penstock.cli._indexed import Indexed
+    from penstock.cli._indexed import Indexed, IndexFacts
     from penstock.index import Detected, FileMeta
     from penstock.storage import Entry, StorageOptions
 

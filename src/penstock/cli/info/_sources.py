@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.cli._by_number import by_number
-from penstock.cli._facts import (
+from penstock.cli._indexed import (
     KnownFacts,
     add_leftovers,
     facts_of_index,
@@ -25,7 +25,7 @@ from penstock.storage import locate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._facts import IndexFacts
+    from penstock.cli._indexed import IndexFacts
     from penstock.datasets import Source, TokenSource
     from penstock.index import Detected, Format
 

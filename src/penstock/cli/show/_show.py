@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli._by_number import (
-    ByNumber,
-    by_number,
-    chosen_numbers,
-    records_of,
-)
+from penstock.cli._by_number import ByNumber, by_number, chosen_numbers, records_of
 from penstock.cli._paths import find
 from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
