@@ -47,7 +47,6 @@ class Record(NamedTuple):
     """A record, its number, and where it lies."""
 
     number: int
-    path: str
     place: str
     value: object
 
@@ -62,11 +61,11 @@ class ByNumber:
     only_file: str | None = None
     """The file that the records lie in, where a copy of its beginning is read."""
 
-    def place(self, number: int) -> tuple[str, str]:
-        """Return the path of a record's file, and where it stands there."""
+    def place(self, number: int) -> str:
+        """Return where a record stands: its file, and the place there."""
         file, offset, size = self.source.location(number)
         path = as_typed(self.path, self.only_file or file)
-        return path, f"{path} at byte {offset}" if size else f"{path}, row {offset}"
+        return f"{path} at byte {offset}" if size else f"{path}, row {offset}"
 
 
 @contextmanager
@@ -92,9 +91,7 @@ def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterato
 
 
 @contextmanager
-def open_numbered(
-    path: str, options: StorageOptions, chosen: str | None = None
-) -> Iterator[ByNumber]:
+def open_numbered(path: str, options: StorageOptions, chosen: str | None) -> Iterator[ByNumber]:
     """Give the records of PATH by number, or say what has to be done before."""
     found = look_at(path, options, chosen)
     with by_number(path, found) as opened:
@@ -208,7 +205,7 @@ def chosen_numbers(
 
 def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
     """Yield records in the order asked; one that cannot be read is passed over with a warning."""
-    source = _afresh(opened.source)
+    source = copy.copy(opened.source)  # Afresh: gzip refuses to jump back too often.
     for start in range(0, len(numbers), _STEP):
         ids = np.array(numbers[start : start + _STEP], np.int64)
         try:
@@ -217,20 +214,15 @@ def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
             yield from _one_by_one(opened, ids)
             continue
         for number, value in zip(ids.tolist(), values, strict=True):
-            yield Record(number, *opened.place(number), value)
-
-
-def _afresh(source: Source) -> Source:
-    """Return the same records from their beginning: gzip refuses to jump back too often."""
-    return copy.copy(source)
+            yield Record(number, opened.place(number), value)
 
 
 def _one_by_one(opened: ByNumber, ids: np.ndarray) -> Iterator[Record]:
-    source = _afresh(opened.source)
+    source = copy.copy(opened.source)
     for number in ids.tolist():
         try:
             value = source[number]
         except (MalformedLineError, SchemaMismatchError) as failure:
             _log.warning("skipped %s", failure)
             continue
-        yield Record(number, *opened.place(number), value)
+        yield Record(number, opened.place(number), value)

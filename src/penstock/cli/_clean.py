@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli._paths import leftover_document
-from penstock.cli._report import Report
-from penstock.cli._terminal import echo
+from penstock.cli._terminal import Report, echo
 from penstock.cli._units import bytes_text, counted, parse_age
 from penstock.cli._verb import (
     FAILED,

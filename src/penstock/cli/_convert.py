@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from penstock.cli._main import uninterrupted
 from penstock.cli._paths import find
 from penstock.cli._reading import Skipped, UnreadableLine, describe, read_fast, read_lines, texts_of
-from penstock.cli._report import Report
-from penstock.cli._signals import uninterrupted
-from penstock.cli._terminal import Progress
+from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
@@ -112,13 +111,7 @@ def convert(
         writer = _file_writer(target, storage_options, chosen)
     else:
         writer = _dir_writer(found, target, storage_options, chosen)
-    copy = _Copy(
-        writer,
-        on_error == "skip",
-        chosen.max_bytes_per_shard,
-        chosen.max_records_per_shard,
-        storage_options,
-    )
+    copy = _Copy(writer, on_error == "skip", chosen, storage_options)
     with Progress(found.bytes) as progress:
         copy.run(found.files, progress)
     _report(found, target, copy).print(as_json=as_json)
@@ -173,18 +166,16 @@ def _dir_writer(
 
 def _check_apart(found: PathFiles, target: str) -> None:
     """Refuse a DST inside of SRC: the next reader would find everything twice."""
-    place = _place(target)
+    place, source = _place(target), _place(found.path) if found.kind == "directory" else None
     sources = [_place(file.path) for file in found.files]
-    parents = {_parent(source) for source in sources}
-    if found.kind == "directory":
-        parents.add(_place(found.path))
-    if place in sources or (not is_jsonl(target) and place in parents):
+    if is_jsonl(target):
+        is_read = place in sources or (source is not None and _parent(place) == source)
+    else:
+        is_read = place in {source, *sources, *map(_parent, sources)}
+    if is_read:
         raise OptionError(
             f"DST {target} is where SRC {found.path} is read from; write somewhere else."
         )
-    inside = found.kind == "directory" and _parent(place) == _place(found.path)
-    if inside and is_jsonl(target):
-        raise OptionError(f"DST {target} lies in SRC {found.path}; write it somewhere else.")
 
 
 def _place(path: str) -> str:
@@ -222,9 +213,7 @@ class _Copy:
     writer: JsonlWriterSync
     skips: bool
     """Whether bad lines are left out; else the first one ends the run."""
-    most_bytes: int
-    """Of text that is written at once: at most a shard."""
-    most_lines: int | None
+    shape: _WriteOptions
     options: StorageOptions
     skipped: Skipped = field(default_factory=Skipped)
     records: int = 0
@@ -280,10 +269,11 @@ class _Copy:
 
     def _steps(self, texts: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the same in steps of at most a shard, so that Ctrl-C does not wait long."""
+        most_bytes, most_lines = self.shape.max_bytes_per_shard, self.shape.max_records_per_shard
         for text in texts:
             # Lines are counted only where a limit could be below what the text holds.
-            count = text.count(b"\n") if self.most_lines or len(text) > self.most_bytes else 0
-            most = min(self.most_lines or count, self.most_bytes * count // max(1, len(text)))
+            count = text.count(b"\n") if most_lines or len(text) > most_bytes else 0
+            most = min(most_lines or count, most_bytes * count // max(1, len(text)))
             if count <= most:
                 yield text
                 continue

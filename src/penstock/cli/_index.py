@@ -11,8 +11,7 @@ import click
 
 from penstock.cli._indexed import meta_of
 from penstock.cli._paths import as_typed, refuse_tokens
-from penstock.cli._report import Report
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
 from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError

@@ -31,7 +31,7 @@ from penstock.storage import fetch_metadata, hidden_folders_in, is_remote, join,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._report import Report
+    from penstock.cli._terminal import Report
     from penstock.datasets import KnownProfile, ListedColumn, Source
     from penstock.index import Format, IndexPlace, Meta
     from penstock.storage import Leftover, StorageOptions

@@ -12,8 +12,7 @@ import click
 
 from penstock.cli._by_number import folders_without_index, open_existing, open_indexed
 from penstock.cli._paths import as_typed, refuse_tokens
-from penstock.cli._report import Report
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._typed_fields import field_types, parse_fields
 from penstock.cli._units import age_text, bytes_text, counted
 from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option

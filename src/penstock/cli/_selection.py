@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from penstock.cli._reading import GoodLine, Skipped, UnreadableLine, read_fast, read_lines, texts_of
+from penstock.errors import MalformedLineError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
@@ -60,7 +61,10 @@ class NumberedText(NamedTuple):
         """Yield the records with these numbers, each with its number."""
         if not any(number in numbers for number in range(self.first, self.end)):
             return
-        lines = (line for line in read_lines(self.text) if isinstance(line, GoodLine))
+        lines = [line for line in read_lines(self.text) if isinstance(line, GoodLine)]
+        if len(lines) != self.end - self.first:
+            # Each was read before, from a place where the stack has room for one level more.
+            raise MalformedLineError(f"{self.text.path}: a line is nested too deeply to be shown.")
         for number, line in enumerate(lines, self.first):
             if number in numbers:
                 yield number, Numbered(number, self.text.path, line.number, line.value)
@@ -85,14 +89,17 @@ class RecordStream:
                 if values is not None:
                     self.total += len(values)
                 else:
-                    for line in read_lines(text):
-                        if isinstance(line, UnreadableLine):
-                            skipped.add(line)
-                        else:
-                            self.total += 1
+                    self.total += sum(_is_good(line, skipped) for line in read_lines(text))
                 yield NumberedText(first, self.total, text)
         skipped.finish()
         self.ended = True
+
+
+def _is_good(line: GoodLine | UnreadableLine, skipped: Skipped) -> bool:
+    if isinstance(line, UnreadableLine):
+        skipped.add(line)
+        return False
+    return True
 
 
 def sliced(batches: Iterator[Stretch[T]], which: slice) -> Iterator[T]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from penstock.cli._signals import INTERRUPTED, Terminated
+from penstock.cli._main import INTERRUPTED, Terminated
 from penstock.cli._terminal import echo
 from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.storage import StorageOptions

@@ -12,8 +12,7 @@ import numpy as np
 
 from penstock.cli._indexed import index_facts, leftovers_of
 from penstock.cli._paths import find
-from penstock.cli._report import Report
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
     FAILED,
@@ -25,8 +24,7 @@ from penstock.cli._verb import (
     verb,
     workers_option,
 )
-from penstock.cli.check._parts import Finding, line_parts
-from penstock.cli.check._run import PART_BYTES, Findings, check_parts
+from penstock.cli.check._parts import PART_BYTES, Finding, Findings, check_parts, line_parts
 from penstock.datasets import is_tokens, open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index import (

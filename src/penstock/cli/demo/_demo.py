@@ -10,8 +10,7 @@ from pathlib import Path
 
 import click
 
-from penstock.cli._report import Report
-from penstock.cli._terminal import echo
+from penstock.cli._terminal import Report, echo
 from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option, option
 from penstock.cli.demo._stages import STAGES, BrokenPromiseError, DemoRun
 from penstock.cli.demo._training import TRAINING_STAGES, torch_is_there
@@ -64,8 +63,7 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 def _kept(keep: str) -> str:
     directory = Path(keep)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        message = f"--keep {keep}: expected an empty or a new directory."
-        raise OptionError(message)
+        raise OptionError(f"--keep {keep}: expected an empty or a new directory.")
     directory.mkdir(parents=True, exist_ok=True)
     return keep
 

@@ -11,8 +11,7 @@ import numpy as np
 from penstock.cli._indexed import facts_of_index, index_facts
 from penstock.cli._paths import PathFiles, as_typed, find
 from penstock.cli._reading import texts_of
-from penstock.cli._report import Report
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted
 from penstock.cli._verb import FAILED, FINE, flag, verb
 from penstock.cli.info._sources import (
@@ -84,11 +83,8 @@ def _of_lines(
     """Report JSON Lines; note files that cannot be read in `errors`."""
     path, options = facts.path, at_path.options
     # With an index the files are those that `penstock.open` sees.
-    found = (
-        find(path, options, at_path)
-        if facts.found is None
-        else PathFiles.of(path, facts.found.listing, options)
-    )
+    listing = None if facts.found is None else facts.found.listing
+    found = PathFiles.of(path, listing, options) if listing else find(path, options, at_path)
     known = _known(facts.found, path)
     files: list[InfoFile] = []
     unread = (file for file in found.files if file.path not in known)
@@ -101,13 +97,9 @@ def _of_lines(
                 errors[file.path] = options.redact(str(failure))
     records = sum_known([file.records for file in files])
     stored, text = sum(file.bytes for file in files), sum_known([file.text_bytes for file in files])
-    unreadable = len(found.files) - len(files)
     report = Report(path, width=WIDTH, path=path, format=LINES.name)
-    report.row(
-        "files",
-        f"{len(found.files):,}" + (f", {unreadable} unreadable" * bool(unreadable)),
-        files=len(found.files),
-    )
+    unreadable = f", {len(errors)} unreadable" if errors else ""
+    report.row("files", f"{len(found.files):,}{unreadable}", files=len(found.files))
     add_records(report, records, stored)
     ratio = f" ({text / stored:.1f} × what is stored)" if text and stored else ""
     text_size = "unknown" if text is None else bytes_text(text)
@@ -116,8 +108,7 @@ def _of_lines(
     facts.add_to(report)
     beside = facts_of_index(path, facts.found, options)
     beside._replace(leftovers=[*found.leftovers(), *beside.leftovers]).add_to(report)
-    labels = [found.label(file) for file in found.files if file.path not in errors]
-    add_files(report, files, ["file", "records", "stored", "text", "compression"], labels)
+    add_files(report, path, files, ["file", "records", "stored", "text", "compression"])
     return report
 
 
@@ -158,8 +149,7 @@ def count_records(text: bytes) -> int:
     >>> count_records(b'{"a": 1}\n\n  \r\n{"a": 2}')
     2
     """
-    bytes_ = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(bytes_ == _NEWLINE)
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
     if text and not text.endswith(b"\n"):
         ends = np.append(ends, len(text))
     if not len(ends):

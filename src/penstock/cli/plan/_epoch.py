@@ -9,8 +9,7 @@ import numpy as np
 
 from penstock.cli._by_number import Record, records_of
 from penstock.cli._paths import as_typed
-from penstock.cli._report import Report
-from penstock.cli._terminal import echo, echo_json, without_nonfinite
+from penstock.cli._terminal import Report, echo, echo_json, without_nonfinite
 from penstock.cli._units import bytes_text, counted, few
 from penstock.cli._verb import FINDINGS, FINE
 from penstock.cli.show._printing import Printed

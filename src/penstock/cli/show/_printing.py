@@ -42,11 +42,8 @@ class Printed:
             try:
                 self._add(record, value)
             except RecursionError:
-                message = (
-                    f"{record.number} – {record.place} is nested too deeply to be shown; "
-                    "--fields shows parts."
-                )
-                raise MalformedLineError(message, path=record.path) from None
+                what = f"{record.number} – {record.place} is nested too deeply to be shown"
+                raise MalformedLineError(f"{what}; --fields shows parts.") from None
 
     def _add(self, record: Record | Numbered, value: object) -> None:
         if isinstance(value, np.ndarray):

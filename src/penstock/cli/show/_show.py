@@ -13,7 +13,7 @@ from penstock.cli._by_number import ByNumber, by_number, chosen_numbers, records
 from penstock.cli._paths import find
 from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
-from penstock.cli._units import counted
+from penstock.cli._units import counted, parse_range
 from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
 from penstock.cli.show._printing import Printed
 from penstock.datasets import open_found
@@ -72,17 +72,8 @@ class _Show(Verb):
         return super().parse_args(ctx, args)
 
 
-def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -> slice | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(-?\d+)|(-?\d+)?:(-?\d+)?", text)
-    if match is None:
-        message = f"{text!r}: expected a record number (0, -1) or a range (10:20, -5:, :3)."
-        raise click.BadParameter(message, ctx, param)
-    if match[1]:
-        number = int(match[1])
-        return slice(number, number + 1 or None)
-    return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
+def _which(text: str) -> slice:
+    return parse_range(text, "a record number (0, -1) or a range (10:20, -5:, :3)", r"-?\d+")
 
 
 @verb(
@@ -95,7 +86,7 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     index=True,
     cls=_Show,
 )
-@click.argument("which", metavar="[N | A:B]", required=False, callback=_parse_which)
+@click.argument("which", metavar="[N | A:B]", required=False, type=_which)
 @option("--sample K", "Show K random records; without an index that reads everything.", type=COUNT)
 @option("--seed", "Seed of the sample; another one shows other records.", default=0)
 @option(
