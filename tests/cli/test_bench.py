@@ -12,8 +12,15 @@ import pytest
 
 import penstock
 from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
-from penstock.cli.bench._advice import Advice, BenchFacts, advice, best_of
-from penstock.cli.bench._runs import ColumnsTrial, LoaderRun, Setting
+from penstock.cli.bench._runs import (
+    Advice,
+    BenchFacts,
+    ColumnsTrial,
+    LoaderRun,
+    Setting,
+    advice,
+    best_of,
+)
 from penstock.errors import OptionError
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import SECONDS, command, document, invoke, options, succeed, written

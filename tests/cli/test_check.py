@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.cli._paths import find
-from penstock.cli.check._parts import line_parts
-from penstock.cli.check._run import Findings, check_parts
+from penstock.cli.check._parts import Findings, check_parts, line_parts
 from penstock.jsonl._zstd import seek_table
 from penstock.storage import StorageOptions
 from tests.cli.commands import document, invoke, succeed, written

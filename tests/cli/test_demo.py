@@ -18,19 +18,20 @@ from penstock.cli.demo._stages import (
     DemoRun,
     go_on,
     kill_a_writer,
+    record,
     stream_arrow,
     stream_records,
     write_dataset,
 )
-from penstock.cli.demo._trainer import EPOCHS, Step
 from penstock.cli.demo._training import (
+    EPOCHS,
     TRAINING_STAGES,
+    Step,
     TrainingPlan,
     kill_training,
     resume_training,
     train_uncut,
 )
-from penstock.cli.demo._writer import record
 from penstock.jsonl import JsonlDir
 from penstock.storage import drafts_in
 from tests.cli.commands import document, invoke, visible, written

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.cli.plan._numbers import block_bytes
+from penstock.cli.plan._epoch import block_bytes
 from penstock.jsonl import JsonlDir
 from penstock.loading import DataLoader
 from penstock.order import Cursor

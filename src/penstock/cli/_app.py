@@ -14,10 +14,7 @@ _VERBS = {
     "index": ("_index", "Find every record once, to fetch any by its number."),
     "check": ("check._check", "Find bad lines, damaged files and leftovers."),
     "profile": ("profile._profile", "Show what fields hold: types, nulls, ranges, drift."),
-    "materialize": (
-        "_materialize",
-        "Decode fields once, so that batches are only gathered.",
-    ),
+    "materialize": ("_materialize", "Decode fields once, so that batches are only gathered."),
     "tokenize": ("tokenize._tokenize", "Tokenise text into samples for language models."),
     "plan": ("plan._plan", "Show the steps, reads and records of a training run."),
     "bench": ("bench._bench", "Measure a loader: its rate, its stages, what helps."),

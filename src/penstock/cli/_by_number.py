@@ -1,4 +1,4 @@
-"""Records by their numbers, where that is cheap: with an index, or in tables with their own."""
+"""Records by their numbers: with an index that is there, or with one built on the way."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from penstock.cli._indexed import usable_index
+from penstock.cli._indexed import places_of, usable_index
 from penstock.cli._paths import as_typed
 from penstock.cli._selection import sampled_numbers
 from penstock.cli._terminal import Progress
-from penstock.datasets import open_found
-from penstock.errors import MalformedLineError, ObjectNotFoundError, SchemaMismatchError
+from penstock.datasets import column_folders, open_found
+from penstock.errors import (
+    CorruptIndexError,
+    MalformedLineError,
+    ObjectNotFoundError,
+    SchemaMismatchError,
+    StaleIndexError,
+)
 from penstock.index import list_files, look_at, place_of
 from penstock.jsonl import compression_of
-from penstock.storage import StorageOptions, read_blocks
+from penstock.storage import StorageOptions, is_remote, locate, read_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._indexed import Indexed
     from penstock.datasets import Chosen, Source
     from penstock.index import Detected, Listing, Scanner
 
@@ -42,7 +47,6 @@ class Record(NamedTuple):
     """A record, its number, and where it lies."""
 
     number: int
-    path: str
     place: str
     value: object
 
@@ -57,35 +61,26 @@ class ByNumber:
     only_file: str | None = None
     """The file that the records lie in, where a copy of its beginning is read."""
 
-    def place(self, number: int) -> tuple[str, str]:
-        """Return the path of a record's file, and where it stands there."""
+    def place(self, number: int) -> str:
+        """Return where a record stands: its file, and the place there."""
         file, offset, size = self.source.location(number)
         path = as_typed(self.path, self.only_file or file)
-        return path, f"{path} at byte {offset}" if size else f"{path}, row {offset}"
+        return f"{path} at byte {offset}" if size else f"{path}, row {offset}"
 
 
 @contextmanager
-def open_by_number(
-    path: str, options: StorageOptions, chosen: str | None = None, *, head: int | None = None
-) -> Iterator[ByNumber | None]:
+def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterator[ByNumber | None]:
     """Give the records of PATH by number, or None where they are better streamed.
 
     With `head` only so many of the first records are needed. Nothing is ever written into the
     folder that PATH names.
     """
-    with by_number(path, look_at(path, options, chosen), head=head) as opened:
-        yield opened
-
-
-@contextmanager
-def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterator[ByNumber | None]:
-    """Do the same with what was found at PATH."""
     if found.format.folder is not None:
         yield ByNumber(path, open_found(found))
         return
     indexed = usable_index(path, found)
     if indexed is not None:
-        yield ByNumber(path, source_of(indexed, found.options))
+        yield ByNumber(path, indexed.source(found.options))
     elif found.format.is_lines:
         yield None
     elif found.format.scanner is None:
@@ -96,9 +91,7 @@ def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterato
 
 
 @contextmanager
-def open_numbered(
-    path: str, options: StorageOptions, chosen: str | None = None
-) -> Iterator[ByNumber]:
+def open_numbered(path: str, options: StorageOptions, chosen: str | None) -> Iterator[ByNumber]:
     """Give the records of PATH by number, or say what has to be done before."""
     found = look_at(path, options, chosen)
     with by_number(path, found) as opened:
@@ -112,10 +105,44 @@ def open_numbered(
         yield opened
 
 
-def source_of(indexed: Indexed, options: StorageOptions) -> Source:
-    """Return the records of files whose index is there and right."""
-    made_with = indexed.meta.options if indexed.meta is not None else {}
-    return open_found(indexed.found(options), made_with=made_with)
+def open_indexed(path: str, found: Detected) -> Source:
+    """Return the records of PATH; what needs an index and has none gets it.
+
+    An index that is stale or damaged is an error that names the command which repairs it.
+    """
+    if found.format.scanner is None:
+        return open_found(found.checked())
+    indexed = usable_index(path, found, is_needed=True) if found.index is None else None
+    if indexed is not None:
+        return indexed.source(found.options)
+    with Progress(found.checked().listing.bytes) as progress:
+        return open_found(found, progress=progress)
+
+
+def open_existing(path: str, found: Detected) -> Source | None:
+    """Return the records of PATH where no index has to be built for that, else None.
+
+    A stale or damaged index is as good as none, after a warning.
+    """
+    if found.format.folder is not None:
+        return open_found(found)
+    try:
+        indexed = usable_index(path, found, is_needed=True)
+        if indexed is not None:
+            return indexed.source(found.options)
+    except (CorruptIndexError, ObjectNotFoundError, StaleIndexError) as failure:
+        _log.warning("%s", failure)
+        return None
+    return open_found(found) if found.checked().format.scanner is None else None
+
+
+def folders_without_index(found: Detected, target: str | None) -> list[Path]:
+    """Return where columns of a PATH may lie whose index is stale, damaged or gone."""
+    if target is not None and not is_remote(target):
+        return [Path(locate(target)[1])]
+    return [
+        *dict.fromkeys(folder for place in places_of(found) for folder in column_folders(place))
+    ]
 
 
 def _indexed_apart(path: str, found: Detected, folder: Path, head: int | None) -> ByNumber:
@@ -178,7 +205,7 @@ def chosen_numbers(
 
 def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
     """Yield records in the order asked; one that cannot be read is passed over with a warning."""
-    source = _afresh(opened.source)
+    source = copy.copy(opened.source)  # Afresh: gzip refuses to jump back too often.
     for start in range(0, len(numbers), _STEP):
         ids = np.array(numbers[start : start + _STEP], np.int64)
         try:
@@ -187,20 +214,15 @@ def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
             yield from _one_by_one(opened, ids)
             continue
         for number, value in zip(ids.tolist(), values, strict=True):
-            yield Record(number, *opened.place(number), value)
-
-
-def _afresh(source: Source) -> Source:
-    """Return the same records from their beginning: gzip refuses to jump back too often."""
-    return copy.copy(source)
+            yield Record(number, opened.place(number), value)
 
 
 def _one_by_one(opened: ByNumber, ids: np.ndarray) -> Iterator[Record]:
-    source = _afresh(opened.source)
+    source = copy.copy(opened.source)
     for number in ids.tolist():
         try:
             value = source[number]
         except (MalformedLineError, SchemaMismatchError) as failure:
             _log.warning("skipped %s", failure)
             continue
-        yield Record(number, *opened.place(number), value)
+        yield Record(number, opened.place(number), value)

@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli._facts import leftover_document
-from penstock.cli._terminal import echo, echo_json
+from penstock.cli._paths import leftover_document
+from penstock.cli._terminal import Report, echo
 from penstock.cli._units import bytes_text, counted, parse_age
-from penstock.cli._verb import FAILED, FINE, Verb, examples, json_option, storage_option
+from penstock.cli._verb import (
+    FAILED,
+    FINE,
+    Verb,
+    examples,
+    flag,
+    json_option,
+    option,
+    storage_option,
+)
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import leftover_problem, put_aside_in, remove_leftover
 from penstock.storage import cache_directory, drafts_in, hidden_folders_in, is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from penstock.storage import Leftover, StorageOptions
 
@@ -44,14 +53,12 @@ _WHY_KEPT = {
     ),
 )
 @click.argument("path", required=False)
-@click.option(
-    "--older-than",
+@option(
+    "--older-than AGE",
+    "Also what is older (30m, 12h, 2d) and on a file system without locks.",
     type=parse_age,
-    metavar="AGE",
-    help="Also what is older than this (30m, 12h, 2d) and whose writer cannot be determined, "
-    "because the file system has no locks.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@flag("--dry-run", "Only say what would be removed.")
 @storage_option
 @json_option
 def clean(
@@ -70,7 +77,10 @@ def clean(
     used by the same command, run again.
     """
     if path is not None and is_remote(path):
-        _report(path, _Done(), as_json=as_json, dry_run=dry_run, note=_REMOTE)
+        nothing: dict[str, Any] = {"removed": [], "kept": [], "restored": [], "errors": []}
+        report = Report(f"{path}: {_REMOTE}", path=path, dry_run=dry_run, **nothing, bytes=0)
+        report.data(note=_REMOTE)
+        report.print(as_json=as_json)
         return FINE
     root = str(cache_directory()) if path is None else locate(path)[1]
     if path is not None and not Path(root).is_dir():
@@ -92,8 +102,11 @@ def clean(
             going = _removed(leftover, storage_options, errors, undecided=undecided)
         if going or os.path.lexists(leftover.entry.name):  # Its writer may have ended meanwhile.
             (removed if going else kept).append(leftover)
-    done = _Done(removed, kept, restored, errors)
-    _report(path or root, done, as_json=as_json, dry_run=dry_run)
+    for text in errors:
+        echo(f"penstock: {text}", err=True)
+    report = _report(path or root, removed, kept, restored, dry_run=dry_run)
+    report.data(errors=errors)
+    report.print(as_json=as_json)
     return FAILED if errors else FINE
 
 
@@ -137,41 +150,22 @@ def _removed(
         return False
 
 
-class _Done(NamedTuple):
-    """What became of leftovers."""
-
-    removed: Sequence[Leftover] = ()
-    kept: Sequence[Leftover] = ()
-    restored: Sequence[str] = ()
-    errors: Sequence[str] = ()
-
-
-def _report(path: str, done: _Done, *, as_json: bool, dry_run: bool, note: str = "") -> None:
-    for text in done.errors:
-        echo(f"penstock: {text}", err=True)
-    size = sum(leftover.entry.size for leftover in done.removed)
-    if as_json:
-        echo_json(
-            {
-                "path": path,
-                "dry_run": dry_run,
-                "removed": [leftover_document(leftover) for leftover in done.removed],
-                "bytes": size,
-                "kept": [leftover_document(leftover) for leftover in done.kept],
-                "restored": done.restored,
-                "errors": done.errors,
-                "note": note or None,
-            }
-        )
-        return
-    if note:
-        echo(f"{path}: {note}")
-        return
+def _report(
+    path: str, removed: list[Leftover], kept: list[Leftover], restored: list[str], *, dry_run: bool
+) -> Report:
+    """Report what became of leftovers."""
     did, brought = ("would remove", "would bring") if dry_run else ("removed", "brought")
-    for final in done.restored:
-        echo(f"{brought} back {final}")
-    for leftover in done.removed:
-        echo(f"{did} {leftover.entry.name} ({bytes_text(leftover.entry.size)})")
-    for leftover in done.kept:
-        echo(f"kept {leftover.entry.name} ({_WHY_KEPT[leftover.writer]})")
-    echo(f"{path}: {did} {counted(len(done.removed), 'leftover')}, {bytes_text(size)}")
+    size = sum(leftover.entry.size for leftover in removed)
+    return Report(
+        *(f"{brought} back {final}" for final in restored),
+        *(f"{did} {one.entry.name} ({bytes_text(one.entry.size)})" for one in removed),
+        *(f"kept {one.entry.name} ({_WHY_KEPT[one.writer]})" for one in kept),
+        f"{path}: {did} {counted(len(removed), 'leftover')}, {bytes_text(size)}",
+        path=path,
+        dry_run=dry_run,
+        removed=[leftover_document(one) for one in removed],
+        bytes=size,
+        kept=[leftover_document(one) for one in kept],
+        restored=restored,
+        note=None,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,13 +10,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from penstock.cli._paths import entry_of, find
+from penstock.cli._main import uninterrupted
+from penstock.cli._paths import find
 from penstock.cli._reading import Skipped, UnreadableLine, describe, read_fast, read_lines, texts_of
-from penstock.cli._report import Report
-from penstock.cli._signals import uninterrupted
-from penstock.cli._terminal import Progress
+from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
-from penstock.cli._verb import FINE, verb
+from penstock.cli._verb import COUNT, FINE, flag, option, verb
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
 from penstock.jsonl import (
     OTHER_FORMATS,
@@ -58,51 +58,32 @@ class _WriteOptions:
 )
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
+@option(
+    "--on-error raise|skip",
+    "At a malformed line: raise names it and stops, skip leaves it out.",
     default="raise",
-    show_default=True,
-    help="What happens at a malformed line: raise stops and names it, skip leaves it out.",
 )
-@click.option(
+@option(
     "--shard-extension",
+    "Compression of shards; by default .jsonl.zst if SRC is compressed.",
     type=click.Choice(SHARD_EXTENSIONS),
-    help="Compression of shards; by default .jsonl.zst if SRC is compressed, else .jsonl.",
 )
-@click.option(
-    "--max-records-per-shard",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Begin a new shard after N records, for shards of equal length.",
-)
-@click.option(
-    "--max-bytes-per-shard",
+@option("--max-records-per-shard N", "Begin a new shard after N records.", type=COUNT)
+@option(
+    "--max-bytes-per-shard SIZE",
+    "Begin a new shard after this much uncompressed text (64MB, 1GiB).",
     type=parse_size,
     default="256MiB",
-    show_default=True,
-    metavar="SIZE",
-    help="Begin a new shard after this much uncompressed text (64MB, 1GiB).",
 )
-@click.option(
-    "--compression-level",
-    type=int,
-    default=3,
-    show_default=True,
-    metavar="N",
-    help="Level of zstd or gzip: higher is smaller, and slower to write.",
-)
-@click.option(
-    "--frame-bytes",
+@option("--compression-level N", "Level of zstd or gzip: higher is smaller, and slower.", default=3)
+@option(
+    "--frame-bytes SIZE",
+    "Text in one zstd frame: smaller frames make single records cheaper to read, and files larger.",
     type=parse_size,
     default="256KiB",
-    show_default=True,
-    metavar="SIZE",
-    help="Text in one zstd frame: smaller frames make single records cheaper to read, and files "
-    "larger.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace DST, a file that exists.")
-@click.option("--append", is_flag=True, help="Add shards to DST, a directory that has some.")
+@flag("--overwrite", "Replace DST, a file that exists.")
+@flag("--append", "Add shards to DST, a directory that has some.")
 def convert(
     *,
     source: str,
@@ -122,30 +103,19 @@ def convert(
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
     found = find(source, storage_options)
     _check_apart(found, target)
-    writer = _writer(found, target, storage_options, chosen)
-    copy = _Copy(
-        writer,
-        on_error == "skip",
-        chosen.max_bytes_per_shard,
-        chosen.max_records_per_shard,
-        storage_options,
-    )
-    with Progress(sum(entry_of(file).size for file in found.files)) as progress:
-        copy.run(found.files, progress)
-    _report(found, target, copy).print(as_json=as_json)
-    return FINE
-
-
-def _writer(
-    found: PathFiles, target: str, options: StorageOptions, shape: _WriteOptions
-) -> JsonlWriterSync:
     if target.lower().endswith(OTHER_FORMATS):
         raise OptionError(
             f"cannot write {target}: this release writes .jsonl[.zst|.gz] and directories."
         )
     if is_jsonl(target):
-        return _file_writer(target, options, shape)
-    return _dir_writer(found, target, options, shape)
+        writer = _file_writer(target, storage_options, chosen)
+    else:
+        writer = _dir_writer(found, target, storage_options, chosen)
+    copy = _Copy(writer, on_error == "skip", chosen, storage_options)
+    with Progress(found.bytes) as progress:
+        copy.run(found.files, progress)
+    _report(found, target, copy).print(as_json=as_json)
+    return FINE
 
 
 def _file_writer(target: str, options: StorageOptions, shape: _WriteOptions) -> JsonlWriterSync:
@@ -175,7 +145,10 @@ def _dir_writer(
             f"--overwrite is for a file, and {target} is a directory: empty it first."
         )
     directory = JsonlDir(target, options)
-    if not shape.append and (present := _shards(directory)):
+    present: list[JsonlFile] = []
+    with suppress(ObjectNotFoundError):
+        present = directory.shards_sync()
+    if present and not shape.append:
         message = (
             f"{target} already holds {counted(len(present), 'JSON Lines file')}, first "
             f"{present[0].path}; --append adds shards after them."
@@ -191,27 +164,18 @@ def _dir_writer(
     )
 
 
-def _shards(directory: JsonlDir) -> list[JsonlFile]:
-    try:
-        return directory.shards_sync()
-    except ObjectNotFoundError:
-        return []
-
-
 def _check_apart(found: PathFiles, target: str) -> None:
     """Refuse a DST inside of SRC: the next reader would find everything twice."""
-    place = _place(target)
+    place, source = _place(target), _place(found.path) if found.kind == "directory" else None
     sources = [_place(file.path) for file in found.files]
-    parents = {_parent(source) for source in sources}
-    if found.kind == "directory":
-        parents.add(_place(found.path))
-    if place in sources or (not is_jsonl(target) and place in parents):
+    if is_jsonl(target):
+        is_read = place in sources or (source is not None and _parent(place) == source)
+    else:
+        is_read = place in {source, *sources, *map(_parent, sources)}
+    if is_read:
         raise OptionError(
             f"DST {target} is where SRC {found.path} is read from; write somewhere else."
         )
-    inside = found.kind == "directory" and _parent(place) == _place(found.path)
-    if inside and is_jsonl(target):
-        raise OptionError(f"DST {target} lies in SRC {found.path}; write it somewhere else.")
 
 
 def _place(path: str) -> str:
@@ -224,7 +188,7 @@ def _parent(place: str) -> str:
 
 
 def _report(found: PathFiles, target: str, copy: _Copy) -> Report:
-    stored = sum(entry_of(JsonlFile(path, copy.options)).size for path in copy.published)
+    stored = sum(JsonlFile(path, copy.options).size_sync() for path in copy.published)
     skipped = copy.skipped.count
     left_out = f", {counted(skipped, 'bad line')} left out" if skipped else ""
     return Report(
@@ -249,9 +213,7 @@ class _Copy:
     writer: JsonlWriterSync
     skips: bool
     """Whether bad lines are left out; else the first one ends the run."""
-    most_bytes: int
-    """Of text that is written at once: at most a shard."""
-    most_lines: int | None
+    shape: _WriteOptions
     options: StorageOptions
     skipped: Skipped = field(default_factory=Skipped)
     records: int = 0
@@ -284,7 +246,7 @@ class _Copy:
     def _texts(self, files: Sequence[JsonlFile], progress: Progress) -> Iterator[bytes]:
         """Yield the good lines of all files, each with its newline, in large pieces."""
         for file in files:
-            for text in texts_of(file, progress):
+            for text in texts_of(file, progress.add):
                 lines, records = self._good_lines(text)
                 self.records += records
                 self.text_bytes += len(lines)
@@ -307,10 +269,11 @@ class _Copy:
 
     def _steps(self, texts: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the same in steps of at most a shard, so that Ctrl-C does not wait long."""
+        most_bytes, most_lines = self.shape.max_bytes_per_shard, self.shape.max_records_per_shard
         for text in texts:
             # Lines are counted only where a limit could be below what the text holds.
-            count = text.count(b"\n") if self.most_lines or len(text) > self.most_bytes else 0
-            most = min(self.most_lines or count, self.most_bytes * count // max(1, len(text)))
+            count = text.count(b"\n") if most_lines or len(text) > most_bytes else 0
+            most = min(most_lines or count, most_bytes * count // max(1, len(text)))
             if count <= most:
                 yield text
                 continue

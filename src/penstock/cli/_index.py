@@ -4,56 +4,22 @@ from __future__ import annotations
 
 import shlex
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli._indexed import meta_of
-from penstock.cli._opening import refuse_tokens
-from penstock.cli._paths import as_typed
-from penstock.cli._report import Report
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._paths import as_typed, refuse_tokens
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
-from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
+from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
 from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
 from penstock.index import BuildOptions, changes, detect, exists, make_index, place_of
 
 if TYPE_CHECKING:
     from penstock.index import Detected, IndexPlace, Listing, Meta, Mode
     from penstock.storage import StorageOptions
-
-
-@dataclass(frozen=True, slots=True)
-class _IndexTask:
-    """The files to index, and the options."""
-
-    path: str
-    found: Detected
-    mode: Mode
-    build: BuildOptions
-
-    @property
-    def listing(self) -> Listing:
-        """The files to index."""
-        return self.found.listing
-
-
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """The index that was built."""
-
-    place: IndexPlace
-    before: Meta | None
-    """The index that was updated or replaced."""
-    meta: Meta
-    seconds: float
-    new_records: int
-    new_bad_lines: int
-
-    @property
-    def is_unchanged(self) -> bool:
-        return self.before is not None and self.before.created == self.meta.created
 
 
 @verb(
@@ -64,32 +30,18 @@ class _Built:
     "penstock index s3://bucket/logs -o region=eu-west-1",
     index=True,
 )
-@click.option(
-    "--update", is_flag=True, help="Add files that are new, and lines appended to known files."
-)
-@click.option("--overwrite", is_flag=True, help="Replace an index that is there.")
-@click.option(
+@flag("--update", "Add files that are new, and lines appended to known files.")
+@flag("--overwrite", "Replace an index that is there.")
+@flag(
     "--full-hash",
-    is_flag=True,
-    help="Hash every byte, not only both ends of a file, so that penstock check finds any change; "
-    "reads everything twice.",
+    "Hash every byte, so that penstock check finds any change; reads everything twice.",
 )
-@click.option(
-    "--validate",
-    is_flag=True,
-    help="Read every record, and set lines aside that are not JSON objects, in bad_lines.ndjson.",
-)
-@click.option(
-    "--profile",
-    is_flag=True,
-    help="Note types, ranges and drift of every field in profile.json, for penstock profile.",
-)
-@click.option(
-    "--max-line-bytes",
+@flag("--validate", "Read every record; lines that are no JSON objects go to bad_lines.ndjson.")
+@flag("--profile", "Note types, ranges and drift of every field, for penstock profile.")
+@option(
+    "--max-line-bytes SIZE",
+    "With --validate: also set aside longer lines (10MB, 1GiB).",
     type=parse_size,
-    metavar="SIZE",
-    help="With --validate: also set aside lines that are longer (10MB, 1GiB), which a run could "
-    "not hold.",
 )
 @workers_option("read for --validate and --profile")
 def index(  # noqa: PLR0913 (one argument an option)
@@ -141,118 +93,80 @@ def index(  # noqa: PLR0913 (one argument an option)
             index=None,
         ).print(as_json=as_json)
         return FINE
-    task = _IndexTask(path, found, mode, build)
     try:
-        built = _build(task)
+        report = _built(path, found, mode, build)
     except IndexExistsError as failure:
         raise OptionError(str(failure)) from None
     except StaleIndexError as failure:
         echo(f"penstock: {storage_options.redact(str(failure))}", err=True)
         return FINDINGS
-    _report(task, built).print(as_json=as_json)
-    return FINDINGS if built.new_bad_lines else FINE
+    report.print(as_json=as_json)
+    return FINDINGS if report.document["new_bad_lines"] else FINE
 
 
-def _build(task: _IndexTask) -> _Built:
-    found = task.found
-    place = place_of(found.listing, found.scanner(), found.options, found.index, beside_remote=True)
-    before = _meta_before(task, place)
-    # An update reads the dialect that the index was made with.
-    made_with = before.options if before is not None and task.mode == "update" else None
+def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Report:
+    """Build the index, and report what it holds."""
+    listing = found.listing
+    place = place_of(listing, found.scanner(), found.options, found.index, beside_remote=True)
+    where = as_typed(path, place.folder) if place.beside else place.folder
+    before = _meta_before(found, mode, place, where)
+    known = before if mode == "update" else None
     start = time.monotonic()
-    with Progress(_bytes_to_read(task, before)) as progress:
+    with Progress(_bytes_to_read(listing, known)) as progress:
         place = make_index(
-            found.listing,
-            found.scanner(made_with),
-            task.mode,
+            listing,
+            # An update reads the dialect that the index was made with.
+            found.scanner(known.options if known else None),
+            mode,
             options=found.options,
             index=found.index,
-            build=replace(task.build, progress=progress),
+            build=replace(build, progress=progress),
         )
     seconds = time.monotonic() - start
     meta = meta_of(place)
     if meta is None:  # Another tool has just replaced it.
         raise CorruptIndexError(f"{place.folder} has no meta.json.", path=place.folder)
-    known = before if task.mode == "update" else None
-    records = meta.records - (known.records if known else 0)
-    bad_lines = meta.bad_lines - (known.bad_lines if known else 0)
-    return _Built(place, before, meta, seconds, records, bad_lines)
-
-
-def _meta_before(task: _IndexTask, place: IndexPlace) -> Meta | None:
-    if not exists(place):
-        return None
-    if task.mode == "new":
-        raise IndexExistsError(
-            f"there is an index in {_shown(task.path, place)} already. --update adds what is new, "
-            "--overwrite builds it anew."
-        )
-    try:
-        meta = meta_of(place)
-    except CorruptIndexError:
-        if task.mode == "update":
-            raise
-        return None
-    return meta if meta is not None and meta.kind == task.found.format.name else None
-
-
-def _bytes_to_read(task: _IndexTask, before: Meta | None) -> int:
-    total = task.listing.bytes
-    if before is not None and task.mode == "update":
-        since = changes(task.listing, before)
-        sizes = {file.path: file.size for file in [*before.files, *before.empty]}
-        total = sum(found.entry.size for found in [*since.new, *since.grown])
-        total -= sum(sizes[task.listing.relative(found)] for found in since.grown)
-    return total
-
-
-def _shown(path: str, place: IndexPlace) -> str:
-    """Return the folder of an index, relative only if it lies beside PATH."""
-    return as_typed(path, place.folder) if place.beside else place.folder
-
-
-def _report(task: _IndexTask, built: _Built) -> Report:
-    meta, where = built.meta, _shown(task.path, built.place)
+    where = as_typed(path, place.folder) if place.beside else place.folder
     stored = sum(file.size for file in [*meta.files, *meta.empty])
+    new_records = meta.records - (known.records if known else 0)
+    new_bad = meta.bad_lines - (known.bad_lines if known else 0)
+    is_unchanged = before is not None and before.created == meta.created
     report = Report(
-        path=task.path,
-        format=task.found.format.name,
-        index=built.place.folder,
+        path=path,
+        format=found.format.name,
+        index=place.folder,
         files=len(meta.files),
         empty_files=len(meta.empty),
         records=meta.records,
-        new_records=built.new_records,
+        new_records=new_records,
         bytes=stored,
         record_bytes=meta.bytes,
         fingerprint=meta.fingerprint,
         created=meta.created,
         validated=meta.validated,
         bad_lines=meta.bad_lines,
-        new_bad_lines=built.new_bad_lines,
+        new_bad_lines=new_bad,
         profiled=meta.profiled,
-        unchanged=built.is_unchanged,
-        seconds=round(built.seconds, 3),
+        unchanged=is_unchanged,
+        seconds=round(seconds, 3),
     )
     holds = f"{counted(meta.records, 'record')} in {counted(len(meta.files), 'file')}"
     if meta.empty:
         holds += f" ({counted(len(meta.empty), 'file')} without any)"
-    if built.is_unchanged:
+    if is_unchanged:
         report.line(
-            f"{task.path}: nothing new since the index in {where} was built "
+            f"{path}: nothing new since the index in {where} was built "
             f"{age_text(time.time() - meta.created)} ago: {holds}"
         )
         return report
-    if built.before is not None and task.mode == "update":
-        holds = f"{counted(built.new_records, 'record')} more, {holds}"
+    more = f"{counted(new_records, 'record')} more, " if known else ""
     report.line(
-        f"{task.path}: {holds}, {bytes_text(stored)} stored, {bytes_text(meta.bytes)} of records; "
-        f"index in {where}, {built.seconds:.2f} s"
+        f"{path}: {more}{holds}, {bytes_text(stored)} stored, {bytes_text(meta.bytes)} of records; "
+        f"index in {where}, {seconds:.2f} s"
     )
-    if built.new_bad_lines:
-        report.line(
-            f"{counted(built.new_bad_lines, 'bad line')} set aside and not in the index: "
-            f"{where}/bad_lines.ndjson"
-        )
+    if new_bad:
+        bad = f"{counted(new_bad, 'bad line')} set aside and not in the index"
+        report.line(f"{bad}: {where}/bad_lines.ndjson")
     elif meta.bad_lines:
         report.line(f"no new bad lines; {counted(meta.bad_lines, 'line')} set aside before")
     elif meta.validated:
@@ -260,3 +174,29 @@ def _report(task: _IndexTask, built: _Built) -> Report:
     if meta.profiled:
         report.line(f"profile in {where}/profile.json")
     return report
+
+
+def _meta_before(found: Detected, mode: Mode, place: IndexPlace, where: str) -> Meta | None:
+    if not exists(place):
+        return None
+    if mode == "new":
+        raise IndexExistsError(
+            f"there is an index in {where} already. --update adds what is new, --overwrite builds "
+            "it anew."
+        )
+    try:
+        meta = meta_of(place)
+    except CorruptIndexError:
+        if mode == "update":
+            raise
+        return None
+    return meta if meta is not None and meta.kind == found.format.name else None
+
+
+def _bytes_to_read(listing: Listing, known: Meta | None) -> int:
+    if known is None:
+        return listing.bytes
+    since = changes(listing, known)
+    sizes = {file.path: file.size for file in [*known.files, *known.empty]}
+    total = sum(found.entry.size for found in [*since.new, *since.grown])
+    return total - sum(sizes[listing.relative(found)] for found in since.grown)

@@ -1,11 +1,33 @@
-"""The start of the command: signals, streams, and the exit code."""
+"""The start of the command: signals, streams, and the exit code.
+
+After Ctrl-C or SIGTERM the command ends soon, but never in the middle of a write.
+"""
 
 from __future__ import annotations
 
 import io
+import os
+import select
+import signal
 import sys
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from penstock.cli._signals import INTERRUPTED, Terminated, obey_signals
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+INTERRUPTED = 128 + signal.SIGINT
+_OBEYED = (signal.SIGINT, signal.SIGTERM)
+_GRACE = 5.0
+_GRACES_TO_TIDY = 3
+_tidying = threading.Event()
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived: clean up as after Ctrl-C."""
+
+    code = 128 + signal.SIGTERM
 
 
 def main() -> None:
@@ -36,3 +58,70 @@ def _run() -> int:
     except click.Abort as failure:
         raise failure.__cause__ or KeyboardInterrupt from None
     return code if isinstance(code, int) else 0
+
+
+def obey_signals() -> None:
+    """Raise an exception on SIGINT and SIGTERM, and end the process if that takes too long.
+
+    A call into object storage blocks Python's signal handlers until it returns, which may take
+    minutes. A thread therefore ends the process 5 s after the signal, or at the second Ctrl-C.
+    Everything published is complete at any moment, so nothing breaks.
+    """
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, _raise_terminated)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    threading.Thread(target=_watch, args=(reading,), name="penstock-signals", daemon=True).start()
+
+
+@contextmanager
+def uninterrupted(*, tidying: bool = False) -> Iterator[None]:
+    """Delay signals until the block has ended.
+
+    `tidying` also delays the end of the process by 15 s; a second Ctrl-C still ends it.
+    """
+    came: list[int] = []
+    before = {
+        number: signal.signal(number, lambda n, _: came.append(n))
+        for number in _OBEYED
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    if tidying:
+        _tidying.set()
+    try:
+        yield
+    finally:
+        _tidying.clear()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came and callable(handler := before[signal.Signals(came[0])]):
+            handler(came[0], None)  # Not sent again: that would count as a second Ctrl-C.
+
+
+def _raise_terminated(*_: object) -> None:
+    raise Terminated
+
+
+def _watch(reading: int) -> None:
+    number = _next_signal(reading)
+    waited = select.select([reading], [], [], _GRACE)[0]
+    for _ in range(_GRACES_TO_TIDY):
+        if waited or not _tidying.is_set():
+            break
+        waited = select.select([reading], [], [], _GRACE)[0]
+    if waited:
+        number = _next_signal(reading)
+    text = (
+        "\npenstock: interrupted; ended without waiting for what was under way. "
+        "Whatever was published is complete and stays.\n"
+    )
+    os.write(2, text.encode())
+    os._exit(128 + number)
+
+
+def _next_signal(reading: int) -> int:
+    while True:
+        number = os.read(reading, 1)[0]
+        if number in _OBEYED:
+            return number

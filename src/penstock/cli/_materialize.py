@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._opening import (
-    folders_without_index,
-    open_existing,
-    open_indexed,
-    refuse_tokens,
-)
-from penstock.cli._paths import as_typed
-from penstock.cli._report import Report
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._by_number import folders_without_index, open_existing, open_indexed
+from penstock.cli._paths import as_typed, refuse_tokens
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._typed_fields import field_types, parse_fields
 from penstock.cli._units import age_text, bytes_text, counted
-from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
+from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
 from penstock.datasets import (
     Source,
     drop_columns_in,
@@ -49,7 +43,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from penstock.datasets import ColumnsEstimate, ListedColumn
+    from penstock.datasets import ListedColumn
     from penstock.storage import StorageOptions
 
 
@@ -87,22 +81,18 @@ class _ColumnsTask:
     index=True,
 )
 @click.argument("fields", required=False)
-@click.option("--list", "lists", is_flag=True, help="Only show the columns that are there.")
-@click.option("--drop", is_flag=True, help="Remove the columns of FIELDS, or all columns.")
-@click.option(
-    "--path",
-    "target",
-    metavar="FOLDER",
-    help="Folder of the columns, if the usual place has no room or is not shared; columns in a "
+@flag("--list", "Only show the columns that are there.", dest="lists")
+@flag("--drop", "Remove the columns of FIELDS, or all columns.")
+@option(
+    "--path FOLDER",
+    "Folder of the columns, if the usual place has no room or is not shared; columns in a "
     "remote folder beside the data serve every reader of that data.",
+    dest="target",
 )
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "null"]),
+@option(
+    "--on-error raise|null",
+    "At a value that does not fit its type: raise names it and stops, null counts it.",
     default="raise",
-    show_default=True,
-    help="What happens at a value that does not fit its type: raise stops and names it, null "
-    "replaces it with null and counts it.",
 )
 @workers_option("decode")
 def materialize(
@@ -166,8 +156,7 @@ def _types(given: dict[str, str | None], source: Source) -> dict[str, str]:
     known = {name: type_ for name, type_ in given.items() if type_ is not None}
     if len(known) == len(given):
         return known
-    is_certain = source.schema_is_complete
-    profile = None if is_certain else known_profile(source)
+    profile = None if source.schema_is_complete else known_profile(source)
     if profile is not None:
         found = profile_types(profile.document)
         odd = next((name for name in given if name in found.left_out and name not in known), None)
@@ -181,7 +170,11 @@ def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:
     cost = estimate_columns(source, schema, task.target)
     free = _free_bytes(cost.folder)
     if cost.records and not task.as_json:
-        echo(_estimate(task, cost, free))
+        took = "less than a second" if cost.seconds < 1 else f"about {age_text(cost.seconds)}"
+        echo(
+            f"{task.path}: {counted(cost.records, 'record')} to decode: {took}, about "
+            f"{bytes_text(cost.bytes)}; {bytes_text(free)} free in {task.shown(cost.folder)}"
+        )
     began, start = time.time(), time.monotonic()
     with Progress(cost.records, unit="records") as progress:
         columns = source.materialize(
@@ -217,14 +210,6 @@ def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:
     where = f"published in {task.published}, and {where}" if task.published else where
     report.line(f"{task.path}: {text}; {where}")
     return report
-
-
-def _estimate(task: _ColumnsTask, cost: ColumnsEstimate, free: int) -> str:
-    seconds = "less than a second" if cost.seconds < 1 else f"about {age_text(cost.seconds)}"
-    return (
-        f"{task.path}: {counted(cost.records, 'record')} to decode: {seconds}, about "
-        f"{bytes_text(cost.bytes)}; {bytes_text(free)} free in {task.shown(cost.folder)}"
-    )
 
 
 def _free_bytes(folder: str) -> int:

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, field
+import shlex
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import OptionError
 from penstock.index import LINES, format_by_name, look_at
 from penstock.jsonl import JsonlFile
-from penstock.storage import Entry, drafts_in, is_remote, locate
+from penstock.storage import drafts_in, is_remote, locate
 
 if TYPE_CHECKING:
-    from penstock.index import Detected, Format
-    from penstock.index import Found as Listed
-    from penstock.storage import Leftover, StorageOptions
+    from penstock.index import Detected, Format, Listing
+    from penstock.storage import Entry, Leftover, StorageOptions
 
 _log = logging.getLogger("penstock.cli")
+
+
+def refuse_tokens(path: str, found: Detected, why: str) -> None:
+    """Say that a verb is not for tokens."""
+    if found.format.is_tokens:
+        shown = shlex.quote(path)
+        raise OptionError(
+            f"{path} holds tokens, of which this makes nothing: {why}. penstock info {shown} and "
+            f"penstock show {shown} --decode TOKENIZER show them; records beside them have a "
+            f"pattern: '{path.rstrip('/')}/*{LINES.suffixes[0]}'"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +39,22 @@ class PathFiles:
     path: str
     kind: Literal["file", "directory", "pattern"]
     files: list[JsonlFile]
-    entries: dict[str, Entry] = field(default_factory=dict)
-    """Size and time of files that a listing found, by their paths."""
+    entries: dict[str, Entry]
+    """Size and time of each file, by its path."""
 
-    def entry(self, file: JsonlFile) -> Entry:
-        """Return size and time of a file; asks storage only where no listing found it."""
-        return self.entries.get(file.path) or entry_of(file)
+    @classmethod
+    def of(cls, path: str, listing: Listing, options: StorageOptions) -> PathFiles:
+        """Return the files of a listing."""
+        kind: Literal["file", "directory", "pattern"] = "file"
+        if listing.folder is not None or listing.is_pattern:
+            kind = "pattern" if listing.folder is None else "directory"
+        entries = {as_typed(path, found.path): found.entry for found in listing.files}
+        return cls(path, kind, [JsonlFile(name, options) for name in entries], entries)
+
+    @property
+    def bytes(self) -> int:
+        """Stored bytes of all files."""
+        return sum(entry.size for entry in self.entries.values())
 
     def label(self, file: JsonlFile) -> str:
         """Return how a file is called in a table about this PATH."""
@@ -48,15 +69,13 @@ class PathFiles:
         if self.kind == "directory":
             return drafts_in(locate(self.path)[1])
         paths = [Path(locate(file.path)[1]) for file in self.files]
-        found = [
+        own = f".{paths[0].name}." if self.kind == "file" else ""
+        return [
             leftover
             for directory in sorted({str(path.parent) for path in paths})
             for leftover in drafts_in(directory)
+            if Path(leftover.entry.name).name.startswith(own)
         ]
-        if self.kind == "file":
-            own = f".{paths[0].name}."
-            found = [one for one in found if Path(one.entry.name).name.startswith(own)]
-        return found
 
 
 def find(path: str, options: StorageOptions, found: Detected | None = None) -> PathFiles:
@@ -68,18 +87,14 @@ def find(path: str, options: StorageOptions, found: Detected | None = None) -> P
     listing = found.listing
     if listing.folder is None or not found.format.is_lines or found.problem is not None:
         found.checked()
-    lines = [one for one in listing.files if found.format.is_lines or LINES.names(one.entry.name)]
-    if not found.format.is_lines and not lines:
-        raise _no_lines(path, found.format)
-    if listing.folder is not None:
+    if not found.format.is_lines:
+        lines = [one for one in listing.files if LINES.names(one.entry.name)]
         if not lines:
-            _log.warning("%s holds no %s files", path, LINES.title)
-        return _found(path, "directory", lines, options)
-    if listing.is_pattern:
-        return _found(path, "pattern", lines, options)
-    (only,) = lines
-    file = JsonlFile(path, options)
-    return PathFiles(path, "file", [file], {file.path: only.entry})
+            raise _no_lines(path, found.format)
+        listing = replace(listing, files=lines)
+    if not listing.files:
+        _log.warning("%s holds no %s files", path, LINES.title)
+    return PathFiles.of(path, listing, options)
 
 
 def _no_lines(path: str, row: Format) -> OptionError:
@@ -92,13 +107,6 @@ def _no_lines(path: str, row: Format) -> OptionError:
     )
 
 
-def _found(
-    path: str, kind: Literal["directory", "pattern"], files: list[Listed], options: StorageOptions
-) -> PathFiles:
-    entries = {as_typed(path, found.path): found.entry for found in files}
-    return PathFiles(path, kind, [JsonlFile(name, options) for name in entries], entries)
-
-
 def as_typed(path: str, name: str) -> str:
     """Return the path of a file that PATH led to, relative if PATH was.
 
@@ -109,7 +117,7 @@ def as_typed(path: str, name: str) -> str:
     return os.path.relpath(name) if is_relative else name
 
 
-def entry_of(file: JsonlFile) -> Entry:
-    """Return size and time of a file; asks storage only where no listing found it."""
-    store, name, known = file.source()
-    return known or store.entry(name)
+def leftover_document(leftover: Leftover) -> dict[str, object]:
+    """Return a leftover for a program."""
+    entry, writer = leftover
+    return {"path": entry.name, "bytes": entry.size, "modified": entry.modified, "writer": writer}

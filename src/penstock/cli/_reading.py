@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from contextlib import closing
 from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.decode import decode_fast, decode_line
 from penstock.jsonl import read_pieces, reason_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from penstock.jsonl import JsonlFile
 
@@ -49,25 +49,21 @@ class UnreadableLine(NamedTuple):
     reason: Exception
 
 
-class Watch(Protocol):
-    """Counts what is read; see `penstock.work.Bar`."""
+def texts_of(file: JsonlFile, advance: Callable[[int], object]) -> Iterator[LineText]:
+    """Yield a file's text in pieces; `advance` gets the bytes that were read, in this thread."""
+    read = shown = 0
 
-    def read(self, count: int) -> None:
-        """Count bytes, in the thread that reads."""
-        ...
+    def count(size: int) -> None:
+        nonlocal read
+        read += size  # In the thread that reads.
 
-    def show(self) -> None:
-        """Show the count, in the thread that takes the text."""
-        ...
-
-
-def texts_of(file: JsonlFile, progress: Watch) -> Iterator[LineText]:
-    """Yield a file's text in pieces, and count what is read."""
-    pieces = read_pieces([file.source()], _TEXT_BYTES, progress.read)
+    pieces = read_pieces([file.source()], _TEXT_BYTES, count)
     with closing(pieces):  # type: ignore[type-var]
         for piece in pieces:
             yield LineText(file.path, piece.first_line, piece.text)
-            progress.show()
+            more = read - shown
+            shown += more
+            advance(more)
 
 
 def lines_of(text: LineText) -> list[bytes]:

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from penstock.cli._reading import GoodLine, Skipped, UnreadableLine, read_fast, read_lines, texts_of
+from penstock.errors import MalformedLineError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
@@ -30,6 +31,11 @@ class Numbered(NamedTuple):
     path: str
     line: int
     value: object
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.path}:{self.line}"
 
 
 class Stretch(Protocol[T_co]):
@@ -55,7 +61,10 @@ class NumberedText(NamedTuple):
         """Yield the records with these numbers, each with its number."""
         if not any(number in numbers for number in range(self.first, self.end)):
             return
-        lines = (line for line in read_lines(self.text) if isinstance(line, GoodLine))
+        lines = [line for line in read_lines(self.text) if isinstance(line, GoodLine)]
+        if len(lines) != self.end - self.first:
+            # Each was read before, from a place where the stack has room for one level more.
+            raise MalformedLineError(f"{self.text.path}: a line is nested too deeply to be shown.")
         for number, line in enumerate(lines, self.first):
             if number in numbers:
                 yield number, Numbered(number, self.text.path, line.number, line.value)
@@ -74,7 +83,7 @@ class RecordStream:
     def __iter__(self) -> Generator[NumberedText]:
         skipped = Skipped()
         for file in self._files:
-            for text in texts_of(file, self._progress):
+            for text in texts_of(file, self._progress.add):
                 first = self.total
                 values = read_fast(text)
                 if values is not None:

@@ -64,21 +64,26 @@ def field_types(given: dict[str, str | None], schema: pa.Schema) -> dict[str, st
     return {name: type_ or _nullable(known[name]) for name, type_ in given.items()}
 
 
+def schema_types(schema: pa.Schema) -> dict[str, str]:
+    """Return every field of a schema that a batch can hold, those inside of objects by path."""
+    types: dict[str, str] = {}
+    for path in paths_in(schema):
+        try:
+            types |= FieldEncoder.from_schema([path], schema).types
+        except OptionError:
+            continue  # An object, whose fields have paths of their own, or null everywhere.
+    return types
+
+
 def all_types(schema: pa.Schema) -> dict[str, str]:
-    """Return every field of a schema that a batch can hold, those inside of objects by path.
+    """Return the same, each type with a mask where a record may hold null.
 
     >>> import pyarrow as pa
     >>> user = pa.struct({"age": pa.int8(), "name": pa.string()})
     >>> all_types(pa.schema({"id": pa.int64(), "user": user, "nothing": pa.null()}))
     {'id': 'int64?', 'user.age': 'int8?', 'user.name': 'string'}
     """
-    types: dict[str, str] = {}
-    for path in paths_in(schema):
-        try:
-            types |= field_types({path: None}, schema)
-        except OptionError:
-            continue  # An object, whose fields have paths of their own, or null everywhere.
-    return types
+    return {name: _nullable(type_) for name, type_ in schema_types(schema).items()}
 
 
 def cheap_types(types: Mapping[str, str]) -> dict[str, str]:

@@ -56,6 +56,20 @@ def parse_share(text: str) -> float:
     return share
 
 
+def parse_range(text: str, expected: str, number: str = r"\d+") -> slice:
+    r"""Return the numbers that `N` or `A:B` names; `number` is the pattern of one of them.
+
+    >>> parse_range("12", "a step"), parse_range("12:", "a step"), parse_range("-1", "", r"-?\d+")
+    (slice(12, 13, None), slice(12, None, None), slice(-1, None, None))
+    """
+    match = re.fullmatch(rf"({number})|({number})?:({number})?", text)
+    if match is None:
+        raise click.BadParameter(f"{text!r}: expected {expected}.")
+    if match[1]:
+        return slice(int(match[1]), int(match[1]) + 1 or None)
+    return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
+
+
 def bytes_text(count: int) -> str:
     """Return a number of bytes for people.
 

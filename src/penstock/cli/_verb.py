@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from penstock.cli._signals import INTERRUPTED, Terminated
+from penstock.cli._main import INTERRUPTED, Terminated
 from penstock.cli._terminal import echo
 from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.storage import StorageOptions
@@ -30,6 +30,7 @@ SHUFFLES: dict[str, bool | Literal["full", "block"]] = {
     "block": "block",
     "none": False,
 }
+COUNT, FROM_0 = click.IntRange(min=1), click.IntRange(min=0)
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -136,62 +137,34 @@ def verb(
     return decorate
 
 
-def _index_option(function: F) -> F:
-    return click.option(
-        "--index",
-        "folder",
-        metavar="FOLDER",
-        help="Folder of the index, if it is not in its usual place (beside the data, or in the "
-        "cache directory).",
-    )(function)
-
-
 def examples(*lines: str) -> str:
     """Return the end of a verb's help: command lines to copy."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def storage_option(function: F) -> F:
-    """Add `-o key=value`."""
-    return click.option(
-        "-o",
-        "--option",
-        "storage_options",
-        metavar="KEY=VALUE",
-        multiple=True,
-        callback=_parse_options,
-        help="Storage option, as often as needed: endpoint, region, access_key_id …; keep secrets "
-        "in the environment instead (AWS_SECRET_ACCESS_KEY …).",
-    )(function)
+def option(
+    name: str,
+    text: str,
+    dest: str | None = None,
+    **settings: Any,  # noqa: ANN401 (of click.option)
+) -> Callable[[F], F]:
+    """Add an option; `name` goes on with what its value is: `--batch-size B`, `--form a|b`."""
+    names, _, value = name.partition(" ")
+    given = [*names.split("/"), *([dest] if dest else [])]
+    if "|" in value and " " not in value:
+        settings["type"], value = click.Choice(value.split("|")), ""
+    return click.option(*given, metavar=value or None, help=text, show_default=True, **settings)
 
 
-def shuffle_option(function: F) -> F:
-    """Add `--shuffle`."""
-    return click.option(
-        "--shuffle",
-        type=click.Choice(list(SHUFFLES)),
-        default="true",
-        show_default=True,
-        help="Order of records, as for DataLoader; true chooses full or block by how the data is "
-        "read.",
-    )(function)
+def flag(name: str, text: str, dest: str | None = None) -> Callable[[F], F]:
+    """Add an option without a value."""
+    return option(name, text, dest, is_flag=True)
 
 
 def workers_option(verb: str) -> Callable[[F], F]:
     """Add `--workers N`; `verb` is the work of these processes."""
-    return click.option(
-        "--workers",
-        type=click.IntRange(min=0),
-        metavar="N",
-        help=f"Processes that {verb}; by default one per processor, 0 for none beside this one.",
-    )
-
-
-def json_option(function: F) -> F:
-    """Add `--json`."""
-    return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document, for programs."
-    )(function)
+    text = f"Processes that {verb}; by default one per processor, 0 for none beside this one."
+    return option("--workers N", text, type=FROM_0)
 
 
 def _parse_options(
@@ -208,3 +181,25 @@ def _parse_options(
     except OptionError as failure:
         raise click.BadParameter(options.redact(str(failure)), ctx, param) from None
     return options
+
+
+json_option = flag("--json", "Print one JSON document, for programs.", "as_json")
+storage_option = option(
+    "-o/--option KEY=VALUE",
+    "Storage option, as often as needed: endpoint, region, access_key_id …; keep secrets in the "
+    "environment instead (AWS_SECRET_ACCESS_KEY …).",
+    "storage_options",
+    multiple=True,
+    callback=_parse_options,
+)
+shuffle_option = option(
+    f"--shuffle {'|'.join(SHUFFLES)}",
+    "Order of records, as for DataLoader; true chooses full or block by how the data is read.",
+    default="true",
+)
+_index_option = option(
+    "--index FOLDER",
+    "Folder of the index, if it is not in its usual place (beside the data, or in the cache "
+    "directory).",
+    "folder",
+)

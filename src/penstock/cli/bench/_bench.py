@@ -11,13 +11,20 @@ import click
 
 from penstock._cpus import usable_cpus
 from penstock.cli._by_number import open_numbered
-from penstock.cli._report import Report
-from penstock.cli._terminal import echo
+from penstock.cli._terminal import Report, echo
 from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
 from penstock.cli._units import bytes_text, counted, few
-from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
-from penstock.cli.bench._advice import BenchFacts, advice, best_of
-from penstock.cli.bench._runs import STAGES, LoaderRun, Setting, columns_for, measure
+from penstock.cli._verb import COUNT, FINDINGS, FINE, SHUFFLES, option, shuffle_option, verb
+from penstock.cli.bench._runs import (
+    STAGES,
+    BenchFacts,
+    LoaderRun,
+    Setting,
+    advice,
+    best_of,
+    columns_for,
+    measure,
+)
 from penstock.datasets import is_tokens
 from penstock.errors import OptionError
 from penstock.jsonl import compression_of
@@ -35,15 +42,10 @@ _LEAST = 0.05
 """Seconds of the shortest run."""
 
 
-def _parse_workers(
-    ctx: click.Context, param: click.Parameter, given: str | None
-) -> list[Workers] | None:
-    if given is None:
-        return None
+def _parse_workers(given: str) -> list[Workers]:
     parts = [part.strip() for part in given.split(",")]
     if not all(part == "auto" or part.isdecimal() for part in parts):
-        message = f"{given!r}: expected numbers of workers, such as 0,auto,2,4."
-        raise click.BadParameter(message, ctx, param)
+        raise click.BadParameter(f"{given!r}: expected numbers of workers, such as 0,auto,2,4.")
     return list(dict.fromkeys("auto" if part == "auto" else int(part) for part in parts))
 
 
@@ -54,34 +56,23 @@ def _parse_workers(
     "penstock bench s3://bucket/logs --shuffle block -o region=eu-central-1",
     index=True,
 )
-@click.option(
-    "--fields",
-    metavar="A,B.C:TYPE",
-    help="Fields of a batch, with types as for DataLoader or without; give those of your model. By "
+@option(
+    "--fields A,B.C:TYPE",
+    "Fields of a batch, with types as for DataLoader or without; give those of your model. By "
     "default all that a batch can hold.",
 )
-@click.option(
-    "--batch-size",
-    type=click.IntRange(min=1),
-    metavar="B",
-    default=1024,
-    show_default=True,
-    help="Records of a batch; give that of your run.",
-)
+@option("--batch-size B", "Records of a batch; give that of your run.", type=COUNT, default=1024)
 @shuffle_option
-@click.option(
-    "--workers",
-    metavar="N,N,…",
-    callback=_parse_workers,
-    help="Numbers of workers to try, or auto; by default 0, auto and a few that fit the cores.",
+@option(
+    "--workers N,N,…",
+    "Numbers of workers to try, or auto; by default those that fit the cores.",
+    type=_parse_workers,
 )
-@click.option(
-    "--seconds",
+@option(
+    "--seconds S",
+    "Time for all runs together; longer runs measure better.",
     type=click.FloatRange(min=0, min_open=True),
-    metavar="S",
     default=10.0,
-    show_default=True,
-    help="Time for all runs together; longer runs measure better.",
 )
 def bench(  # noqa: PLR0913 (one argument an option)
     *,
@@ -129,8 +120,9 @@ def bench(  # noqa: PLR0913 (one argument an option)
             output=output,
         )
         if workers is None:
-            workers = _worth_trying(is_token_source=is_tokens(source))
-        elif is_tokens(source) and {0, "auto"} <= set(workers):
+            cores = usable_cpus()
+            workers = [0, "auto", *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
+        if is_tokens(source) and {0, "auto"} <= set(workers):
             workers.remove(0)  # For tokens auto is 0.
         with columns_for(source, base.types, is_remote=facts.is_remote) as made:
             cold, runs = _runs(source, base, workers, seconds, facts, made)
@@ -150,13 +142,6 @@ def _types(path: str, source: Source, given: dict[str, str | None] | None) -> di
             raise OptionError(f"--fields: {path} holds tokens, which have no fields. Leave it out.")
         return {}
     return all_types(source.schema) if given is None else field_types(given, source.schema)
-
-
-def _worth_trying(*, is_token_source: bool) -> list[Workers]:
-    """Return numbers of workers that fit this machine; for tokens auto is 0."""
-    cores = usable_cpus()
-    base: list[Workers] = ["auto"] if is_token_source else [0, "auto"]
-    return [*base, *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
 
 
 def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)
@@ -196,11 +181,7 @@ def _changes(source: Source, base: Setting, facts: BenchFacts) -> Iterator[Setti
 
 
 def _report(
-    path: str,
-    source: Source,
-    cold: LoaderRun,
-    runs: Sequence[LoaderRun],
-    notes: Sequence[str],
+    path: str, source: Source, cold: LoaderRun, runs: Sequence[LoaderRun], notes: Sequence[str]
 ) -> Report:
     first, setting = runs[0], runs[0].setting
     is_far = any(run.stats["storage_requests"] for run in (cold, *runs))

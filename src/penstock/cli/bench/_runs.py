@@ -1,7 +1,8 @@
-"""Measured runs of a loader, over files or over columns."""
+"""Measured runs of a loader, over files or over columns, and the advice that follows from them."""
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 import time
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import pyarrow as pa
 
 from penstock.batch import FieldEncoder
+from penstock.cli._units import bytes_text, counted
 from penstock.datasets import columns_of, estimate_columns
 from penstock.errors import BadRecordsError, StorageError
 from penstock.loading import DataLoader, chosen_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.datasets import Source
 
@@ -29,6 +31,12 @@ _STORAGE = ("requests", "bytes", "retries", "throttled")
 _FEW_SECONDS = 5.0
 _SMALL_SHARE = 0.1
 """Of the free space in the directory for temporary files."""
+_SAME = 1.1
+"""Rates within this factor count as equal."""
+_WORTH = 1.2
+"""Gains from this factor on are worth a word."""
+_MUCH = 0.5
+"""A stage with this share of the work is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +167,152 @@ def columns_for(
             yield None  # The runs that decode report bad records.
             return
         yield ColumnsTrial(made, time.monotonic() - began)
+
+
+class Advice(NamedTuple):
+    """One piece of advice, and its reason."""
+
+    do: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BenchFacts:
+    """Facts of the data that the advice depends on."""
+
+    path: str
+    is_remote: bool
+    compressions: frozenset[str]
+    names_fields: bool
+    """Whether the user named the fields."""
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether some files can only be read from their beginning."""
+        return "gzip" in self.compressions
+
+
+def advice(
+    runs: Sequence[LoaderRun], facts: BenchFacts, made: ColumnsTrial | None = None
+) -> list[Advice]:
+    """Return the advice that follows from the runs, the most useful first."""
+    plain = [run for run in runs if not run.setting.change]
+    best = best_of(plain)
+    changes = list(_changes(runs, plain))
+    seconds = best.setting.batch_size / best.rate
+    return [
+        *_workers(plain, best),
+        *_columns(runs, best, facts, made),
+        *_gzip(facts),
+        *changes,
+        *_stages(best, facts, is_fields_advised=any("fields" in one.do for one in changes)),
+        *_storage(best, facts),
+        Advice(
+            "measure a training step without data",
+            f"a batch of {best.setting.batch_size:,} takes {seconds * 1000:.1f} ms here: a step "
+            "that takes longer never waits for it",
+        ),
+    ]
+
+
+def best_of(runs: Sequence[LoaderRun]) -> LoaderRun:
+    """Return the fastest run; among equals the one with the fewest workers."""
+    most = max(run.rate for run in runs)
+    return min((run for run in runs if run.rate * _SAME >= most), key=_effort)
+
+
+def _effort(run: LoaderRun) -> float:
+    return -1 if run.setting.workers == "auto" else run.setting.workers  # "auto" is the default.
+
+
+def _workers(plain: Sequence[LoaderRun], best: LoaderRun) -> Iterator[Advice]:
+    others = [run for run in plain if run is not best]
+    if not others:
+        return
+    against = ", ".join(f"{run.rate:,.0f} with {run.setting.workers}" for run in others)
+    number = best.setting.workers
+    do = "leave num_workers as it is, 'auto'" if number == "auto" else f"num_workers={number}"
+    yield Advice(do, f"{best.rate:,.0f} records/s, against {against}")
+
+
+def _columns(
+    runs: Sequence[LoaderRun], best: LoaderRun, facts: BenchFacts, made: ColumnsTrial | None
+) -> Iterator[Advice]:
+    """Compare gathering from columns with the best run that decodes."""
+    run = next((run for run in runs if run.setting.change == "columns"), None)
+    if run is None or made is None or run.rate < _WORTH * best.rate:
+        return
+    gain = f"{run.rate / best.rate:.1f} × as fast: {run.rate:,.0f} records/s"
+    if made.seconds is None:
+        do = "leave materialize as it is, 'auto': it gathers from the columns that are there"
+        yield Advice(do, gain)
+        return
+    fields = ",".join(f"{name}:{type_}" for name, type_ in run.setting.types.items())
+    command = f"penstock materialize {shlex.quote(facts.path)} {shlex.quote(fields)}"
+    yield Advice(
+        f"decode once, for more than one epoch: materialize='auto' does so, or {command}",
+        f"{gain}, after {made.seconds:.1f} s once",
+    )
+
+
+def _gzip(facts: BenchFacts) -> Iterator[Advice]:
+    if facts.is_gzip:
+        yield Advice(
+            f"penstock convert {shlex.quote(facts.path)} DST, which writes small zstd frames; or "
+            "name fields and leave materialize='auto', which shuffles gzip through columns",
+            "gzip can only be read from its beginning, so nothing was shuffled here",
+        )
+
+
+def _changes(runs: Sequence[LoaderRun], plain: Sequence[LoaderRun]) -> Iterator[Advice]:
+    """Compare each change with the run of the same number of workers."""
+    for run in runs:
+        same = [one for one in plain if one.setting.workers == run.setting.workers]
+        if run.setting.change in ("", "columns") or not same:
+            continue
+        gain = run.rate / same[0].rate
+        if gain < _WORTH:
+            continue
+        names = [*run.setting.types]
+        few = ", ".join(names[:3]) + ", …" * (len(names) > 3)  # noqa: PLR2004 (one line)
+        do = (
+            "shuffle='block', which is what shuffle=True means here"
+            if run.setting.change == "block order"
+            else "ask only for the fields that the model takes; numbers at the top of a record "
+            f"({few}) are the cheapest"
+        )
+        how = f"{gain:.1f} × as fast with num_workers={run.setting.workers}"
+        yield Advice(do, f"{how}: {run.rate:,.0f} records/s")
+
+
+def _stages(run: LoaderRun, facts: BenchFacts, *, is_fields_advised: bool) -> Iterator[Advice]:
+    if run.share("decode") > _MUCH and not facts.names_fields and not is_fields_advised:
+        yield Advice(
+            "name the fields that you need (--fields here, encode={…} in DataLoader)",
+            f"{run.share('decode'):.0%} of the work is decoding, and all {len(run.setting.types)} "
+            "fields were asked for",
+        )
+    if run.share("read") > _MUCH and not facts.is_remote:
+        do, how = "look at the disk, or run it again with the files in the page cache", "reading"
+        if facts.compressions:
+            do = "keep files that are read again and again uncompressed, if there is room"
+            how = "reading and decompressing"
+        yield Advice(do, f"{run.share('read'):.0%} of the work is {how} local files")
+
+
+def _storage(run: LoaderRun, facts: BenchFacts) -> Iterator[Advice]:
+    requests, size = run.stats["storage_requests"], run.stats["storage_bytes"]
+    if not facts.is_remote or not requests:
+        return
+    if throttled := run.stats["storage_throttled"]:
+        yield Advice(
+            "fewer workers or ranks at a time, or more prefixes in the bucket",
+            f"storage said {counted(int(throttled), 'time')} to slow down",
+        )
+    if run.share("read") > _MUCH:
+        yield Advice(
+            "more workers, or the data nearer to the machine; blocks that were read are kept on "
+            "its disk (cache_dir and cache_limit in -o), so that later epochs do not wait",
+            f"{run.share('read'):.0%} of the work is waiting for storage: "
+            f"{counted(int(requests), 'request')} of {bytes_text(int(size / requests))} each",
+        )

@@ -7,18 +7,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 import numpy as np
 
-from penstock.cli._facts import index_facts, leftovers_of
+from penstock.cli._indexed import index_facts, leftovers_of
 from penstock.cli._paths import find
-from penstock.cli._report import Report
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
-from penstock.cli._verb import FAILED, FINDINGS, FINE, silence_stdout, verb, workers_option
-from penstock.cli.check._parts import Finding, line_parts
-from penstock.cli.check._run import PART_BYTES, Findings, check_parts
+from penstock.cli._verb import (
+    FAILED,
+    FINDINGS,
+    FINE,
+    FROM_0,
+    option,
+    silence_stdout,
+    verb,
+    workers_option,
+)
+from penstock.cli.check._parts import PART_BYTES, Finding, Findings, check_parts, line_parts
 from penstock.datasets import is_tokens, open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index import (
@@ -31,14 +37,7 @@ from penstock.index import (
     look_at,
     problems_of,
 )
-from penstock.storage import (
-    drafts_in,
-    hidden_folders_in,
-    is_hidden_folder,
-    is_remote,
-    join,
-    locate,
-)
+from penstock.storage import drafts_in, hidden_folders_in, is_hidden_folder, is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,29 +73,14 @@ class _CheckTask:
     "penstock check 'logs/*.jsonl.zst' --max 100",
     "penstock check s3://bucket/logs --sample 1% --json",
 )
-@click.option(
-    "--max",
-    "most",
-    type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="How many findings to show; all are counted.",
-)
-@click.option(
-    "--sample",
-    type=parse_share,
-    metavar="SHARE",
-    help="Check only this share of the lines (1%, 0.01), where all of them take too long; damaged "
+@option("--max N", "Findings to show; all are counted.", dest="most", type=FROM_0, default=20)
+@option(
+    "--sample SHARE",
+    "Check only this share of the lines (1%, 0.01), where all of them take too long; damaged "
     "files and changed bytes are still found everywhere.",
+    type=parse_share,
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Seed of the sample; another one checks other lines.",
-)
+@option("--seed", "Seed of the sample; another one checks other lines.", default=0)
 @workers_option("read")
 def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckTask`)
     """Read all of PATH and report what is wrong with it.
@@ -116,6 +100,9 @@ def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckT
         problems = problems_of(found.listing, task.storage_options)
         if not (found.format.is_lines or found.format.check or problems):
             return _check_source(task, open_found(found.checked()))
+        if found.listing.folder is not None:
+            for problem in [found.problem] if found.problem else problems:
+                findings.add(Finding("missing index", task.path, None, str(problem)))
         _check(task, found, findings)
     except BrokenPipeError:
         silence_stdout()  # The reader has seen enough; findings still decide the exit code.
@@ -125,10 +112,6 @@ def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckT
 
 
 def _check(task: _CheckTask, at_path: Detected, findings: Findings) -> None:
-    problems = problems_of(at_path.listing, task.storage_options)
-    if at_path.listing.folder is not None:
-        for problem in [at_path.problem] if at_path.problem else problems:
-            findings.add(Finding("missing index", task.path, None, str(problem)))
     indexed = _index(task, at_path, findings)
     meta = None if indexed is None else indexed.meta
     files, parts, leftovers = _parts(task, at_path, meta, findings)
@@ -217,18 +200,16 @@ def _parts(
         return len(found.files), parts, found.leftovers()
     listing = at_path.checked().listing
     made_with = None if meta is None else meta.options
-    sample = task.sample, task.seed
     tables: list[Any] = []
-    for one in load(check)(task.path, at_path, made_with, *sample, PART_BYTES):
+    for one in load(check)(task.path, at_path, made_with, task.sample, task.seed, PART_BYTES):
         if isinstance(one, Finding):
             findings.add(one)
         elif isinstance(one, tuple):
             findings.errors.setdefault(*one)
         else:
             tables.append(one)
-    beside = [] if is_remote(task.path) or listing.folder is None else [locate(task.path)[1]]
-    leftovers = [one for directory in beside for one in drafts_in(directory)]
-    return len(listing.files), tables, leftovers
+    is_folder = listing.folder is not None and not is_remote(task.path)
+    return len(listing.files), tables, drafts_in(locate(task.path)[1]) if is_folder else []
 
 
 def _index(task: _CheckTask, at_path: Detected, findings: Findings) -> Indexed | None:
@@ -264,31 +245,27 @@ def _summary(task: _CheckTask, parts: Sequence[CheckPart], files: int, findings:
     return f"{seen}: {counted(total, 'finding')}{hidden}: {kinds}"
 
 
-def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[str]:
+def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[Finding]:
     """Yield the token files in a folder that its index does not name."""
     if not is_tokens(source) or source.index_meta is None:
         return
     named = set(source.files)
-    # A file without bytes is of a text in which no sample ends.
     store, name = locate(join(task.path, TOKEN_FOLDER), task.storage_options)
     with suppress(ObjectNotFoundError):
         for entry in store.list(name):
             file = store.path(entry.name)
+            # A file without bytes is of a text in which no sample ends.
             if entry.size and file not in named:
-                yield file
+                reason = "the index does not name this token file"
+                yield Finding("unknown file", file, None, reason)
 
 
 def _check_source(task: _CheckTask, source: Source) -> int:
     """Check tokens or an MDS folder: all can be read, and documents end where the index says."""
     path, meta = task.path, source.index_meta
     eos = None if meta is None or meta.tokens is None else meta.tokens.eos
-    shown = [
-        *map(str, _left(task, leftovers_of(path, None))),
-        *(
-            str(Finding("unknown file", file, None, "the index does not name this token file"))
-            for file in _unnamed_files(task, source)
-        ),
-    ]
+    found = [*_left(task, leftovers_of(path, None)), *_unnamed_files(task, source)]
+    shown = [str(finding) for finding in found]
     tokens = 0
     size = getattr(source, "sample_size", None)
     step = max(1, _STEP_TOKENS // size) if size else _STEP
@@ -300,13 +277,13 @@ def _check_source(task: _CheckTask, source: Source) -> int:
                 tokens += int(source.lengths(ids).sum())
                 shown += _wrong_ends(source, ids, rows, eos)
             progress.add(len(ids))
-    found = counted(len(shown), "finding") if shown else "nothing wrong"
+    wrong = counted(len(shown), "finding") if shown else "nothing wrong"
     hidden = f" ({len(shown) - _SHOWN:,} not shown)" if len(shown) > _SHOWN else ""
     count = f", {counted(tokens, 'token')}" if is_tokens(source) else ""
     report = Report(
         *shown[:_SHOWN],
         f"{path}: {counted(len(source.files), 'file')}, {counted(len(source), 'sample')}{count}: "
-        f"{found}{hidden}",
+        f"{wrong}{hidden}",
         path=path,
         files=len(source.files),
         records=len(source),

@@ -1,17 +1,19 @@
-"""Parts of JSON Lines files that are checked one by one: findings and counts of each."""
+"""Parts of files, checked here or by processes; findings come in the order of the parts."""
 
 from __future__ import annotations
 
 import math
 import random
+import time
+from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from penstock.cli._paths import entry_of
 from penstock.cli._reading import (
     GoodLine,
     LineText,
@@ -23,17 +25,19 @@ from penstock.cli._reading import (
     read_lines,
     texts_of,
 )
+from penstock.cli._units import counted
 from penstock.errors import CorruptFileError, ObjectNotFoundError
 from penstock.index import JSON_NAMES, LinePiece, LinePieces
 from penstock.jsonl import compression_of, reason_text
 from penstock.storage import LocalStore, is_remote
+from penstock.work import PublishedUnit, UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from penstock.cli._paths import PathFiles
     from penstock.jsonl import JsonlFile
-    from penstock.storage import OpenFile
+    from penstock.storage import Draft, OpenFile
 
 Kind = Literal[
     "malformed line",
@@ -50,7 +54,11 @@ Kind = Literal[
     "missing index",
     "leftover",
 ]
+PART_BYTES = 32 << 20
 _BLOCK_BYTES = 256 << 10
+_LITTLE = 64 << 20
+"""Bytes that are read before other processes would have started."""
+_BETWEEN_LOOKS = 0.2
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -150,7 +158,7 @@ class LinePart:
     def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield bad lines; lines count from where the part begins."""
         texts = (
-            texts_of(self.file, _Advancing(advance))
+            texts_of(self.file, advance)
             if self.stop is None
             else self._cut(self.stop, seen, advance)
         )
@@ -195,41 +203,18 @@ class LinePart:
             advance(max(0, min(len(block), stop - at)))
 
 
-class _Advancing:
-    """Bytes that one thread reads and another one reports."""
-
-    def __init__(self, advance: Callable[[int], object]) -> None:
-        self._advance = advance
-        self._read = self._shown = 0
-
-    def read(self, count: int) -> None:
-        self._read += count
-
-    def show(self) -> None:
-        count = self._read - self._shown
-        self._shown += count
-        self._advance(count)
-
-
 def line_parts(
     found: PathFiles, share: float | None, seed: int, part_bytes: int
 ) -> Iterator[LinePart]:
     """Yield all files in parts: plain local ones are cut, unless only a share is checked."""
     for number, file in enumerate(found.files):
-        size = _size(file)
+        size = found.entries[file.path].size
         chosen = None if share is None else SampledLines(share, f"{seed}/{number}")
         if chosen is not None or size <= part_bytes or not _is_cut(file):
             yield LinePart(file, size, chosen)
             continue
         for start, stop in pairwise([*range(0, size, part_bytes), size]):
             yield LinePart(file, stop - start, None, start, stop)
-
-
-def _size(file: JsonlFile) -> int:
-    try:
-        return entry_of(file).size
-    except OSError:
-        return 0  # Reading it reports the error.
 
 
 def _is_cut(file: JsonlFile) -> bool:
@@ -258,3 +243,119 @@ def _findings_in(
         if type(line.value) is not dict:
             reason, start = JSON_NAMES[type(line.value)], begins(line.text)
             yield Finding("non-object line", text.path, line.number, reason, start)
+
+
+@dataclass(frozen=True)
+class CheckUnit(PublishedUnit):
+    """Parts that one process checks; see `penstock.work.PublishedUnit`."""
+
+    parts: tuple[CheckPart, ...]
+    most: int
+    """Findings of a part that are kept."""
+
+    def __str__(self) -> str:
+        return f"{counted(len(self.parts), 'part')} of files, first {self.parts[0].path}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.size for part in self.parts)
+
+    def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
+        """Check all parts."""
+        found = [_looked(part, self.most, advance) for part in self.parts]
+        draft.write(msgspec.msgpack.encode(found))
+
+    def found(self) -> list[PartFindings]:
+        """Return the findings of each part."""
+        return msgspec.msgpack.decode(self.result(), type=list[PartFindings])
+
+
+def _looked(part: CheckPart, most: int, advance: Callable[[int], object]) -> PartFindings:
+    found = PartFindings()
+    for finding in part.look(found, advance):
+        found.kinds[finding.kind] = found.kinds.get(finding.kind, 0) + 1
+        if len(found.findings) < most:
+            found.findings.append(finding)
+    return found
+
+
+@dataclass(slots=True)
+class Findings:
+    """All findings: the first ones are kept and shown, all are counted."""
+
+    most: int
+    show: Callable[[Finding], object]
+    """Called with each finding that is kept, as soon as its turn comes."""
+    shown: list[Finding] = field(default_factory=list)
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    errors: dict[str, str] = field(default_factory=dict)
+    records: int = 0
+    text_bytes: int = 0
+    _lines: int = 0
+    """Before the current part, in its file."""
+
+    def add(self, finding: Finding) -> None:
+        """Take a finding that belongs to no part."""
+        self.kinds[finding.kind] += 1
+        self._show(finding)
+
+    def take(self, part: CheckPart, found: PartFindings) -> None:
+        """Take findings and counts of the next part."""
+        if not part.start:
+            self._lines = 0
+        self.kinds.update(found.kinds)
+        for finding in found.findings:
+            line = None if finding.line is None else finding.line + self._lines
+            self._show(msgspec.structs.replace(finding, line=line))
+        self.records += found.records
+        self.text_bytes += found.text_bytes
+        self._lines += found.newlines
+        for path, text in found.errors:
+            self.errors.setdefault(path, text)
+
+    def _show(self, finding: Finding) -> None:
+        if len(self.shown) < self.most:
+            self.shown.append(finding)
+            self.show(finding)
+
+
+def check_parts(
+    parts: Sequence[CheckPart],
+    findings: Findings,
+    advance: Callable[[int], object],
+    workers: int | None,
+    unit_bytes: int = PART_BYTES,
+) -> None:
+    """Check all parts; findings come in the order of the parts, whichever process makes them."""
+    if workers is None and (len(parts) < 2 or sum(p.size for p in parts) < _LITTLE):  # noqa: PLR2004
+        workers = 0
+    if workers == 0:
+        for part in parts:
+            findings.take(part, _looked(part, findings.most, advance))
+        return
+    with TemporaryDirectory(prefix="penstock-check-") as folder:
+        units = [
+            CheckUnit(UnitResults(folder), number, group, findings.most)
+            for number, group in enumerate(grouped(parts, unit_bytes))
+        ]
+        waiting = iter(units)
+        turn: CheckUnit | None = next(waiting, None)
+        due = 0.0
+
+        def take_finished() -> None:
+            nonlocal turn
+            while turn is not None and turn.is_done():
+                for part, found in zip(turn.parts, turn.found(), strict=True):
+                    findings.take(part, found)
+                turn = next(waiting, None)
+
+        def look(count: int) -> None:
+            nonlocal due
+            advance(count)
+            if time.monotonic() >= due:
+                due = time.monotonic() + _BETWEEN_LOOKS
+                take_finished()
+
+        run_units(units, workers=workers, advance=look)
+        take_finished()

@@ -11,12 +11,7 @@ import pyarrow as pa
 from penstock.cli._paths import as_typed
 from penstock.cli._reading import begins
 from penstock.cli.check._parts import Finding, PartFindings, SampledLines
-from penstock.errors import (
-    CorruptFileError,
-    MalformedLineError,
-    OptionError,
-    SchemaMismatchError,
-)
+from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
 from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
 from penstock.index.parquet import UnifiedSchema, read_footer, read_group
 from penstock.storage import MeteredFile

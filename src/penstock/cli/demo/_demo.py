@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from penstock.cli._report import Report
-from penstock.cli._terminal import echo
-from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option
+from penstock.cli._terminal import Report, echo
+from penstock.cli._verb import FINDINGS, FINE, Verb, examples, json_option, option
 from penstock.cli.demo._stages import STAGES, BrokenPromiseError, DemoRun
 from penstock.cli.demo._training import TRAINING_STAGES, torch_is_there
 from penstock.errors import OptionError
@@ -22,17 +21,10 @@ _LEFT_OUT = "Training was left out, as torch is not installed: pip install 'pens
 
 
 @click.command(cls=Verb, epilog=examples("penstock demo", "penstock demo --keep demo-data"))
-@click.option(
-    "--records",
-    type=click.IntRange(min=_FEWEST),
-    default=50_000,
-    show_default=True,
-    metavar="N",
-    help="How many records to write; fewer are faster.",
+@option(
+    "--records N", "How many records to write.", type=click.IntRange(min=_FEWEST), default=50_000
 )
-@click.option(
-    "--keep", metavar="DIR", help="Write to this empty or new directory, and keep the dataset."
-)
+@option("--keep DIR", "Write to this empty or new directory, and keep the dataset.")
 @json_option
 def demo(*, records: int, keep: str | None, as_json: bool) -> int:
     """Write a dataset, kill a writer half-way, and read everything back.
@@ -71,8 +63,7 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 def _kept(keep: str) -> str:
     directory = Path(keep)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        message = f"--keep {keep}: expected an empty or a new directory."
-        raise OptionError(message)
+        raise OptionError(f"--keep {keep}: expected an empty or a new directory.")
     directory.mkdir(parents=True, exist_ok=True)
     return keep
 

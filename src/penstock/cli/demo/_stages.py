@@ -1,4 +1,7 @@
-"""The stages of `penstock demo`: each checks a promise and adds a row to the table."""
+"""The stages of `penstock demo`: each checks a promise and adds a row to the table.
+
+`python -m penstock.cli.demo._stages DIRECTORY FIRST LAST PER_SHARD` is the writer that is killed.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,42 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import penstock
 from penstock.cli._units import bytes_text, counted
-from penstock.cli.demo._writer import EXTENSION, record
 from penstock.jsonl import JsonlDir
 from penstock.storage import drafts_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+EXTENSION = ".jsonl.zst"
+_CITIES = ("Bergen", "Como", "Grenoble", "Innsbruck", "Ljubljana")
 _SHARDS = 10
 """Full shards; the writer that is killed at a quarter of the records is in the middle of one."""
-_START_SECONDS = 30.0
+_READY = "ready\n"
+_SECONDS_TO_DIE = 30.0
 _BATCH_ROWS = 4096
+
+
+def record(number: int) -> dict[str, object]:
+    """Return the record of a number, so that every copy can be checked.
+
+    >>> record(7)["id"], record(7)["user"]["city"]
+    (7, 'Grenoble')
+    """
+    mixed = number * 2_654_435_761 % (1 << 32)
+    return {
+        "id": number,
+        "user": {"id": mixed % 1000, "city": _CITIES[number % len(_CITIES)]},
+        "items": [mixed >> shift & 0xFFF for shift in range(0, mixed % 20 + 1, 4)],
+        "price": round(mixed / (1 << 32) * 100, 2),
+        "text": f"record {number} of the demonstration",
+    }
 
 
 class BrokenPromiseError(Exception):
@@ -93,26 +115,13 @@ def _written(run: DemoRun, first: int, end: int) -> tuple[float, list[str]]:
 def kill_a_writer(run: DemoRun) -> None:
     """Kill a second process with SIGKILL while it writes the other half."""
     before = {shard.path for shard in run.dataset.shards_sync()}
-    process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
-        [
-            *(sys.executable, "-m", "penstock.cli.demo._writer"),
-            *(run.directory, str(run.first_part), str(run.records), str(run.per_shard)),
-        ],
-        # The child imports the same Penstock as this process.
-        cwd=Path(penstock.__file__).parents[1],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = process.stdout.readline() if process.stdout else ""
-        promise(line == "half-way\n", "a second process writes to the same directory")
+    numbers = (run.first_part, run.records, run.per_shard)
+    with killed(
+        child("penstock.cli.demo._stages", run.directory, *map(str, numbers)),
+        "a second process writes to the same directory",
+    ):
         drafts = drafts_in(run.directory)
         promise([d.writer for d in drafts] == ["at work"], "its unfinished shard is hidden")
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=_START_SECONDS)
-    promise(process.returncode == -signal.SIGKILL, "the writer was killed")
     drafts = drafts_in(run.directory)
     promise([d.writer for d in drafts] == ["gone"], "its hidden draft is known to be dead")
     added = [s for s in run.dataset.shards_sync() if s.path not in before]
@@ -128,6 +137,41 @@ def kill_a_writer(run: DemoRun) -> None:
         Row("  visible", f"{counted(len(added), 'shard')} of it, complete to the last record"),
         Row("  left behind", f"1 hidden draft of {bytes_text(drafts[0].entry.size)}"),
     ]
+
+
+def child(module: str, *arguments: str) -> dict[str, Any]:
+    """Return how a module of the same Penstock is started as a process."""
+    home = Path(penstock.__file__).parents[1]
+    return {"args": [sys.executable, "-m", module, *arguments], "cwd": home}
+
+
+@contextmanager
+def killed(started: dict[str, Any], what: str) -> Iterator[None]:
+    """Start a process, wait for `wait_for_the_end`, and kill it when the block ends."""
+    process = subprocess.Popen(**started, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        promise((process.stdout.readline() if process.stdout else "") == _READY, what)
+        yield
+    finally:
+        process.send_signal(signal.SIGKILL)
+        # Returns when its workers have closed stdout, too: none outlives it.
+        process.communicate(timeout=_SECONDS_TO_DIE)
+    promise(process.returncode == -signal.SIGKILL, "the process was killed")
+
+
+def wait_for_the_end() -> None:
+    """Tell the parent that this process may be killed; returns if the parent dies first."""
+    sys.stdout.write(_READY)
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+def write_half(directory: str, first: int, last: int, per_shard: int) -> None:
+    """Write records to the middle of a shard, then wait to be killed."""
+    with JsonlDir(directory).writer_sync(EXTENSION, max_records_per_shard=per_shard) as writer:
+        writer.write_many(record(number) for number in range(first, (first + last) // 2))
+        writer.flush()
+        wait_for_the_end()
 
 
 def go_on(run: DemoRun) -> None:
@@ -187,3 +231,7 @@ STAGES: list[Callable[[DemoRun], None]] = [
     stream_arrow,
 ]
 """In order; each reads the files of those before it."""
+
+
+if __name__ == "__main__":
+    write_half(sys.argv[1], *map(int, sys.argv[2:5]))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from contextlib import closing
 from typing import TYPE_CHECKING
 
-import click
 import numpy as np
 
-from penstock.cli._facts import facts_of_index, index_facts
+from penstock.cli._indexed import facts_of_index, index_facts
 from penstock.cli._paths import PathFiles, as_typed, find
 from penstock.cli._reading import texts_of
-from penstock.cli._report import Report
-from penstock.cli._terminal import Progress, echo
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted
-from penstock.cli._verb import FAILED, FINE, verb
+from penstock.cli._verb import FAILED, FINE, flag, verb
 from penstock.cli.info._sources import (
     WIDTH,
     InfoFile,
@@ -28,39 +26,15 @@ from penstock.cli.info._sources import (
 from penstock.decode import blank_lines
 from penstock.index import LINES, look_at
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
-from penstock.storage import is_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._facts import IndexFacts
-    from penstock.cli._indexed import Indexed
+    from penstock.cli._indexed import Indexed, IndexFacts
     from penstock.index import Detected, FileMeta
     from penstock.storage import Entry, StorageOptions
 
 _NEWLINE = ord("\n")
-
-
-@dataclass(frozen=True, slots=True)
-class InfoLineFile(InfoFile):
-    """The facts of a JSON Lines file."""
-
-    label: str
-    text_bytes: int | None
-    compression: str
-
-    def document(self) -> dict[str, object]:
-        """Return the facts for a program."""
-        return InfoFile.document(self) | {
-            "text_bytes": self.text_bytes,
-            "compression": self.compression.partition(",")[0],
-            "seekable": self.compression.endswith("seekable") or self.compression == "none",
-        }
-
-    def cells(self) -> list[str]:
-        """Return the facts as a row of a table."""
-        text = "–" if self.text_bytes is None else bytes_text(self.text_bytes)
-        return [self.label, *InfoFile.cells(self)[1:], text, self.compression]
 
 
 @verb(
@@ -70,11 +44,7 @@ class InfoLineFile(InfoFile):
     "penstock info s3://bucket/logs -o region=eu-west-1 --json",
     index=True,
 )
-@click.option(
-    "--no-records",
-    is_flag=True,
-    help="Do not count records where that needs all files to be read; for large or remote data.",
-)
+@flag("--no-records", "Do not count records where that reads whole files.")
 def info(
     *,
     path: str,
@@ -112,31 +82,24 @@ def _of_lines(
 ) -> Report:
     """Report JSON Lines; note files that cannot be read in `errors`."""
     path, options = facts.path, at_path.options
-    found = _found_by(facts.found, path, options) or find(path, options, at_path)
+    # With an index the files are those that `penstock.open` sees.
+    listing = None if facts.found is None else facts.found.listing
+    found = PathFiles.of(path, listing, options) if listing else find(path, options, at_path)
     known = _known(facts.found, path)
-    listed = []
-    for file in found.files:
-        try:
-            listed.append((file, found.entry(file)))
-        except OSError as failure:
-            errors[file.path] = options.redact(str(failure))
-    files: list[InfoLineFile] = []
-    with Progress(sum(e.size for file, e in listed if file.path not in known)) as progress:
-        for file, entry in listed:
-            reads = progress if count else None
+    files: list[InfoFile] = []
+    unread = (file for file in found.files if file.path not in known)
+    with Progress(sum(found.entries[file.path].size for file in unread)) as progress:
+        for file in found.files:
+            entry, reads = found.entries[file.path], progress if count else None
             try:
-                files.append(_file_facts(found, file, entry, known.get(file.path), reads))
+                files.append(_file_facts(file, entry, known.get(file.path), reads))
             except OSError as failure:
                 errors[file.path] = options.redact(str(failure))
     records = sum_known([file.records for file in files])
     stored, text = sum(file.bytes for file in files), sum_known([file.text_bytes for file in files])
-    unreadable = len(found.files) - len(files)
     report = Report(path, width=WIDTH, path=path, format=LINES.name)
-    report.row(
-        "files",
-        f"{len(found.files):,}" + (f", {unreadable} unreadable" * bool(unreadable)),
-        files=len(found.files),
-    )
+    unreadable = f", {len(errors)} unreadable" if errors else ""
+    report.row("files", f"{len(found.files):,}{unreadable}", files=len(found.files))
     add_records(report, records, stored)
     ratio = f" ({text / stored:.1f} × what is stored)" if text and stored else ""
     text_size = "unknown" if text is None else bytes_text(text)
@@ -145,19 +108,8 @@ def _of_lines(
     facts.add_to(report)
     beside = facts_of_index(path, facts.found, options)
     beside._replace(leftovers=[*found.leftovers(), *beside.leftovers]).add_to(report)
-    add_files(report, files, ["file", "records", "stored", "text", "compression"])
+    add_files(report, path, files, ["file", "records", "stored", "text", "compression"])
     return report
-
-
-def _found_by(indexed: Indexed | None, path: str, options: StorageOptions) -> PathFiles | None:
-    """Return the files as `penstock.open` sees them, if there is an index."""
-    if indexed is None:
-        return None
-    entries = {as_typed(path, one.path): one.entry for one in indexed.listing.files}
-    files = [JsonlFile(name, options) for name in entries]
-    if indexed.listing.folder is not None:
-        return PathFiles(path, "directory", files, entries)
-    return PathFiles(path, "pattern" if is_pattern(path) else "file", files, entries)
 
 
 def _known(indexed: Indexed | None, path: str) -> dict[str, FileMeta]:
@@ -175,12 +127,8 @@ def _known(indexed: Indexed | None, path: str) -> dict[str, FileMeta]:
 
 
 def _file_facts(
-    found: PathFiles,
-    file: JsonlFile,
-    entry: Entry,
-    known: FileMeta | None,
-    progress: Progress | None,
-) -> InfoLineFile:
+    file: JsonlFile, entry: Entry, known: FileMeta | None, progress: Progress | None
+) -> InfoFile:
     """Return the facts of a file; with a progress, read it unless the index knows it."""
     compression, text_bytes = _compression(file, entry)
     records = None
@@ -189,13 +137,10 @@ def _file_facts(
         text_bytes = known.bytes if text_bytes is None else text_bytes
     elif progress is not None:
         records, text_bytes = 0, 0
-        for text in texts_of(file, progress):
+        for text in texts_of(file, progress.add):
             records += count_records(text.text)
             text_bytes += len(text.text)
-    label = found.label(file)
-    return InfoLineFile(
-        file.path, records, entry.size, entry.modified, label, text_bytes, compression
-    )
+    return InfoFile(file.path, records, entry.size, entry.modified, text_bytes, compression)
 
 
 def count_records(text: bytes) -> int:
@@ -204,8 +149,7 @@ def count_records(text: bytes) -> int:
     >>> count_records(b'{"a": 1}\n\n  \r\n{"a": 2}')
     2
     """
-    bytes_ = np.frombuffer(text, np.uint8)
-    ends = np.flatnonzero(bytes_ == _NEWLINE)
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
     if text and not text.endswith(b"\n"):
         ends = np.append(ends, len(text))
     if not len(ends):
@@ -221,17 +165,14 @@ def _compression(file: JsonlFile, entry: Entry) -> tuple[str, int | None]:
         return "none", entry.size
     if compression == "zstd" and entry.size:
         store, name, _ = file.source()
-        open_file = store.open(name, entry)
-        try:
-            frames = read_seek_table(open_file)
-        finally:
-            open_file.close()
+        with closing(store.open(name, entry)) as opened:
+            frames = read_seek_table(opened)
         if frames is not None:
             return "zstd, seekable", int(frames[:, 1].sum(dtype="i8"))
     return compression, None
 
 
-def _compressions(files: Sequence[InfoLineFile]) -> str:
+def _compressions(files: Sequence[InfoFile]) -> str:
     kinds = Counter(file.compression for file in files)
     if len(kinds) == 1:
         return next(iter(kinds))

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.cli._by_number import by_number
-from penstock.cli._facts import (
-    KnownFacts,
-    add_leftovers,
-    facts_of_index,
-    facts_of_source,
-    leftovers_of,
-)
+from penstock.cli._indexed import add_leftovers, facts_of_index, facts_of_source, leftovers_of
 from penstock.cli._paths import as_typed
-from penstock.cli._report import Report
+from penstock.cli._terminal import Report
 from penstock.cli._units import age_text, bytes_text, counted
 from penstock.datasets import is_tokens, open_found
 from penstock.storage import locate
@@ -25,7 +19,7 @@ from penstock.storage import locate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._facts import IndexFacts
+    from penstock.cli._indexed import IndexFacts
     from penstock.datasets import Source, TokenSource
     from penstock.index import Detected, Format
 
@@ -43,23 +37,26 @@ class InfoFile:
     records: int | None
     bytes: int
     modified: float
+    text_bytes: int | None = None
+    compression: str = ""
+    """Of a file of lines: `none`, or its name, with `, seekable` behind it."""
 
     def document(self) -> dict[str, object]:
         """Return the facts for a program."""
-        return {
-            "path": self.path,
-            "records": self.records,
-            "bytes": self.bytes,
-            "modified": self.modified,
-        }
+        facts = asdict(self)
+        if self.compression:
+            name, _, seekable = self.compression.partition(", ")
+            return facts | {"compression": name, "seekable": bool(seekable) or name == "none"}
+        del facts["text_bytes"], facts["compression"]
+        return facts
 
-    def cells(self) -> list[str]:
-        """Return the facts as a row of a table."""
-        return [self.path, _number(self.records), bytes_text(self.bytes)]
-
-
-def _number(count: int | None) -> str:
-    return "–" if count is None else f"{count:,}"
+    def cells(self, folder: str) -> list[str]:
+        """Return the facts as a row of a table; the name is that below the folder."""
+        label = self.path.removeprefix(f"{folder.rstrip('/')}/")
+        records = "–" if self.records is None else f"{self.records:,}"
+        text = "–" if self.text_bytes is None else bytes_text(self.text_bytes)
+        lines = [text, self.compression] if self.compression else []
+        return [label, records, bytes_text(self.bytes), *lines]
 
 
 def sum_known(values: Sequence[int | None]) -> int | None:
@@ -68,12 +65,12 @@ def sum_known(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def add_files(report: Report, files: Sequence[InfoFile], header: Sequence[str]) -> None:
+def add_files(report: Report, path: str, files: Sequence[InfoFile], header: list[str]) -> None:
     """Report files one by one, as a table where they are few."""
     report.data(per_file=[file.document() for file in files])
     if 1 < len(files) <= _FEW_FILES:
         report.line("")
-        report.table(header, [file.cells() for file in files])
+        report.table(header, [file.cells(path) for file in files])
 
 
 def add_records(report: Report, records: int | None, stored: int) -> None:
@@ -89,7 +86,7 @@ def table_report(kind: Format, facts: IndexFacts, at_path: Detected, *, count: b
     listing = facts.found.listing if facts.found else at_path.checked().listing
     rows: dict[str, int] | None = None
     columns: list[list[str]] | None = None
-    known: KnownFacts | None = None
+    known = facts_of_index(path, None, at_path.options)
     is_cheap = kind.scanner is None or (facts.found is not None and not facts.found.is_stale)
     if count or is_cheap:
         with by_number(path, at_path) as opened:
@@ -115,9 +112,9 @@ def table_report(kind: Format, facts: IndexFacts, at_path: Detected, *, count: b
     if columns is not None:
         report.row("columns", f"{len(columns):,}")
     facts.add_to(report)
-    (known or facts_of_index(path, None, at_path.options)).add_to(report)
+    known.add_to(report)
     _add_columns(report, columns)
-    add_files(report, files, ["file", "records", "stored"])
+    add_files(report, path, files, ["file", "records", "stored"])
     return report
 
 
@@ -165,7 +162,7 @@ def source_report(path: str, found: Detected) -> Report:
     add_leftovers(report, leftovers_of(path, None))
     if not is_tokens(source):
         _add_columns(report, _columns(source))
-    add_files(report, files, ["file", "samples", "stored"])
+    add_files(report, path, files, ["file", "samples", "stored"])
     return report
 
 

@@ -15,10 +15,19 @@ from click.core import ParameterSource
 
 from penstock.cli._by_number import open_numbered
 from penstock.cli._terminal import echo
-from penstock.cli._units import parse_size
-from penstock.cli._verb import FINDINGS, FINE, SHUFFLES, shuffle_option, verb
-from penstock.cli.plan._numbers import RunLayout, steps_of
-from penstock.cli.plan._text import RunPlan, list_steps
+from penstock.cli._units import parse_range, parse_size
+from penstock.cli._verb import (
+    COUNT,
+    FINDINGS,
+    FINE,
+    FROM_0,
+    SHUFFLES,
+    flag,
+    option,
+    shuffle_option,
+    verb,
+)
+from penstock.cli.plan._epoch import RunLayout, RunPlan, list_steps, steps_of
 from penstock.datasets import is_tokens, list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
@@ -33,7 +42,6 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
-_FROM_0, _COUNT = click.IntRange(min=0), click.IntRange(min=1)
 _CACHE_BYTES = 10 << 30
 """Cache of remote blocks on a host, by default, if its disk has room."""
 _OF_A_VIEW = (
@@ -74,16 +82,8 @@ class _RunNumbers:
         return Sharing(size, rank, self.world_size, self.drop_last)
 
 
-def _parse_steps(ctx: click.Context, param: click.Parameter, given: str | None) -> slice | None:
-    if given is None:
-        return None
-    match = re.fullmatch(r"(\d+)|(\d+)?:(\d+)?", given)
-    if match is None:
-        message = f"{given!r}: expected a step (12) or a range of steps (12:15, 12:, :3)."
-        raise click.BadParameter(message, ctx, param)
-    if match[1]:
-        return slice(int(match[1]), int(match[1]) + 1)
-    return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
+def _steps(text: str) -> slice:
+    return parse_range(text, "a step (12) or a range of steps (12:15, 12:, :3)")
 
 
 @verb(
@@ -95,55 +95,32 @@ def _parse_steps(ctx: click.Context, param: click.Parameter, given: str | None) 
     "penstock plan tokens --length 2048 --batch-size 8 --state state.json",
     index=True,
 )
-@click.option(
-    "--batch-size", type=_COUNT, metavar="B", help="Rows of each rank in a step, as in your run."
-)
-@click.option(
-    "--global-batch-size", type=_COUNT, metavar="G", help="Rows of all ranks in a step, instead."
-)
-@click.option("--world-size", type=_COUNT, metavar="W", default=1, help="Number of ranks.")
-@click.option(
-    "--workers", type=_FROM_0, metavar="N", default=0, help="Workers of each rank, for the reads."
-)
+@option("--batch-size B", "Rows of each rank in a step, as in your run.", type=COUNT)
+@option("--global-batch-size G", "Rows of all ranks in a step, instead.", type=COUNT)
+@option("--world-size W", "Number of ranks.", type=COUNT, default=1)
+@option("--workers N", "Workers of each rank, for the reads.", type=FROM_0, default=0)
 @shuffle_option
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the order.")
-@click.option("--epoch", type=_FROM_0, default=0, show_default=True, help="Epoch to plan.")
-@click.option("--drop-last", is_flag=True, help="Leave out the last batch if it is not full.")
-@click.option(
-    "--skip",
+@option("--seed", "Seed of the order.", default=0)
+@option("--epoch", "Epoch to plan.", type=FROM_0, default=0)
+@flag("--drop-last", "Leave out the last batch if it is not full.")
+@option(
+    "--skip N | A:B | FILE",
+    "Records to leave out; a file has one number or range on a line. Repeatable.",
     multiple=True,
-    metavar="N | A:B | FILE",
-    help="Records to leave out, as often as needed; a file has one number or range on a line.",
 )
-@click.option(
-    "--hosts", type=_COUNT, metavar="H", default=1, help="Hosts that the ranks are spread over."
+@option("--hosts H", "Hosts that the ranks are spread over.", type=COUNT, default=1)
+@option(
+    "--cache-bytes SIZE",
+    "Disk cache of a host; by default the storage option cache_limit, or 10GiB.",
+    dest="cache_size",
+    type=lambda text: 0 if text.strip() == "0" else parse_size(text),
 )
-@click.option(
-    "--cache-bytes",
-    "cache_size",
-    metavar="SIZE",
-    help="Blocks that a host keeps on disk; by default the storage option cache_limit, or 10GiB.",
-)
-@click.option("--step", metavar="A:B", callback=_parse_steps, help="List the records of steps.")
-@click.option("--rank", type=_FROM_0, metavar="R", help="List the records of one rank only.")
-@click.option("--show", is_flag=True, help="With --step: print the records themselves.")
-@click.option(
-    "--state",
-    metavar="FILE",
-    help="Plan from where a run stands: a file with the state_dict() of its loader as JSON.",
-)
-@click.option(
-    "--length",
-    type=_COUNT,
-    metavar="N",
-    help="For tokens: plan windows of N tokens, as Tokens(N) cuts them, instead of samples.",
-)
-@click.option(
-    "--stride",
-    type=_COUNT,
-    metavar="N",
-    help="For tokens: distance from window to window, if it is not the length.",
-)
+@option("--step A:B", "List the records of steps.", type=_steps)
+@option("--rank R", "List the records of one rank only.", type=FROM_0)
+@flag("--show", "With --step: print the records themselves.")
+@option("--state FILE", "Plan from where a run stands: its loader's state_dict() as JSON.")
+@option("--length N", "For tokens: plan windows of N tokens, as Tokens(N) cuts them.", type=COUNT)
+@option("--stride N", "For tokens: tokens from window to window, if not the length.", type=COUNT)
 @click.pass_context
 def plan(  # noqa: PLR0913 (one argument an option)
     ctx: click.Context,
@@ -152,7 +129,7 @@ def plan(  # noqa: PLR0913 (one argument an option)
     path: str,
     workers: int,
     hosts: int,
-    cache_size: str | None,
+    cache_size: int | None,
     step: slice | None,
     rank: int | None,
     show: bool,
@@ -174,10 +151,14 @@ def plan(  # noqa: PLR0913 (one argument an option)
         raise click.UsageError("--show prints the records of steps: give --step A:B.")
     if hosts > asked.world_size:
         raise click.UsageError(f"--hosts {hosts}: more than --world-size {asked.world_size}.")
-    if asked.state is not None:
-        _refuse_beside_state(ctx)
+    for name in ("seed", "epoch", "shuffle") if asked.state is not None else ():
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is what the state says: leave it out with --state.")
     sharing = asked.sharing(rank or 0)
-    layout = RunLayout(workers, hosts, _cache_bytes(cache_size, storage_options))
+    if cache_size is None:
+        limit = storage_options.cache_limit
+        cache_size = _CACHE_BYTES if limit is None else limit
+    layout = RunLayout(workers, hosts, cache_size)
     state = None if asked.state is None else _read_state(asked.state)
     with open_numbered(path, storage_options, folder) as found:
         opened = _windows(found, length, stride, state)
@@ -219,13 +200,12 @@ def _windows(
         raise OptionError(f"--length: {opened.path} holds records, not tokens. Leave it out.")
     from penstock.batch import Tokens  # noqa: PLC0415 (only for tokens)
 
-    rows = [
-        Tokens(length, stride, shift, boundaries=False).over(opened.source)
-        for shift in (True, False)
-    ]
     known = state or {}
     was = (str(known.get("fingerprint")), known.get("length", 0))
-    return replace(opened, source=next((one for one in rows if one.was(*was)), rows[0]))
+    both = (Tokens(length, stride, shift, boundaries=False) for shift in (True, False))
+    shifted, plain = (windows.over(opened.source) for windows in both)
+    is_plain = plain.was(*was) and not shifted.was(*was)
+    return replace(opened, source=plain if is_plain else shifted)
 
 
 def _sizes(source: Source, options: StorageOptions) -> dict[str, int]:
@@ -242,19 +222,6 @@ def _columns(source: Source) -> list[str]:
     # A loader ignores columns in which null replaces misfits, unless they are asked for.
     whole = (meta for meta in there if meta.length == len(source) and not meta.nulled)
     return list(dict.fromkeys(meta.path for meta in whole))
-
-
-def _cache_bytes(given: str | None, options: StorageOptions) -> int:
-    if given is None:
-        limit = options.cache_limit
-        return _CACHE_BYTES if limit is None else limit
-    return 0 if given.strip() == "0" else parse_size(given)
-
-
-def _refuse_beside_state(ctx: click.Context) -> None:
-    for name in ("seed", "epoch", "shuffle"):
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name} is what the state says: leave it out with --state.")
 
 
 def _cursor(asked: _RunNumbers, source: Source, state: dict[str, Any] | None) -> tuple[Cursor, str]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli._by_number import source_of
-from penstock.cli._facts import index_facts
-from penstock.cli._indexed import index_of
+from penstock.cli._indexed import index_facts, index_of
 from penstock.cli._terminal import Progress
 from penstock.datasets import keep_profile, known_profile, open_found, profile_of
 from penstock.index import BuildOptions, look_at, make_index, place_of, read_profile
@@ -20,7 +18,7 @@ from penstock.index import BuildOptions, look_at, make_index, place_of, read_pro
 if TYPE_CHECKING:
     from penstock.cli._indexed import Indexed
     from penstock.datasets import Source
-    from penstock.index import Detected, Listing, Mode, Scanner
+    from penstock.index import Detected, Listing, Meta, Mode, Scanner
 
 _log = logging.getLogger("penstock.cli")
 
@@ -91,11 +89,8 @@ class ProfileSearch:
             )
 
     def _of_index(self, indexed: Indexed) -> FoundProfile:
-        source, meta = source_of(indexed, self.at_path.options), indexed.meta
-        known = known_profile(source)
-        if known is not None:
-            return FoundProfile(known.document, known.created, source)
-        if meta is None or not _keeps_numbers(indexed):
+        source, meta = indexed.source(self.at_path.options), indexed.meta
+        if meta is None or known_profile(source) is not None or not _keeps_numbers(indexed, meta):
             return self._of_source(source)
         self._build(
             indexed.listing,
@@ -112,11 +107,7 @@ class ProfileSearch:
         options = self.at_path.options
         indexed = index_of(self.path, look_at(self.path, options, self.at_path.index))
         assert indexed is not None  # noqa: S101 (it was just built)
-        source = source_of(indexed, options)
-        known = known_profile(source)
-        if known is None:  # Another process has just replaced it.
-            return self._of_source(source)
-        return FoundProfile(known.document, known.created, source, is_new=True)
+        return replace(self._of_source(indexed.source(options)), is_new=True)
 
     def _of_source(self, source: Source) -> FoundProfile:
         known = known_profile(source)
@@ -136,10 +127,10 @@ class ProfileSearch:
         return FoundProfile(document, time.time(), None, is_new=True)
 
 
-def _keeps_numbers(indexed: Indexed) -> bool:
+def _keeps_numbers(indexed: Indexed, meta: Meta) -> bool:
     """Whether an index can be built again, and records would keep their numbers."""
-    meta, folder = indexed.meta, Path(indexed.place.folder)
-    if meta is None or indexed.place.is_remote or indexed.since.new:
+    folder = Path(indexed.place.folder)
+    if indexed.place.is_remote or indexed.since.new:
         return False
     if not (os.access(folder, os.W_OK | os.X_OK) and os.access(folder.parent, os.W_OK | os.X_OK)):
         return False

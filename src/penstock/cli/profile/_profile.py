@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.batch import FieldEncoder
-from penstock.cli._opening import refuse_tokens
+from penstock.cli._paths import refuse_tokens
 from penstock.cli._terminal import echo, table
-from penstock.cli._typed_fields import parse_fields
+from penstock.cli._typed_fields import parse_fields, schema_types
 from penstock.cli._units import age_text, counted
-from penstock.cli._verb import FINE, verb, workers_option
+from penstock.cli._verb import FINE, option, verb, workers_option
 from penstock.cli.profile._found import ProfileSearch
-from penstock.datasets import paths_in, profile_types
+from penstock.datasets import profile_types
 from penstock.errors import OptionError
 from penstock.index import look_at
 
@@ -24,17 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from penstock.cli.profile._found import FoundProfile
-    from penstock.datasets import Source
     from penstock.storage import StorageOptions
 
-_HEADER = ["", "field", "type", "null", "missing", "distinct", "min", "median", "max"]
-_MORE = ["spread".ljust(16), "length", "example"]
+_BARS = 16
+_HEADER = [
+    *("", "field", "type", "null", "missing", "distinct", "min", "median", "max"),
+    *("spread".ljust(_BARS), "length", "example"),
+]
 _LEVELS = "▁▂▃▄▅▆▇█"
 _SIGNS = {"warning": "!", "note": "?"}
 _FEW_DIGITS = 6
 _EXAMPLE = 28
 _BOUND = 20
-_BARS = 16
 _NONE = "–"
 
 
@@ -46,18 +46,13 @@ _NONE = "–"
     "penstock profile s3://bucket/logs -o region=eu-west-1",
     index=True,
 )
-@click.option(
-    "--as",
-    "form",
-    type=click.Choice(["table", "fields", "json"]),
+@option(
+    "--as table|fields|json",
+    "Form of the output; fields is a dict for DataLoader, with types that hold every value.",
+    dest="form",
     default="table",
-    show_default=True,
-    help="Form of the output; fields is a dict for DataLoader, with types that hold every value "
-    "seen.",
 )
-@click.option(
-    "--fields", "names", metavar="A,B.C", help="Show only these fields, and those inside of them."
-)
+@option("--fields A,B.C", "Show only these fields, and those inside of them.", dest="names")
 @workers_option("read, if there is no profile yet")
 def profile(  # noqa: PLR0913 (one argument an option)
     *,
@@ -113,9 +108,14 @@ def _only(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 
 def _shown(path: str, document: dict[str, Any], found: FoundProfile) -> str:
-    lines = [f"{path}: {_heading(document, found)}", "", _table(document)]
-    if drift := _drift_lines(document):
-        lines += ["", *drift]
+    """Return the fields of a profile, one per row, with a sign and a line for each that drifts."""
+    signs: dict[str, str] = {}
+    for one in document["drift"]:
+        signs.setdefault(one["path"], _SIGNS[one["level"]])
+    rows = [[signs.get(field["path"], ""), *_cells(field)] for field in document["fields"]]
+    fields = table(_HEADER, rows, left=3) if rows else "(no fields)"
+    drift = [f"{_SIGNS[one['level']]} {one['text']}" for one in document["drift"]]
+    lines = [f"{path}: {_heading(document, found)}", "", fields, *([""] if drift else []), *drift]
     return "\n".join(lines)
 
 
@@ -134,7 +134,10 @@ def _heading(document: dict[str, Any], found: FoundProfile) -> str:
 
 def _fields(path: str, document: dict[str, Any], found: FoundProfile) -> str:
     """Return a dict for `DataLoader` as Python, with a comment for each field that is left out."""
-    types = profile_types(document, _certain_types(found.source), categories=True)
+    certain = None
+    if found.source is not None and found.source.schema_is_complete:
+        certain = schema_types(found.source.schema)
+    types = profile_types(document, certain, categories=True)
     ways = types.types | types.left_out
     paths = [field["path"] for field in document["fields"] if field["path"] in ways]
     lines = ["{", f"    # {path}: {_heading(document, found)}"]
@@ -148,33 +151,6 @@ def _fields(path: str, document: dict[str, Any], found: FoundProfile) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=not text.isprintable())
-
-
-def _certain_types(source: Source | None) -> dict[str, str] | None:
-    """Return the types of a source with a complete schema; None for other sources."""
-    if source is None or not source.schema_is_complete:
-        return None
-    types: dict[str, str] = {}
-    for name in paths_in(source.schema):
-        try:
-            types |= FieldEncoder.from_schema([name], source.schema).types
-        except OptionError:
-            continue  # An object, whose fields have paths of their own, or null everywhere.
-    return types
-
-
-def _table(document: Mapping[str, Any]) -> str:
-    """Return the fields of a profile, one per row, with a sign before those that drift."""
-    signs: dict[str, str] = {}
-    for found in document["drift"]:
-        signs.setdefault(found["path"], _SIGNS[found["level"]])
-    rows = [[signs.get(field["path"], ""), *_cells(field)] for field in document["fields"]]
-    return table([*_HEADER, *_MORE], rows, left=3) if rows else "(no fields)"
-
-
-def _drift_lines(document: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each drift."""
-    return [f"{_SIGNS[found['level']]} {found['text']}" for found in document["drift"]]
 
 
 def _cells(field: Mapping[str, Any]) -> list[str]:

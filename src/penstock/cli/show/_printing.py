@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.cli._by_number import Record
+    from penstock.cli._selection import Numbered
 
 _log = logging.getLogger("penstock.cli")
 
@@ -30,7 +31,7 @@ class Printed:
         self._nonfinite = False
         self.count = 0
 
-    def add_all(self, records: Iterator[Record]) -> None:
+    def add_all(self, records: Iterator[Record] | Iterator[Numbered]) -> None:
         """Print records, each with its number and its place."""
         for record in records:
             self.count += 1
@@ -41,13 +42,10 @@ class Printed:
             try:
                 self._add(record, value)
             except RecursionError:
-                message = (
-                    f"{record.number} – {record.place} is nested too deeply to be shown; "
-                    "--fields shows parts."
-                )
-                raise MalformedLineError(message, path=record.path) from None
+                what = f"{record.number} – {record.place} is nested too deeply to be shown"
+                raise MalformedLineError(f"{what}; --fields shows parts.") from None
 
-    def _add(self, record: Record, value: object) -> None:
+    def _add(self, record: Record | Numbered, value: object) -> None:
         if isinstance(value, np.ndarray):
             text = ids_text(value)
         else:

@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli._by_number import (
-    ByNumber,
-    Record,
-    by_number,
-    chosen_numbers,
-    records_of,
-)
+from penstock.cli._by_number import ByNumber, by_number, chosen_numbers, records_of
 from penstock.cli._paths import find
 from penstock.cli._selection import RecordStream, sampled, sliced
 from penstock.cli._terminal import Progress, echo
-from penstock.cli._units import counted
-from penstock.cli._verb import FINDINGS, FINE, Verb, verb
+from penstock.cli._units import counted, parse_range
+from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
 from penstock.cli.show._printing import Printed
 from penstock.datasets import open_found
 from penstock.errors import OptionError
@@ -29,7 +23,7 @@ from penstock.index import look_at
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._selection import Numbered, NumberedText
+    from penstock.cli._selection import Numbered, NumberedText, Stretch
     from penstock.cli.show._matching import StreamCondition
     from penstock.datasets import Source
     from penstock.index import Detected
@@ -47,6 +41,11 @@ class _Wanted:
     sample: int | None
     seed: int
     where: str | None
+
+    @property
+    def drawn(self) -> tuple[int, int] | None:
+        """The size and the seed of a sample."""
+        return (self.sample, self.seed) if self.sample else None
 
     @property
     def head(self) -> int | None:
@@ -73,17 +72,8 @@ class _Show(Verb):
         return super().parse_args(ctx, args)
 
 
-def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -> slice | None:
-    if text is None:
-        return None
-    match = re.fullmatch(r"(-?\d+)|(-?\d+)?:(-?\d+)?", text)
-    if match is None:
-        message = f"{text!r}: expected a record number (0, -1) or a range (10:20, -5:, :3)."
-        raise click.BadParameter(message, ctx, param)
-    if match[1]:
-        number = int(match[1])
-        return slice(number, number + 1 or None)
-    return slice(*(int(bound) if bound else None for bound in match.group(2, 3)))
+def _which(text: str) -> slice:
+    return parse_range(text, "a record number (0, -1) or a range (10:20, -5:, :3)", r"-?\d+")
 
 
 @verb(
@@ -96,33 +86,15 @@ def _parse_which(ctx: click.Context, param: click.Parameter, text: str | None) -
     index=True,
     cls=_Show,
 )
-@click.argument("which", metavar="[N | A:B]", required=False, callback=_parse_which)
-@click.option(
-    "--sample",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="Show K random records; without an index that reads everything.",
+@click.argument("which", metavar="[N | A:B]", required=False, type=_which)
+@option("--sample K", "Show K random records; without an index that reads everything.", type=COUNT)
+@option("--seed", "Seed of the sample; another one shows other records.", default=0)
+@option(
+    "--where CONDITION",
+    "Show only records that match: \"age > 30 and not name starts with 'test'\".",
 )
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Seed of the sample; another one shows other records.",
-)
-@click.option(
-    "--where",
-    metavar="CONDITION",
-    help="Show only records that match: \"age > 30 and not name starts with 'test'\".",
-)
-@click.option(
-    "--fields", metavar="A,B.C", help="Show only these fields; items[].price goes into lists."
-)
-@click.option(
-    "--decode",
-    metavar="TOKENIZER",
-    help="For tokens: show their text, by this tokenizer (tokenizer.json, or a .model).",
-)
+@option("--fields A,B.C", "Show only these fields; items[].price goes into lists.")
+@option("--decode TOKENIZER", "For tokens: show their text, by tokenizer.json or a .model.")
 def show(
     *,
     fields: str | None,
@@ -148,7 +120,7 @@ def show(
     if row.is_tokens or (row.folder is not None and decode is not None):
         if where is not None:
             raise OptionError("--where: tokens have no fields that a condition could be about.")
-        return _show_tokens(wanted, open_found(found), (decode, fields), as_json=as_json)
+        return _show_tokens(wanted, open_found(found), decode, fields, as_json=as_json)
     if decode is not None:
         raise OptionError(
             f"--decode: {path} holds records, not tokens; they are shown without it. penstock "
@@ -158,7 +130,9 @@ def show(
     printed = Printed(names, as_json=as_json)
     with by_number(path, found, head=wanted.head) as opened:
         if opened is not None:
-            held = _show_by_number(wanted, opened, printed)
+            numbers = chosen_numbers(opened.source, wanted.which, wanted.drawn, where)
+            printed.add_all(records_of(opened, numbers))
+            held = f"{path} holds {counted(len(opened.source), 'record')}"
         else:
             held = _show_stream(wanted, found, printed)
     printed.finish()
@@ -169,27 +143,13 @@ def show(
     return FINDINGS
 
 
-def _show_by_number(wanted: _Wanted, opened: ByNumber, printed: Printed) -> str:
-    """Print the records; return how many PATH holds."""
-    sample = (wanted.sample, wanted.seed) if wanted.sample else None
-    numbers = chosen_numbers(opened.source, wanted.which, sample, wanted.where)
-    printed.add_all(records_of(opened, numbers))
-    return f"{wanted.path} holds {counted(len(opened.source), 'record')}"
-
-
 def _show_tokens(
-    wanted: _Wanted,
-    source: Source,
-    shown: tuple[str | None, str | None],
-    *,
-    as_json: bool,
+    wanted: _Wanted, source: Source, decode: str | None, field: str | None, *, as_json: bool
 ) -> int:
-    """Print samples of tokens; `shown` is the tokenizer and the field of the tokens."""
+    """Print samples of tokens, which may lie in a field of records."""
     from penstock.cli.show._tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for tokens)
 
-    sample = (wanted.sample, wanted.seed) if wanted.sample else None
-    numbers = chosen_numbers(source, wanted.which, sample, None)
-    decode, field = shown
+    numbers = chosen_numbers(source, wanted.which, wanted.drawn, None)
     meta = source.index_meta
     eos = None if meta is None or meta.tokens is None else meta.tokens.eos
     printed = PrintedTokens(eos, decode, as_json=as_json)
@@ -210,13 +170,10 @@ def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
 
         matching = StreamCondition(wanted.where)
     found = find(wanted.path, at_path.options, at_path)
-    with Progress(sum(found.entry(file).size for file in found.files)) as progress:
+    with Progress(found.bytes) as progress:
         batches = RecordStream(found.files, progress)
         with closing(iter(batches)) as stream:
-            records = _streamed(wanted, stream, matching)
-            printed.add_all(
-                Record(one.number, one.path, f"{one.path}:{one.line}", one.value) for one in records
-            )
+            printed.add_all(_streamed(wanted, stream, matching))
     if not batches.ended:
         return "the range is empty"
     if matching is not None and wanted.which is None and batches.total:
@@ -228,12 +185,9 @@ def _streamed(
     wanted: _Wanted, stream: Iterator[NumberedText], matching: StreamCondition | None
 ) -> Iterator[Numbered]:
     """Yield the wanted records; a range counts all records, not only matches."""
-    if matching is None or wanted.which is not None:
-        if wanted.sample:
-            return sampled(stream, wanted.sample, wanted.seed)
-        records = sliced(stream, wanted.which or _FIRST)
-        return records if matching is None else matching.filter(records)
-    matches = matching.batches(stream)
-    if wanted.sample:
-        return sampled(matches, wanted.sample, wanted.seed)
-    return sliced(matches, _FIRST)
+    if matching is not None and wanted.which is not None:
+        return matching.filter(sliced(stream, wanted.which))
+    batches: Iterator[Stretch[Numbered]] = stream if matching is None else matching.batches(stream)
+    if wanted.drawn is not None:
+        return sampled(batches, *wanted.drawn)
+    return sliced(batches, wanted.which or _FIRST)

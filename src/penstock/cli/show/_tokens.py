@@ -78,8 +78,8 @@ def samples_of(
             if found is not None:
                 values, offsets = found
                 ends = values[offsets[row] : offsets[row + 1]].tolist()
-            place = opened.place(number)[1]
-            yield TokenSample(number, place, tokens, int(lengths[row]), ends, bool(goes_on[row]))
+            place, length = opened.place(number), int(lengths[row])
+            yield TokenSample(number, place, tokens, length, ends, bool(goes_on[row]))
 
 
 def _going_on(source: TokenSource, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -107,7 +107,7 @@ def _samples_of_field(
         column = opened.source.read(ids, [field]).column(0).to_pylist()
         for number, values in zip(ids.tolist(), column, strict=True):
             tokens = np.array(values or [], np.int64)
-            yield TokenSample(number, opened.place(number)[1], tokens, len(tokens), None)
+            yield TokenSample(number, opened.place(number), tokens, len(tokens), None)
 
 
 def _steps(numbers: Sequence[int]) -> Iterator[NDArray[np.int64]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,11 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import numpy as np
 
-from penstock.cli._report import Report
-from penstock.cli._terminal import echo
+from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import counted
-from penstock.cli._verb import FINDINGS, FINE, verb, workers_option
-from penstock.cli.tokenize._parts import PartsLeft, TokenProgress, rates
+from penstock.cli._verb import COUNT, FINDINGS, FINE, FROM_0, flag, option, verb, workers_option
 from penstock.errors import (
     IndexExistsError,
     MalformedLineError,
@@ -30,12 +29,12 @@ from penstock.index import (
     list_files,
     load_tokenizer,
 )
-from penstock.storage import is_remote, locate
+from penstock.storage import hidden_folders_in, is_remote, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.index import Listing, NamedTokenizer, TokenReport
+    from penstock.index import TokenReport
     from penstock.storage import StorageOptions
 
 _NARROW = 1 << 16
@@ -54,70 +53,44 @@ _NARROW = 1 << 16
 )
 @click.argument("src")
 @click.argument("dst")
-@click.option(
-    "--tokenizer",
-    "file",
-    metavar="FILE",
+@option(
+    "--tokenizer FILE",
+    "tokenizer.json (tokenizers, transformers), or the .model of sentencepiece.",
+    dest="file",
     required=True,
-    help="File of the tokenizer: tokenizer.json (tokenizers, transformers), or the .model of "
-    "sentencepiece.",
 )
-@click.option(
-    "--sample-size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Tokens of every sample: the context length of the model. Without it a sample is a "
+@option(
+    "--sample-size N",
+    "Tokens of every sample: the context length of the model. Without it a sample is a "
     "document, however long, without EOS.",
+    type=COUNT,
 )
-@click.option(
-    "--packing",
-    type=click.Choice(["concat", "best_fit"]),
-    default="concat",
-    show_default=True,
-    help="concat: one stream, cut every N tokens. best_fit: documents stay whole where they fit, "
+@option(
+    "--packing concat|best_fit",
+    "concat: one stream, cut every N tokens. best_fit: documents stay whole where they fit, "
     "and samples are filled up with padding.",
+    default="concat",
 )
-@click.option(
-    "--text-key",
-    metavar="FIELD",
+@option(
+    "--text-key FIELD",
+    "Field of a record that holds the text, or a path: meta.body.",
     default="text",
-    show_default=True,
-    help="Field of a record that holds the text; a path goes into objects: meta.body.",
 )
-@click.option(
-    "--dtype",
-    type=click.Choice(["auto", "uint16", "uint32"]),
+@option(
+    "--dtype auto|uint16|uint32",
+    "Type of the tokens on disk; auto takes uint16 where it fits.",
     default="auto",
-    show_default=True,
-    help="Type of the tokens on disk; auto takes uint16 where the vocabulary fits.",
 )
-@click.option(
-    "--eos",
-    type=click.IntRange(min=0),
-    metavar="ID",
-    help="Token that ends every document; by default the tokenizer's own.",
-)
-@click.option(
-    "--pad",
-    type=click.IntRange(min=0),
-    metavar="ID",
-    help="Token that fills up samples; by default the one that ends documents.",
-)
-@click.option(
-    "--keep-remainder",
-    is_flag=True,
-    help="Fill up the last sample of concat instead of dropping its tokens.",
-)
-@click.option(
-    "--on-error",
-    type=click.Choice(["raise", "skip"]),
+@option("--eos ID", "Token that ends every document; by default the tokenizer's own.", type=FROM_0)
+@option("--pad ID", "Token that fills up samples; by default that of --eos.", type=FROM_0)
+@flag("--keep-remainder", "Fill up the last sample of concat instead of dropping its tokens.")
+@option(
+    "--on-error raise|skip",
+    "At a line without a text: raise names it and stops, skip counts it.",
     default="raise",
-    show_default=True,
-    help="What happens at a line without a text: raise stops and names it, skip leaves it out "
-    "and counts it.",
 )
 @workers_option("tokenise")
-@click.option("--overwrite", is_flag=True, help="Replace the tokens that are in DST already.")
+@flag("--overwrite", "Replace the tokens that are in DST already.")
 def tokenize(  # noqa: PLR0913 (one argument an option)
     *,
     src: str,
@@ -145,15 +118,24 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     same command goes on with those that were finished, unless SRC or an option changed. Exit code 1
     means that a line had no text, unless such lines are skipped, or that no sample came out.
     """
-    packed = _packed(sample_size, packing, pad, keep_remainder=keep_remainder)
+    _check_packing(sample_size, packing, pad, keep_remainder=keep_remainder)
     known = load_tokenizer(file)
     ends = known.eos if eos is None else eos
     if ends is None and sample_size is not None:
         raise OptionError(f"{file} does not say which token ends a document. Give its id: --eos ID")
-    listing = _listed(src, storage_options)
-    width = _dtype(dtype, known)
-    for option, token in (("--eos", eos), ("--pad", pad)):
-        _check_token(option, token, width, known, file)
+    listing = list_files(src, LINES.endings, storage_options)
+    if not listing.files:
+        files = ", ".join(LINES.endings)
+        message = f"{src} holds no JSON Lines ({files}), and nothing else is tokenised."
+        raise ObjectNotFoundError(message, path=src)
+    is_narrow = dtype == "uint16" or (dtype == "auto" and known.vocabulary <= _NARROW)
+    width: np.dtype[np.unsignedinteger[Any]] = np.dtype(np.uint16 if is_narrow else np.uint32)
+    for name, token in (("--eos", eos), ("--pad", pad)):
+        if token is not None and token >= known.vocabulary:
+            have = f"it has {known.vocabulary:,}, from 0 to {known.vocabulary - 1}"
+            raise OptionError(f"{name} {token} is no token of {file}: {have}.")
+        if token is not None and token > np.iinfo(width).max:
+            raise OptionError(f"{name} {token} does not fit {width.name}. Give --dtype uint32.")
     if sample_size and eos is None and ends is not None and ends > np.iinfo(width).max:
         raise OptionError(
             f"--dtype {dtype} does not hold {ends}, the token that ends a document in {file}. Give "
@@ -165,12 +147,15 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             f"--overwrite: tokens in {dst} cannot be replaced as a whole, because objects cannot "
             "be put aside. Remove them and their index, or give another DST."
         )
+    inputs: dict[str, Any] = {"input_base_path": src}
+    if listing.folder is None:
+        inputs = {"input_file_paths": [found.path for found in listing.files]}
     left = PartsLeft(dst)
     with TokenProgress(listing.bytes, left) as progress, _command_line_errors(left):
         result = create_tokenize_and_index_jsonl_text_func(
             known.tokenizer,
             ends,
-            **_inputs(src, listing),
+            **inputs,
             output_base_path=dst,
             token_dtype=width,
             text_key=text_key,
@@ -179,7 +164,10 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             overwrite=overwrite,
             progress=progress,
             storage_options=storage_options,
-            **packed,
+            sample_size=sample_size,
+            packing=packing,
+            pad_idx=pad,
+            keep_remainder="pad" if keep_remainder else "drop",
         )()
     made_with = {
         "path": dst,
@@ -190,9 +178,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         "packing": packing if sample_size else None,
         "files": len(listing.files),
     }
-    _report(made_with, result, left.kept, rates(progress.now, result.seconds)).print(
-        as_json=as_json
-    )
+    _report(made_with, result, left.kept, progress.rates(result.seconds)).print(as_json=as_json)
     if not result.samples:
         echo(f"penstock: {_nothing_made(src, result, sample_size)}", err=True)
         return FINDINGS
@@ -230,14 +216,10 @@ def _remedy(failure: PenstockError, dst: str) -> str:
     return failure.remedy
 
 
-def _packed(
-    sample_size: int | None,
-    packing: Literal["concat", "best_fit"],
-    pad: int | None,
-    *,
-    keep_remainder: bool,
-) -> dict[str, Any]:
-    """Return how documents become samples; refuse options that contradict each other."""
+def _check_packing(
+    sample_size: int | None, packing: str, pad: int | None, *, keep_remainder: bool
+) -> None:
+    """Refuse options that contradict each other."""
     fills_up = packing == "best_fit" or keep_remainder
     if sample_size is None and fills_up:
         option = "--packing best_fit" if packing == "best_fit" else "--keep-remainder"
@@ -248,27 +230,6 @@ def _packed(
         raise OptionError(
             "--pad: nothing is filled up. Give --packing best_fit, or --keep-remainder, too."
         )
-    return {
-        "sample_size": sample_size,
-        "packing": packing,
-        "pad_idx": pad,
-        "keep_remainder": "pad" if keep_remainder else "drop",
-    }
-
-
-def _check_token(
-    option: str, token: int | None, width: np.dtype[Any], known: NamedTokenizer, file: str
-) -> None:
-    """Refuse a token that the vocabulary or the type on disk does not have."""
-    if token is None:
-        return
-    if token >= known.vocabulary:
-        raise OptionError(
-            f"{option} {token} is no token of {file}: it has {known.vocabulary:,}, from 0 to "
-            f"{known.vocabulary - 1}."
-        )
-    if token > np.iinfo(width).max:
-        raise OptionError(f"{option} {token} does not fit {width.name}. Give --dtype uint32.")
 
 
 def _check_folder(dst: str) -> None:
@@ -279,29 +240,6 @@ def _check_folder(dst: str) -> None:
     nearest = next(folder for folder in (place, *place.parents) if folder.exists())
     if not nearest.is_dir():
         raise OptionError(f"DST {dst}: {nearest} is a file. Give DST a folder, new or old.")
-
-
-def _dtype(asked: str, known: NamedTokenizer) -> np.dtype[np.unsignedinteger[Any]]:
-    """Return the narrowest type for every token of the vocabulary, or the one asked for."""
-    if asked != "auto":
-        return np.dtype(asked)
-    return np.dtype(np.uint16 if known.vocabulary <= _NARROW else np.uint32)
-
-
-def _listed(src: str, options: StorageOptions) -> Listing:
-    """Return the files of SRC."""
-    listing = list_files(src, LINES.endings, options)
-    if not listing.files:
-        ends = ", ".join(LINES.endings)
-        message = f"{src} holds no JSON Lines ({ends}), and nothing else is tokenised."
-        raise ObjectNotFoundError(message, path=src)
-    return listing
-
-
-def _inputs(src: str, listing: Listing) -> dict[str, Any]:
-    if listing.folder is not None:
-        return {"input_base_path": src}
-    return {"input_file_paths": [found.path for found in listing.files]}
 
 
 def _report(made_with: dict[str, Any], result: TokenReport, kept_parts: int, rate: str) -> Report:
@@ -355,3 +293,78 @@ def _nothing_made(src: str, result: TokenReport, size: int | None) -> str:
         f"not fill one of {size:,}. Give a smaller --sample-size, or --keep-remainder or --packing "
         "best_fit, which fill up; and --overwrite, because the empty folder is there now."
     )
+
+
+class PartsLeft:
+    """The finished parts of an earlier run, in a hidden folder in DST."""
+
+    def __init__(self, dst: str) -> None:
+        self.dst = dst
+        self._before = self._present()
+        self._kept: int | None = None
+
+    def look(self) -> None:
+        """Count the parts that this run takes over; called before it begins its first part.
+
+        A builder first removes the parts of runs with other inputs or options.
+        """
+        if self._kept is None:
+            self._kept = len(self._before & self._present())
+
+    @property
+    def kept(self) -> int:
+        """How many parts this run took over."""
+        return self._kept or 0
+
+    def note(self) -> str:
+        """Return what an interrupted run leaves."""
+        if is_remote(self.dst):
+            return "Parts that were finished are kept: the same command goes on with them."
+        count = len(self._present())
+        if not count:
+            return f"No part was finished: nothing of it stays in {self.dst}."
+        are = "is" if count == 1 else "are"
+        return (
+            f"{counted(count, 'finished part')} of the text {are} kept, hidden, in {self.dst}: "
+            "the same command goes on with what is left."
+        )
+
+    def _present(self) -> set[Path]:
+        if is_remote(self.dst):
+            return set()  # Those lie in the cache directory, and are not reported.
+        folders = [Path(one.entry.name) for one in hidden_folders_in(locate(self.dst)[1])]
+        return {part for folder in folders for part in folder.glob("*.unit")}
+
+
+class TokenProgress(Progress):
+    """Bytes that were read, with documents and tokens a second beside them."""
+
+    def __init__(self, total: int, left: PartsLeft | None = None, *, every: float = 30.0) -> None:
+        super().__init__(total, every=every)
+        self._left = left
+        self._counts = 0
+        self.now = (0, 0)
+        """Documents and tokens of this run, without those of an earlier one."""
+
+    def add(self, count: int) -> None:
+        """Count bytes that were read; those of an earlier run come first, all at once."""
+        if self._left is not None:
+            self._left.look()
+        super().add(count)
+
+    def count(self, documents: int, tokens: int) -> None:
+        """Count what a part became; parts of an earlier run come first."""
+        self._counts += 1
+        if self._left is None or self._counts > self._left.kept:
+            self.now = (self.now[0] + documents, self.now[1] + tokens)
+        if self._bar is not None:
+            self._bar.set_postfix_str(self.rates(), refresh=False)
+
+    def _line(self) -> str:
+        return f"{super()._line()}; {self.rates()}"
+
+    def rates(self, seconds: float | None = None) -> str:
+        """Return documents and tokens a second, by default until now."""
+        seconds = max(1e-9, time.monotonic() - self._start if seconds is None else seconds)
+        documents, tokens = self.now
+        return f"{documents / seconds:,.0f} documents/s, {tokens / seconds:,.0f} tokens/s"
