@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 import pyarrow as pa
 
-from penstock._lazy import require
+from penstock.batch._batch import Batch
+from penstock.batch._parts import tensor
 from penstock.batch._token_arrays import (
     IGNORED,
     DocumentEnds,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from penstock.batch._batch import Batch
     from penstock.batch._encoder import BatchPosition
     from penstock.datasets import Source, TokenSource
 
@@ -309,10 +309,6 @@ class Tokens:
         valid: NDArray[np.bool_] | None = None,
     ) -> Batch:
         """Return the batch of arrays: tensors over the same memory."""
-        require("torch", extra="torch", purpose="a batch of tensors")
-        from penstock.batch._batch import Batch  # noqa: PLC0415 (torch)
-        from penstock.batch._tensors import tensor  # noqa: PLC0415 (torch)
-
         if valid is not None:
             arrays["labels"][~np.asarray(valid)] = IGNORED
         fields = {
