@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.datasets._recently_used import RecentlyUsed
-from penstock.datasets.text._texts import CACHED_BYTES
+from penstock.datasets.text._texts import CACHED_BYTES, is_stream
 from penstock.index import LARGEST_FRAME, rows_before
 from penstock.jsonl import compression_of, decode_frame
 from penstock.order import estimate
@@ -79,9 +79,7 @@ class BlockTexts:
             return _NONE
         if compression is None:
             return _PLAIN
-        frames = self._index.frames_of(file)
-        is_framed = compression == "zstd" and len(frames) and frames[:, 4].max() <= LARGEST_FRAME
-        return _FRAMED if is_framed else _NONE
+        return _NONE if is_stream(self._index, file) else _FRAMED
 
     def __bool__(self) -> bool:
         """Whether any file is read by blocks."""
