@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 is_ = pa.types
 _STRINGS = (is_.is_string, is_.is_large_string, is_.is_string_view)
-_BYTES = (is_.is_binary, is_.is_large_binary, is_.is_binary_view, is_.is_fixed_size_binary)
+BYTES = (is_.is_binary, is_.is_large_binary, is_.is_binary_view, is_.is_fixed_size_binary)
 _NUMBERS = (is_.is_boolean, is_.is_integer, is_.is_floating, is_.is_temporal)
 _LISTS = (is_.is_list, is_.is_large_list, is_.is_list_view, is_.is_large_list_view)
 
@@ -275,7 +275,7 @@ def _of(type_: pa.DataType) -> FieldType | None:
         return None if is_.is_interval(type_) else Number(type_)
     if any(is_one(type_) for is_one in _STRINGS):
         return Text(pa.string())
-    if any(is_one(type_) for is_one in _BYTES):
+    if any(is_one(type_) for is_one in BYTES):
         return Text(pa.binary())
     if is_.is_dictionary(type_):
         return Category(pa.string())

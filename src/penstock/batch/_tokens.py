@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.batch._batch import Batch
+from penstock.batch._field_encoder import BYTES
 from penstock.batch._parts import tensor
 from penstock.batch._token_arrays import (
     IGNORED,
@@ -36,12 +37,6 @@ if TYPE_CHECKING:
 _FIELD = "tokens"
 _TYPE = pa.list_(pa.int64())
 _NULL = "is null, or holds null"
-_KINDS_OF_BYTES = (
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_fixed_size_binary,
-    pa.types.is_binary_view,
-)
 
 
 class Tokens:
@@ -220,7 +215,7 @@ class Tokens:
                 f"the records have no field {self.field!r} with tokens. Make token files of their "
                 "text: penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
             )
-        holds_bytes = any(is_kind(type_) for is_kind in _KINDS_OF_BYTES)
+        holds_bytes = any(is_one(type_) for is_one in BYTES)
         if holds_bytes and self.token_dtype is None:
             raise OptionError(
                 f"the field {self.field!r} holds bytes: say of which integers, as in "

@@ -240,16 +240,16 @@ def _columns_of(shards: Sequence[_Shard], shown: str) -> tuple[tuple[str, str, i
             )
         own = tuple(zip(names, kinds, sizes, strict=True))
         if found and own != found:
+            these, those = (
+                ", ".join(f"{name}: {kind}" for name, kind, _ in columns) or "none"
+                for columns in (own, found)
+            )
             raise OptionError(
                 f"{shown}: {one.raw_data.basename} has other columns than the shards before it "
-                f"({_shown(own)}; before: {_shown(found)}). Write shards of one kind to a folder."
+                f"({these}; before: {those}). Write shards of one kind to a folder."
             )
         found = own
     return found
-
-
-def _shown(columns: Sequence[tuple[str, str, int | None]]) -> str:
-    return ", ".join(f"{name}: {encoding}" for name, encoding, _ in columns) or "none"
 
 
 def _found(store: Store, folder: str, shard: _Shard, there: dict[str, Entry]) -> Shard:

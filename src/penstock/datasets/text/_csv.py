@@ -38,21 +38,13 @@ if TYPE_CHECKING:
     from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
+is_ = pa.types
 _SHOWN = 80
 _KEPT = 16
 _PARSED = (
-    pa.types.is_integer,
-    pa.types.is_boolean,
-    pa.types.is_string,
-    pa.types.is_large_string,
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_date,
-    pa.types.is_time,
-    pa.types.is_timestamp,
-    pa.types.is_decimal128,
-    pa.types.is_null,
-)
+    is_.is_integer, is_.is_boolean, is_.is_string, is_.is_large_string, is_.is_binary,
+    is_.is_large_binary, is_.is_date, is_.is_time, is_.is_timestamp, is_.is_decimal128, is_.is_null,
+)  # fmt: skip
 """Types that Arrow parses from text; values of other types are fitted from text."""
 
 
