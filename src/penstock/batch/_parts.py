@@ -219,15 +219,12 @@ class Jagged(Movable):
         """Where each row begins, and the last one ends, int64[B + 1]."""
         if self._offsets is None:
             assert self._lengths is not None  # noqa: S101 (one of the two is there)
-            lengths = self._lengths
-            self._offsets = lengths.new_zeros(len(lengths) + 1)
-            self._offsets[1:] = lengths.cumsum(0)
+            self._offsets = self._lengths.new_zeros(len(self._lengths) + 1)
+            self._offsets[1:] = self._lengths.cumsum(0)
         return self._offsets
 
     def __len__(self) -> int:
-        if self._lengths is not None:
-            return len(self._lengths)
-        return len(self.offsets) - 1
+        return len(self.offsets) - 1 if self._lengths is None else len(self._lengths)
 
     # A loop over rows works by `__getitem__`. There is no `__iter__`: code that guesses the size of
     # a batch by iterating (Lightning's `self.log`) would take the length of a row for it.

@@ -247,6 +247,11 @@ class FramedText(FileText):
         self._end = int(self._frames[-1, 2:].sum())
         self._name = object()  # Of its frames among those of all files.
 
+    def read(self, offset: int, size: int) -> bytes:
+        # A forged offset may be more than int64 holds.
+        _refuse_behind(self._file.path, offset + size, self._end)
+        return super().read(offset, size)
+
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         begin = np.asarray(offsets, np.int64)
         end = begin + np.asarray(sizes, np.int64)
