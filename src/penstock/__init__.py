@@ -7,7 +7,7 @@ from penstock._lazy import facade
 
 if TYPE_CHECKING:
     from penstock.batch._batch import Batch as Batch
-    from penstock.batch._jagged import Jagged as Jagged
+    from penstock.batch._parts import Jagged as Jagged
     from penstock.batch._tokens import Tokens as Tokens
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
     from penstock.jsonl._sink import writer as writer
@@ -20,7 +20,7 @@ _names, __getattr__, __dir__ = facade(
     {
         "Batch": "batch._batch",
         "DataLoader": "loading._loader",
-        "Jagged": "batch._jagged",
+        "Jagged": "batch._parts",
         "Tokens": "batch._tokens",
         "open": "datasets._open",
         "writer": "jsonl._sink",

@@ -20,7 +20,7 @@ import zstandard
 
 import penstock
 from penstock.datasets import ParquetRows, Source
-from penstock.datasets.parquet import _blocks as _parquet_blocks
+from penstock.datasets.parquet import _rows as _parquet_rows
 from penstock.datasets.text import _block_texts
 from penstock.jsonl import JsonlFile
 from penstock.storage import Meter, StorageOptions, locate, metered
@@ -83,7 +83,7 @@ def plain(url: str, fault_proxy: FaultProxy) -> Source:
 def forget() -> None:
     """Let go of what this process holds, as if it were another one."""
     _block_texts._held.clear()  # noqa: SLF001
-    _parquet_blocks._batches.clear()  # noqa: SLF001
+    _parquet_rows._blocks.clear()  # noqa: SLF001
 
 
 def units(source: Source) -> int:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.datasets import CsvRows, Source
-from penstock.datasets.text._csv_values import CsvParser
+from penstock.datasets.text._csv import CsvParser
 from penstock.errors import (
     CorruptIndexError,
     MalformedLineError,

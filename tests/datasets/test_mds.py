@@ -17,10 +17,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.datasets.mds._cells import Cells
 from penstock.datasets.mds._index import is_mds
 from penstock.datasets.mds._rows import MdsRows, cut
-from penstock.datasets.mds._values import Arrays
+from penstock.datasets.mds._values import Arrays, Cells
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -206,7 +205,7 @@ def test_any_array_survives_its_encoding(shape: list[int], dtype: str, details: 
     (found,) = encoding.values(cells)
     assert found.dtype == array.dtype
     assert np.array_equal(found, array)
-    assert encoding.array(cells, "x", set()).to_pylist() == [array.tolist()]
+    assert encoding.array(cells).to_pylist() == [array.tolist()]
 
 
 @given(st.lists(st.none() | st.integers(0, 5), max_size=5), st.data())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock import DataLoader
-from penstock.datasets.text._stream import StreamText
+from penstock.datasets.text._texts import StreamText
 from penstock.errors import (
     MalformedLineError,
     OptionError,

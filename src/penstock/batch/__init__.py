@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from penstock.batch._encoder import SimpleEncoder as SimpleEncoder
     from penstock.batch._encoder import has_stages as has_stages
     from penstock.batch._field_encoder import FieldEncoder as FieldEncoder
-    from penstock.batch._jagged import Jagged as Jagged
     from penstock.batch._parts import Categories as Categories
+    from penstock.batch._parts import Jagged as Jagged
     from penstock.batch._parts import Masked as Masked
     from penstock.batch._parts import Padded as Padded
-    from penstock.batch._tensors import tensor as tensor
+    from penstock.batch._parts import tensor as tensor
     from penstock.batch._token_arrays import TokenRows as TokenRows
     from penstock.batch._tokens import Tokens as Tokens
 
@@ -27,7 +27,7 @@ __all__, __getattr__, __dir__ = facade(
         "Categories": "_parts",
         "Encoder": "_encoder",
         "FieldEncoder": "_field_encoder",
-        "Jagged": "_jagged",
+        "Jagged": "_parts",
         "Masked": "_parts",
         "Padded": "_parts",
         "SimpleEncoder": "_encoder",
@@ -36,6 +36,6 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "TokenRows": "_token_arrays",
         "has_stages": "_encoder",
-        "tensor": "_tensors",
+        "tensor": "_parts",
     },
 )

@@ -28,7 +28,7 @@ from penstock.datasets import (
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -229,32 +229,26 @@ def _nulls(array: pa.Array) -> NDArray[np.bool_]:
 
 def _null_number(type_: Number, place: ValuePlace, value: int) -> SchemaMismatchError:
     bare = replace(type_, default=None)
-    instead = {True: "false"}.get(pa.types.is_boolean(type_.arrow), "-1")
+    instead = "false" if pa.types.is_boolean(type_.arrow) else "-1"
     if pa.types.is_unsigned_integer(type_.arrow):
         instead = "0"
     held = "a null among its values" if place.inside else "null"
-    return _refusal(
-        place,
-        value,
-        f"holds {held}, which {bare} cannot express",
-        _spelling(place, f" = {instead}") if place.inside else f"{bare}? (values and a mask)",
-        "" if place.inside else f"{bare} = {instead} (another value in its place)",
-    )
+    remedies = [f"{bare}? (values and a mask)", f"{bare} = {instead} (another value in its place)"]
+    if place.inside:
+        remedies = [_spelling(place, f" = {instead}")]
+    return _refusal(place, value, f"holds {held}, which {bare} cannot express", remedies)
 
 
 def _null_vector(type_: Dense, place: ValuePlace, value: int) -> SchemaMismatchError:
-    if place.inside:
-        return _refusal(
-            place, value, f"holds a null instead of {type_.size} values", _spelling(place, " = 0")
-        )
-    return _refusal(
-        place,
-        value,
-        f"holds null instead of {type_.size} values",
+    held = "a null" if place.inside else "null"
+    remedies = [
         f"{type_}? (values and a mask)",
         f"{type_} = 0 (zeros in its place)",
         f"{type_.item.name}[:{type_.size}] (an empty list, filled up)",
-    )
+    ]
+    if place.inside:
+        remedies = [_spelling(place, " = 0")]
+    return _refusal(place, value, f"holds {held} instead of {type_.size} values", remedies)
 
 
 def _spelling(place: ValuePlace, default: str) -> str:
@@ -264,11 +258,13 @@ def _spelling(place: ValuePlace, default: str) -> str:
     return f"{text[:end]}{default}{text[end:]} (another value in its place)"
 
 
-def _refusal(place: ValuePlace, value: int, fact: str, *remedies: str) -> SchemaMismatchError:
+def _refusal(
+    place: ValuePlace, value: int, fact: str, remedies: Sequence[str]
+) -> SchemaMismatchError:
     record = int(place.ids[place.row_of(value)])
     return SchemaMismatchError(
         f"record {record:,}: field {place.field!r} {fact}. To allow it, ask for "
-        f"{' or '.join(filter(None, remedies))}",
+        f"{' or '.join(remedies)}",
         field=place.field,
         record=record,
     )

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from penstock._lazy import require
-from penstock.batch._moving import Movable
+from penstock.batch._parts import Categories, Jagged, Masked, Movable, Padded, tensor
+from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, KeysView, ValuesView
@@ -111,9 +114,33 @@ class Batch(Movable, Mapping[str, Any]):
 
     def as_torchrec(self) -> Any:
         """Return the `Jagged` fields as TorchRec's `KeyedJaggedTensor`, a key for each field."""
-        from penstock.batch._conversions import as_torchrec  # noqa: PLC0415 (torchrec, when asked for)
-
-        return as_torchrec(self)
+        torchrec = require("torchrec", extra="torchrec", purpose="Batch.as_torchrec")
+        torch = require("torch", extra="torch", purpose="Batch.as_torchrec")
+        fields = {name: value for name, value in self.items() if isinstance(value, Jagged)}
+        if not fields:
+            raise OptionError(
+                f"no field of this batch is jagged, and TorchRec's tensor is made of such: ask for "
+                f"list<int64>. There are: {', '.join(self) or 'none'}"
+            )
+        types = {}
+        for name, value in fields.items():
+            if isinstance(value.values, Jagged) or value.values.ndim != 1:
+                raise OptionError(
+                    f"field {name!r} holds lists of lists, and TorchRec has lists of numbers only: "
+                    f"leave it out, as in Batch({{'tags': batch['tags']}}).as_torchrec()"
+                )
+            types[name] = value.values.dtype
+        if len(set(types.values())) > 1:
+            shown = ", ".join(f"{name} {str(kind)[6:]}" for name, kind in types.items())
+            raise OptionError(
+                f"TorchRec has one type for the values of all fields, and here are {shown}: give "
+                f"the fields one type, or leave some out"
+            )
+        return torchrec.KeyedJaggedTensor(
+            keys=list(fields),
+            values=torch.cat([value.values for value in fields.values()]),
+            lengths=torch.cat([value.lengths for value in fields.values()]),
+        )
 
     def as_tensordict(self) -> Any:
         """Return the fields as a `TensorDict` of as many rows.
@@ -121,23 +148,47 @@ class Batch(Movable, Mapping[str, Any]):
         Lists are nested tensors; fields of several tensors are tensordicts of them, by name.
         Fields that are not `by_row` are data without rows, which does not move with the rest.
         """
-        from penstock.batch._conversions import as_tensordict  # noqa: PLC0415 (tensordict, likewise)
+        tensordict = require("tensordict", extra="lightning", purpose="Batch.as_tensordict")
+        rows, by_row = [len(self)], self.by_row
 
-        return as_tensordict(self)
+        def entry(value: Any) -> Any:
+            if isinstance(value, Jagged):
+                return value.to_nested()
+            if isinstance(value, Masked):
+                return tensordict.TensorDict({"values": value.values, "mask": value.mask}, rows)
+            if isinstance(value, Padded):
+                parts = {"values": value.values, "lengths": value.lengths}
+                return tensordict.TensorDict(parts, rows)
+            if isinstance(value, Categories):
+                return value.codes
+            if isinstance(value, list) and value:
+                return tensordict.NonTensorStack(*value)
+            # A stack has at least one.
+            return tensordict.NonTensorData([], [0]) if isinstance(value, list) else value
+
+        entries = {
+            name: entry(value) if name in by_row else tensordict.NonTensorData(value, rows)
+            for name, value in self.items()
+        }
+        return tensordict.TensorDict(entries, batch_size=rows)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Hand the fields to polars, pandas, pyarrow or duckdb; values are copied to the host.
 
-        Those that are not `by_row` have no place in a table, and are left out.
+        Lists are lists, and a missing value is null. Fields that are not `by_row` have no place in
+        a table, and are left out.
         """
-        from penstock.batch._conversions import record_batch  # noqa: PLC0415 (pyarrow)
-
-        return record_batch(self).__arrow_c_stream__(requested_schema)
+        by_row = self.by_row
+        columns = {name: _column(value) for name, value in self.items() if name in by_row}
+        table = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+        return table.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        from penstock.batch._conversions import text_of  # noqa: PLC0415 (only when used)
-
-        return text_of(self)
+        rows = f"{len(self):,} row" + ("" if len(self) == 1 else "s")
+        if self.valid is not None:
+            rows += f", {int(self.valid.sum()):,} of them valid"
+        fields = ", ".join(f"{name} {_kind(value)}" for name, value in self.items())
+        return f"Batch of {rows}: {fields}" if fields else f"Batch of {rows}, no fields"
 
 
 def _rows(value: Any) -> int | None:
@@ -149,9 +200,53 @@ def _rows(value: Any) -> int | None:
 
 
 def _tensor(values: Any) -> torch.Tensor | None:
-    if values is None or hasattr(values, "record_stream"):
-        return values  # type: ignore[no-any-return] # a tensor, or nothing
-    require("torch", extra="torch", purpose="a batch of tensors")
-    from penstock.batch._tensors import tensor  # noqa: PLC0415 (torch)
+    is_made = values is None or hasattr(values, "record_stream")
+    return values if is_made else tensor(values)
 
-    return tensor(values)
+
+def _column(value: Any) -> pa.Array:
+    if isinstance(value, Jagged):
+        return pa.LargeListArray.from_arrays(_numpy(value.offsets), _column(value.values))
+    if isinstance(value, Masked):
+        return _dense(_numpy(value.values), _numpy(value.mask))
+    if isinstance(value, Padded):
+        return _column(Jagged.from_padded(value.values, value.lengths))
+    if isinstance(value, Categories):
+        codes = _numpy(value.codes)
+        return pa.DictionaryArray.from_arrays(
+            pa.array(codes, mask=codes < 0), pa.array(value.vocabulary)
+        )
+    return _dense(_numpy(value)) if hasattr(value, "detach") else pa.array(value)
+
+
+def _dense(values: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> pa.Array:
+    nulls = None if mask is None else ~mask
+    if values.ndim == 1:
+        return pa.array(values, mask=nulls)
+    array = pa.array(values.reshape(-1))
+    for size in values.shape[:0:-1]:
+        array = pa.FixedSizeListArray.from_arrays(array, size)
+    if nulls is None:
+        return array
+    return pa.FixedSizeListArray.from_arrays(array.values, values.shape[1], mask=pa.array(nulls))
+
+
+def _numpy(tensor: Any) -> NDArray[Any]:
+    host = tensor.detach().cpu()
+    # NumPy has no bfloat16.
+    array: NDArray[Any] = (host.float() if str(host.dtype) == "torch.bfloat16" else host).numpy()
+    return array
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Jagged):
+        return f"Jagged {_kind(value.values).partition('[')[0]}"
+    if isinstance(value, Masked | Padded):
+        return f"{type(value).__name__} {_kind(value.values)}"
+    if isinstance(value, Categories):
+        return f"Categories of {len(value.vocabulary):,}"
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        sizes = ", ".join(map(str, value.shape))
+        device = "" if str(getattr(value, "device", "cpu")) == "cpu" else f" on {value.device}"
+        return f"{str(value.dtype).removeprefix('torch.')}[{sizes}]{device}"
+    return type(value).__name__

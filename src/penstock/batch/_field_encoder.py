@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from penstock._lazy import require
 from penstock.batch._arrays import ValuePlace, encoded, part_of
+from penstock.batch._batch import Batch
+from penstock.batch._parts import decorated
 from penstock.datasets import (
     GRAMMAR,
     Category,
@@ -31,15 +31,15 @@ from penstock.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.batch._batch import Batch
     from penstock.batch._encoder import BatchPosition
     from penstock.datasets import Source
 
 is_ = pa.types
 _STRINGS = (is_.is_string, is_.is_large_string, is_.is_string_view)
-_BYTES = (is_.is_binary, is_.is_large_binary, is_.is_binary_view, is_.is_fixed_size_binary)
+BYTES = (is_.is_binary, is_.is_large_binary, is_.is_binary_view, is_.is_fixed_size_binary)
 _NUMBERS = (is_.is_boolean, is_.is_integer, is_.is_floating, is_.is_temporal)
 _LISTS = (is_.is_list, is_.is_large_list, is_.is_list_view, is_.is_large_list_view)
 
@@ -154,16 +154,11 @@ class FieldEncoder:
         valid: NDArray[np.bool_] | None = None,
     ) -> Batch:
         """Return the batch of what `arrays` made: tensors over the same memory."""
-        require("torch", extra="torch", purpose="a batch of tensors")
-        from penstock.batch._batch import Batch  # noqa: PLC0415 (torch)
-        from penstock.batch._tensors import decorated, tensor  # noqa: PLC0415 (torch)
-
         fields = {
             name: decorated(type_, arrays[name], self._words.get(name, ()))
             for name, type_ in self._types.items()
         }
-        flags = None if valid is None else tensor(np.asarray(valid, np.bool_))
-        return Batch(fields, tensor(where.ids), flags)
+        return Batch(fields, where.ids, valid)
 
     def encode(self, columns: pa.RecordBatch, where: BatchPosition) -> Batch:
         """Return the batch of these columns, a row for each of theirs."""
@@ -280,7 +275,7 @@ def _of(type_: pa.DataType) -> FieldType | None:
         return None if is_.is_interval(type_) else Number(type_)
     if any(is_one(type_) for is_one in _STRINGS):
         return Text(pa.string())
-    if any(is_one(type_) for is_one in _BYTES):
+    if any(is_one(type_) for is_one in BYTES):
         return Text(pa.binary())
     if is_.is_dictionary(type_):
         return Category(pa.string())

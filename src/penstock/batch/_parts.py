@@ -1,22 +1,119 @@
-"""Fields that are more than one tensor: values with a mask, padded lists, categories."""
+"""Fields of a batch: tensors, and what is made of several of them."""
 
 from __future__ import annotations
 
+import operator
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.batch._moving import Movable
+import numpy as np
+
+from penstock._lazy import require
+from penstock.datasets import Category, Dense, ListOf, Number, Optional, UpTo
+from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Self
 
     import torch
+    from numpy.typing import NDArray
+
+    from penstock.datasets import FieldType
+
+    Device: TypeAlias = str | int | torch.device | None
 
 
-# No named tuples: libraries that move batches by rebuilding tuples (transformers, for one) pass the
-# parts as one argument. Tensors compare by element, so equality is identity.
+def tensor(array: NDArray[Any]) -> torch.Tensor:
+    """Return a tensor over the memory of an array; over a copy if that is read-only."""
+    flags = array.flags
+    # `np.require` does the same in ten times the time.
+    if not (flags.c_contiguous and flags.writeable):
+        array = np.array(array, order="C")
+    library = require("torch", extra="torch", purpose="a batch of tensors")
+    made: torch.Tensor = library.from_numpy(array)
+    return made
+
+
+def decorated(type_: FieldType, arrays: Any, vocabulary: Sequence[Any]) -> Any:
+    """Return the value of a batch for the arrays that `_arrays.encoded` made of a column."""
+    match type_:
+        case Number() | Dense():
+            return tensor(arrays)
+        case Category():
+            return Categories(tensor(arrays), vocabulary)
+        case Optional():
+            return Masked(*map(tensor, arrays))
+        case UpTo():
+            return Padded(*map(tensor, arrays))
+        case ListOf() if isinstance(arrays, tuple):
+            values, offsets = arrays
+            return Jagged(decorated(type_.item, values, ()), offsets=tensor(offsets))
+    return arrays
+
+
+class Movable(ABC):
+    """An object made of tensors, which are moved together into a new object."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def _parts(self) -> tuple[Any, ...]:
+        """Return its parts; those that are no tensors stay as they are."""
+
+    def _of(self, *parts: Any) -> Self:
+        """Return a copy with other parts."""
+        return type(self)(*parts)
+
+    def to(self, device: Device, *, non_blocking: bool = False) -> Self:
+        """Return it with all tensors on a device; arguments are those of `torch.Tensor.to`."""
+        if type(device).__name__ == "dtype":
+            raise OptionError(
+                f"to({device}): a batch moves to a device and keeps its types. Choose them in the "
+                f"field types, or convert single tensors"
+            )
+        return self._each("to", device, non_blocking=non_blocking)
+
+    def pin_memory(self) -> Self:
+        """Return it with all tensors in page-locked memory, from where a GPU copies faster."""
+        return self._each("pin_memory")
+
+    def _each(self, method: str, *args: Any, **kwargs: Any) -> Self:
+        """Return it with what a method returns for each part that has it."""
+        parts = (
+            getattr(part, method)(*args, **kwargs) if hasattr(part, method) else part
+            for part in self._parts()
+        )
+        return self._of(*parts)
+
+    def record_stream(self, stream: Any) -> None:
+        """Keep the memory of all tensors until the work now queued on a CUDA stream is done."""
+        for part in self._parts():
+            if hasattr(part, "record_stream"):
+                part.record_stream(stream)
+
+
+class _Pair(Movable):
+    """Two parts of as many rows; a tuple to those who unpack it."""
+
+    __slots__: tuple[str, ...] = ()
+
+    # No named tuple: libraries that move batches by rebuilding tuples (transformers, for one) pass
+    # the parts as one argument. Tensors compare by element, so equality is identity.
+    def _parts(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __len__(self) -> int:
+        return len(self._parts()[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._parts())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Masked(Movable):
+class Masked(_Pair):
     """Values of which some are missing: the field type `int64?`.
 
     >>> import torch
@@ -30,21 +127,9 @@ class Masked(Movable):
     mask: torch.Tensor
     """bool[B], True where there is a value."""
 
-    def __len__(self) -> int:
-        return len(self.mask)
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        return iter((self.values, self.mask))
-
-    def _parts(self) -> tuple[Any, ...]:
-        return self.values, self.mask
-
-    def _of(self, *parts: Any) -> Masked:
-        return Masked(*parts)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Padded(Movable):
+class Padded(_Pair):
     """Lists filled up, or cut, to one length: the field type `int64[:50]`.
 
     >>> import torch
@@ -67,21 +152,9 @@ class Padded(Movable):
         slots = torch.arange(self.values.shape[1], device=self.lengths.device)
         return slots < self.lengths[:, None]
 
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        return iter((self.values, self.lengths))
-
-    def _parts(self) -> tuple[Any, ...]:
-        return self.values, self.lengths
-
-    def _of(self, *parts: Any) -> Padded:
-        return Padded(*parts)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Categories(Movable):
+class Categories(_Pair):
     """Values as numbers: the field type `category`.
 
     >>> import torch
@@ -98,14 +171,159 @@ class Categories(Movable):
         """Return the values, None where the code is -1."""
         return [None if code < 0 else self.vocabulary[code] for code in self.codes.tolist()]
 
-    def __len__(self) -> int:
-        return len(self.codes)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter((self.codes, self.vocabulary))
+class Jagged(Movable):
+    """Lists of different lengths: their values one after the other, and how long each list is.
+
+    Either `lengths` (int64[B]) or `offsets` (int64[B + 1], from 0 to the number of values) say
+    which values are whose; the other follows. The values of lists of lists are a `Jagged`.
+
+    >>> import torch
+    >>> tags = Jagged(torch.tensor([3, 1, 4, 1]), lengths=torch.tensor([2, 0, 2]))
+    >>> tags.offsets, tags[0], len(tags)
+    (tensor([0, 2, 2, 4]), tensor([3, 1]), 3)
+    >>> tags.to_padded(fill=-1)
+    tensor([[ 3,  1],
+            [-1, -1],
+            [ 4,  1]])
+    """
+
+    __slots__ = ("_lengths", "_offsets", "values")
+
+    values: torch.Tensor | Jagged
+    """[N, …], all rows' values; for lists of lists the inner lists."""
+
+    def __init__(
+        self,
+        values: torch.Tensor | Jagged,
+        lengths: torch.Tensor | None = None,
+        offsets: torch.Tensor | None = None,
+    ) -> None:
+        if lengths is None and offsets is None:
+            raise OptionError("a Jagged needs lengths or offsets: which values are whose?")
+        self.values = values
+        self._lengths = lengths
+        self._offsets = offsets
+        _check(values, lengths, offsets)
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """How many values each row has, int64[B]."""
+        if self._lengths is None:
+            assert self._offsets is not None  # noqa: S101 (one of the two is there)
+            self._lengths = self._offsets.diff()
+        return self._lengths
+
+    @property
+    def offsets(self) -> torch.Tensor:
+        """Where each row begins, and the last one ends, int64[B + 1]."""
+        if self._offsets is None:
+            assert self._lengths is not None  # noqa: S101 (one of the two is there)
+            self._offsets = self._lengths.new_zeros(len(self._lengths) + 1)
+            self._offsets[1:] = self._lengths.cumsum(0)
+        return self._offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1 if self._lengths is None else len(self._lengths)
+
+    # A loop over rows works by `__getitem__`. There is no `__iter__`: code that guesses the size of
+    # a batch by iterating (Lightning's `self.log`) would take the length of a row for it.
+    def __getitem__(self, row: int) -> Any:
+        """Return the values of a row: a tensor, or a `Jagged` for lists of lists."""
+        row = operator.index(row)
+        if not -len(self) <= row < len(self):
+            raise IndexError(f"there is no row {row}: there are {len(self):,}")
+        start, stop = self.offsets[row % len(self) :][:2].tolist()
+        return _slice(self.values, start, stop)
+
+    def tolist(self) -> list[Any]:
+        """Return the rows as Python lists."""
+        values, offsets = self.values.tolist(), self.offsets.tolist()
+        return [values[a:b] for a, b in pairwise(offsets)]
+
+    def to_padded(self, fill: float = 0) -> torch.Tensor:
+        """Return the rows filled up to the longest, [B, longest, …]."""
+        values = self.values.to_padded(fill) if isinstance(self.values, Jagged) else self.values
+        rows, slots = self._places()
+        padded = values.new_full((len(self), self._longest(), *values.shape[1:]), fill)
+        padded[rows, slots] = values
+        return padded
+
+    @classmethod
+    def from_padded(cls, padded: torch.Tensor, lengths: torch.Tensor) -> Jagged:
+        """Return the first `lengths` values of each row of a tensor [B, longest, …]."""
+        import torch  # noqa: PLC0415 (torch)
+
+        slots = torch.arange(padded.shape[1], device=padded.device)
+        return cls(padded[slots < lengths[:, None]], lengths=lengths)
+
+    def to_nested(self) -> torch.Tensor:
+        """Return the rows as a nested tensor of torch, of the jagged layout; nothing is copied."""
+        import torch  # noqa: PLC0415 (torch)
+
+        if isinstance(self.values, Jagged):
+            raise OptionError(
+                "torch has no nested tensors of lists of lists: use to_padded(), or "
+                "values.to_nested() for the inner lists"
+            )
+        # Without max_seqlen, torch pads to the number of all values.
+        return torch.nested.nested_tensor_from_jagged(
+            self.values, self.offsets, min_seqlen=0, max_seqlen=self._longest()
+        )
+
+    def _longest(self) -> int:
+        return int(self.lengths.max()) if len(self) else 0
+
+    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return in which row, and at which place of it, each value stands."""
+        import torch  # noqa: PLC0415 (torch)
+
+        every = torch.arange(len(self), device=self.lengths.device)
+        rows = torch.repeat_interleave(every, self.lengths, output_size=len(self.values))
+        slots = torch.arange(len(self.values), device=rows.device) - self.offsets[rows]
+        return rows, slots
 
     def _parts(self) -> tuple[Any, ...]:
-        return self.codes, self.vocabulary
+        return self.values, self._lengths, self._offsets
 
-    def _of(self, *parts: Any) -> Categories:
-        return Categories(*parts)
+    def __repr__(self) -> str:
+        kind = "lists" if isinstance(self.values, Jagged) else self.values.dtype
+        return f"Jagged({len(self):,} rows, {len(self.values):,} values, {kind})"
+
+
+def _slice(values: torch.Tensor | Jagged, start: int, stop: int) -> torch.Tensor | Jagged:
+    if not isinstance(values, Jagged):
+        return values[start:stop]
+    offsets = values.offsets[start : stop + 1]
+    inner = _slice(values.values, *offsets[[0, -1]].tolist())
+    return Jagged(inner, offsets=offsets - offsets[0])
+
+
+def _check(
+    values: torch.Tensor | Jagged, lengths: torch.Tensor | None, offsets: torch.Tensor | None
+) -> None:
+    """Refuse rows that do not fit the values; on a device, without waiting for the numbers."""
+    for name, given in (("lengths", lengths), ("offsets", offsets)):
+        if given is not None and (given.ndim != 1 or given.is_floating_point()):
+            raise OptionError(
+                f"{name} are integers of one axis, not {given.dtype} of {tuple(given.shape)}"
+            )
+    if offsets is not None:
+        if not len(offsets):
+            raise OptionError("offsets have one entry more than there are rows, and here are none")
+        if lengths is not None and len(offsets) != len(lengths) + 1:
+            raise OptionError(
+                f"{len(offsets):,} offsets do not fit {len(lengths):,} lengths: there is one more"
+            )
+        first, last = (
+            (offsets[0].item(), offsets[-1].item()) if offsets.is_cpu else (0, len(values))
+        )
+        if (first, last) != (0, len(values)):
+            raise OptionError(
+                f"offsets go from {first:,} to {last:,}, and there are {len(values):,} values: "
+                f"they begin with 0 and end with the number of values"
+            )
+    elif lengths is not None and lengths.is_cpu and int(lengths.sum()) != len(values):
+        raise OptionError(
+            f"the lengths add up to {int(lengths.sum()):,}, and there are {len(values):,} values"
+        )

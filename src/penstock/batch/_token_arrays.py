@@ -7,7 +7,7 @@ after them, too. The first `lengths[b]` places of row b hold tokens, the others 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     Numbers = NDArray[np.int64]
-    from collections.abc import Mapping
-
-    import pyarrow as pa
-    from numpy.typing import NDArray
-
-    from penstock.batch._batch import Batch
-    from penstock.batch._encoder import BatchPosition
-    from penstock.batch._tokens import Tokens
-    from penstock.datasets import TokenSource
-
 
 IGNORED = -100
 """The label that losses do not count, as torch's cross entropy has it."""
@@ -146,22 +136,15 @@ def _ignore_from(labels: Numbers, starts: Numbers) -> None:
         labels[short] = np.where(beyond, IGNORED, labels[short])
 
 
-class Segments(NamedTuple):
-    """The documents of a batch whose rows stand one after the other."""
+def segments(ends: DocumentEnds, length: int) -> dict[str, Any]:
+    """Return the documents in rows of `length` places, which stand one after the other.
 
-    position_ids: Numbers
-    """How far each place is from the beginning of its document, int64[B, length]."""
-    cu_seqlens: NDArray[np.int32]
-    """Where documents begin, and the end of the last, int32[documents + 1]."""
-    max_seqlen: int
-    """Places of the longest."""
-
-
-def segments(ends: DocumentEnds, length: int) -> Segments:
-    """Return the documents in rows of `length` places; padding counts as a document.
+    `position_ids`, int64[B, length]: how far each place is from the beginning of its document;
+    `cu_seqlens`, int32[documents + 1]: where documents begin, and the end of the last;
+    `max_seqlen`: places of the longest. Padding counts as a document.
 
     >>> found = segments(DocumentEnds(np.array([2, 3, 4]), np.array([0, 2, 3])), length=4)
-    >>> found.position_ids.tolist(), found.cu_seqlens.tolist(), found.max_seqlen
+    >>> found["position_ids"].tolist(), found["cu_seqlens"].tolist(), found["max_seqlen"]
     ([[0, 1, 0, 0], [0, 1, 2, 3]], [0, 2, 3, 4, 8], 4)
     """
     count = len(ends.offsets) - 1
@@ -172,45 +155,8 @@ def segments(ends: DocumentEnds, length: int) -> Segments:
     starts = np.flatnonzero(begins)
     sizes = np.diff(starts, append=count * length)
     places = np.arange(count * length) - np.repeat(starts, sizes)
-    borders = np.append(starts, count * length).astype(np.int32)
-    return Segments(places.reshape(count, length), borders, int(sizes.max(initial=0)))
-
-
-class TokenDocuments:
-    """`Tokens` over a token source: rows are read as tokens; the batch says where documents are."""
-
-    has_even_rows = True
-    fields: ClassVar[dict[str, pa.DataType]] = {}
-
-    def __init__(self, tokens: Tokens) -> None:
-        self._tokens = tokens
-
-    def read(self, source: TokenSource, ids: NDArray[np.int64]) -> TokenRows:
-        """Return the rows of the source that `Tokens.bind` returned."""
-        return self._tokens.rows(source, ids)
-
-    def arrays(self, rows: TokenRows, where: BatchPosition) -> dict[str, Any]:
-        """Return plain arrays, owned and writable."""
-        del where
-        return self._tokens.arrays_of(rows)
-
-    def batch(
-        self,
-        arrays: Mapping[str, Any],
-        where: BatchPosition,
-        valid: NDArray[np.bool_] | None = None,
-    ) -> Batch:
-        """Return the batch of arrays."""
-        return self._tokens.batch(arrays, where, valid)
-
-    def describe(self) -> str:
-        """Return what a batch is."""
-        return self._tokens.describe()
-
-
-class TokenWindows(TokenDocuments):
-    """The same without documents: every array has a row for each record, so that it can be cut."""
-
-    def part(self, arrays: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
-        """Return some rows of what `arrays` made, without a copy."""
-        return {name: array[start:stop] for name, array in arrays.items()}
+    return {
+        "position_ids": places.reshape(count, length),
+        "cu_seqlens": np.append(starts, count * length).astype(np.int32),
+        "max_seqlen": int(sizes.max(initial=0)),
+    }

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
 
 import numpy as np
 import pyarrow as pa
 
-from penstock._lazy import require
+from penstock.batch._batch import Batch
+from penstock.batch._field_encoder import BYTES
+from penstock.batch._parts import tensor
 from penstock.batch._token_arrays import (
     IGNORED,
     DocumentEnds,
-    TokenDocuments,
     TokenRows,
-    TokenWindows,
     ends_behind,
     inputs_and_labels,
     segments,
@@ -31,19 +31,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from penstock.batch._batch import Batch
     from penstock.batch._encoder import BatchPosition
     from penstock.datasets import Source, TokenSource
 
 _FIELD = "tokens"
 _TYPE = pa.list_(pa.int64())
 _NULL = "is null, or holds null"
-_KINDS_OF_BYTES = (
-    pa.types.is_binary,
-    pa.types.is_large_binary,
-    pa.types.is_fixed_size_binary,
-    pa.types.is_binary_view,
-)
 
 
 class Tokens:
@@ -187,11 +180,9 @@ class Tokens:
 
     def rows(self, source: TokenSource, ids: NDArray[np.int64]) -> TokenRows:
         """Return the rows of what `over` returned, with the ends of documents if those matter."""
-        ends = source.document_ends(ids) if self._needs_ends(source) else None
-        found = TokenRows(
-            source.read(ids), source.lengths(ids), None if ends is None else DocumentEnds(*ends)
-        )
-        return self._with_ends(found)
+        found = source.document_ends(ids) if self._needs_ends(source) else None
+        ends = None if found is None else DocumentEnds(*found)
+        return self._with_ends(TokenRows(source.read(ids), source.lengths(ids), ends))
 
     def _with_ends(self, rows: TokenRows) -> TokenRows:
         if self._end is None:
@@ -203,7 +194,7 @@ class Tokens:
         inputs, labels = inputs_and_labels(rows, self.length, shift=self.shift)
         arrays: dict[str, Any] = {"input_ids": inputs, "labels": labels}
         if rows.ends is not None:
-            arrays |= segments(rows.ends, self.length)._asdict()
+            arrays |= segments(rows.ends, self.length)
         return arrays
 
     # Over columns: the contract of `Encoder`.
@@ -224,7 +215,7 @@ class Tokens:
                 f"the records have no field {self.field!r} with tokens. Make token files of their "
                 "text: penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
             )
-        holds_bytes = any(is_kind(type_) for is_kind in _KINDS_OF_BYTES)
+        holds_bytes = any(is_one(type_) for is_one in BYTES)
         if holds_bytes and self.token_dtype is None:
             raise OptionError(
                 f"the field {self.field!r} holds bytes: say of which integers, as in "
@@ -286,21 +277,19 @@ class Tokens:
 
     def _check(self, values: pa.Array, lengths: NDArray[np.int64], where: BatchPosition) -> None:
         most = self.length + self.shift
-        fact = f"has more than {most} tokens. Cut it, or give Tokens a larger length"
-        if self.token_dtype is not None:
-            fact = (
-                f"has more than {most} tokens, if they are {self.token_dtype.name}. Give the "
-                "token_dtype that they have, or Tokens a larger length"
-            )
-        bad = np.flatnonzero(lengths > most)
         if values.null_count:
-            fact = _NULL
             inner = np.zeros(len(values) + 1, np.int64)
             np.cumsum(values.is_null().to_numpy(zero_copy_only=False), out=inner[1:])
             borders = np.append(0, np.cumsum(lengths))
-            bad = np.flatnonzero(np.diff(inner[borders]))
-        if len(bad):
-            raise self._mismatch(where, int(bad[0]), fact)
+            raise self._mismatch(where, int((np.diff(inner[borders]) > 0).argmax()), _NULL)
+        if len(lengths) and lengths.max() > most:
+            fact = f"has more than {most} tokens. Cut it, or give Tokens a larger length"
+            if self.token_dtype is not None:
+                fact = (
+                    f"has more than {most} tokens, if they are {self.token_dtype.name}. Give the "
+                    "token_dtype that they have, or Tokens a larger length"
+                )
+            raise self._mismatch(where, int((lengths > most).argmax()), fact)
 
     def batch(
         self,
@@ -309,10 +298,6 @@ class Tokens:
         valid: NDArray[np.bool_] | None = None,
     ) -> Batch:
         """Return the batch of arrays: tensors over the same memory."""
-        require("torch", extra="torch", purpose="a batch of tensors")
-        from penstock.batch._batch import Batch  # noqa: PLC0415 (torch)
-        from penstock.batch._tensors import tensor  # noqa: PLC0415 (torch)
-
         if valid is not None:
             arrays["labels"][~np.asarray(valid)] = IGNORED
         fields = {
@@ -343,6 +328,29 @@ class Tokens:
             dtype = self.token_dtype
             given.append(f"token_dtype={dtype.str if dtype.byteorder == '>' else dtype.name!r}")
         return f"Tokens({', '.join(given)})"
+
+
+class TokenDocuments:
+    """`Tokens` over a token source: rows are read as tokens; the batch says where documents are."""
+
+    has_even_rows = True
+    fields: ClassVar[dict[str, pa.DataType]] = {}
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._arrays_of = tokens.arrays_of
+        self.read, self.batch, self.describe = tokens.rows, tokens.batch, tokens.describe
+
+    def arrays(self, rows: TokenRows, where: BatchPosition) -> dict[str, Any]:
+        """Return plain arrays, owned and writable."""
+        return self._arrays_of(rows)
+
+
+class TokenWindows(TokenDocuments):
+    """The same without documents: every array has a row for each record, so that it can be cut."""
+
+    def part(self, arrays: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
+        """Return some rows of what `arrays` made, without a copy."""
+        return {name: array[start:stop] for name, array in arrays.items()}
 
 
 def _integers(given: DTypeLike) -> np.dtype[Any]:

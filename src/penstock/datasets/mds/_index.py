@@ -116,7 +116,7 @@ def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) 
     """
     store, name = locate(path, options)
     try:
-        found = msgspec.json.decode(_text(store, name), type=_Index)
+        found = msgspec.json.decode(fetch_metadata(store, _joined(name, INDEX)), type=_Index)
         for first in found.shards[:1]:
             msgspec.json.decode(first, type=_Sign)
     except (StorageError, CorruptFileError, msgspec.DecodeError, ValueError, RecursionError):
@@ -173,7 +173,7 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
     """Read what a folder holds; each shard must be there and as large as `index.json` says."""
     store, folder = locate(path, options)
     shown = store.path(folder)
-    listed = _decoded(_text(store, folder), _joined(shown, INDEX))
+    listed = _decoded(fetch_metadata(store, _joined(folder, INDEX)), _joined(shown, INDEX))
     columns = _columns_of(listed, _joined(shown, INDEX))
     # Merged folders have shards in folders of their own.
     is_deep = any(
@@ -198,10 +198,6 @@ def _content(found: Found) -> str:
         return entry.version or str(entry.modified)  # Of many shards, without a request for each.
     with closing(found.store.open(entry.name, entry)) as file:
         return file_fingerprint(file)
-
-
-def _text(store: Store, folder: str) -> bytes:
-    return fetch_metadata(store, _joined(folder, INDEX))
 
 
 def _joined(folder: str, name: str) -> str:
@@ -247,16 +243,16 @@ def _columns_of(shards: Sequence[_Shard], shown: str) -> tuple[tuple[str, str, i
             )
         own = tuple(zip(names, kinds, sizes, strict=True))
         if found and own != found:
+            these, those = (
+                ", ".join(f"{name}: {kind}" for name, kind, _ in columns) or "none"
+                for columns in (own, found)
+            )
             raise OptionError(
                 f"{shown}: {one.raw_data.basename} has other columns than the shards before it "
-                f"({_shown(own)}; before: {_shown(found)}). Write shards of one kind to a folder."
+                f"({these}; before: {those}). Write shards of one kind to a folder."
             )
         found = own
     return found
-
-
-def _shown(columns: Sequence[tuple[str, str, int | None]]) -> str:
-    return ", ".join(f"{name}: {encoding}" for name, encoding, _ in columns) or "none"
 
 
 def _found(store: Store, folder: str, shard: _Shard, there: dict[str, Entry]) -> Shard:

@@ -1,4 +1,4 @@
-"""Samples of MDS folders, as MosaicML Streaming writes them, by number."""
+"""MdsSamples of MDS folders, as MosaicML Streaming writes them, by number."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.datasets._foreign_file import stale
 from penstock.datasets._source import Location, Source
-from penstock.datasets.mds._cells import BadCell, Cells
 from penstock.datasets.mds._index import read_mds_index
-from penstock.datasets.mds._shard import ShardTexts
-from penstock.datasets.mds._values import encoding_of
-from penstock.decode import empty_batch, fit_batch, typed_batch
+from penstock.datasets.mds._shard import MdsSamples
+from penstock.datasets.mds._values import BadCell, Cells
+from penstock.decode import empty_batch, fit_batch, inferred_batch, typed_batch
 from penstock.errors import CorruptFileError, SchemaMismatchError
 from penstock.storage import StorageOptions, locate
 
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Self
 
-    import pyarrow as pa
     from numpy.typing import NDArray
-
-    from penstock.datasets.mds._cells import Encoding
-    from penstock.datasets.mds._index import MdsIndex
 
 _SAMPLED = 1000
 """Records that decide the types of columns whose encoding has no type."""
@@ -70,15 +66,15 @@ class MdsRows(Source):
         self._folder = store.path(name)  # Another process may have another working directory.
         self._warned: set[str] = set()
         self._known: str | None = None  # The fingerprint, where another process opened this first.
-        self._samples: _Samples | None = None
+        self._samples: MdsSamples | None = None
         self._opened()
 
-    def _opened(self) -> _Samples:
+    def _opened(self) -> MdsSamples:
         """Return the samples; what is pickled is opened when it is first used."""
         samples = self._samples
         if samples is None:
             index = read_mds_index(self._folder, self._options)
-            samples = _Samples(index, self._options, by_blocks=self._is_by_blocks)
+            samples = MdsSamples(index, self._options, by_blocks=self._is_by_blocks)
             fingerprint = index.fingerprint_of(len(index.shards))
             if self._known not in (None, fingerprint):
                 raise stale(self._folder, "another process opened it with other shards")
@@ -94,7 +90,7 @@ class MdsRows(Source):
         if self._is_by_blocks or all(one.is_mappable for one in index.shards):
             return self
         twin = copy(self)
-        samples = _Samples(index, self._options, by_blocks=True)
+        samples = MdsSamples(index, self._options, by_blocks=True)
         vars(twin).update(_is_by_blocks=True, _samples=samples)
         return twin
 
@@ -143,26 +139,21 @@ class MdsRows(Source):
         """Return the shard of a sample, its place in there uncompressed, and its bytes."""
         is_one = not isinstance(which, np.ndarray | list | tuple | range)
         ids = np.array([self._number(which)], np.int64) if is_one else self._numbers(which)
-        samples = self._opened()
-        shards, numbers = samples.places(ids)
-        begins, sizes = samples.texts.places(shards, numbers)
+        shards, begins, sizes = self._opened().places(ids)
         if not is_one:
             return Location(shards, begins, sizes)
         return Location(self.files[int(shards[0])], int(begins[0]), int(sizes[0]))
 
     def raw(self, which: int) -> bytes:
         """Return a sample's own bytes: the sizes of its columns, and their values."""
-        return self._bytes_of(np.array([self._number(which)], np.int64))[0]
-
-    def _bytes_of(self, ids: NDArray[np.int64]) -> list[bytes]:
-        samples = self._opened()
-        return samples.texts.read(*samples.places(ids))
+        return self._opened().read(np.array([self._number(which)], np.int64))[0]
 
     def _cells(self, ids: NDArray[np.int64]) -> dict[str, Cells]:
         """Return the bytes of each column of some samples."""
-        encodings = self._opened().encodings
+        samples = self._opened()
+        encodings = samples.encodings
         try:
-            cells = cut(self._bytes_of(ids), [one.size for one in encodings.values()])
+            cells = cut(samples.read(ids), [one.size for one in encodings.values()])
         except BadCell as bad:
             self._fail(int(ids[bad.row]), bad, "")
         return dict(zip(encodings, cells, strict=True))
@@ -174,8 +165,12 @@ class MdsRows(Source):
             self._fail(int(ids[bad.row]), bad, name)
 
     def _array(self, ids: NDArray[np.int64], name: str, cells: Cells) -> pa.Array:
+        encoding = self._opened().encodings[name]
+        if encoding.is_parsed:
+            rows = [{name: value} for value in self._values(ids, name, cells)]
+            return inferred_batch(rows, self._warned).column(0) if rows else pa.nulls(0)
         try:
-            return self._opened().encodings[name].array(cells, name, self._warned)
+            return encoding.array(cells)
         except BadCell as bad:
             self._fail(int(ids[bad.row]), bad, name)
 
@@ -201,8 +196,6 @@ class MdsRows(Source):
         return [dict(zip(cells, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415 (loaded with the schema at the latest)
-
         cells, encodings = self._cells(ids), self._opened().encodings
         arrays = {}
         for field in schema:
@@ -224,30 +217,6 @@ class MdsRows(Source):
         state = {**vars(self), "_samples": None, "_warned": set()}
         state.pop("schema", None)
         return state
-
-
-class _Samples:
-    """The numbers, the columns and the bytes of a folder's samples."""
-
-    def __init__(self, index: MdsIndex, options: StorageOptions, *, by_blocks: bool) -> None:
-        self.index = index
-        self.texts = ShardTexts(index.shards, options, by_blocks=by_blocks)
-        self.starts = np.cumsum([0, *(one.samples for one in index.shards)], dtype=np.int64)
-        self.encodings: dict[str, Encoding] = {}
-        for name, kind, size in index.columns:
-            encoding = encoding_of(kind, name)
-            if encoding.size != size:
-                raise CorruptFileError(
-                    f"{index.folder}: index.json says {size} bytes for column {name!r}, and its "
-                    f"encoding {kind!r} has {encoding.size}. Write the folder anew.",
-                    path=index.folder,
-                )
-            self.encodings[name] = encoding
-
-    def places(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the shard of each sample, and its number in there."""
-        shards = np.searchsorted(self.starts, ids, "right") - 1
-        return shards, ids - self.starts[shards]
 
 
 def cut(texts: Sequence[bytes], sizes: Sequence[int | None]) -> list[Cells]:
@@ -279,8 +248,6 @@ def cut(texts: Sequence[bytes], sizes: Sequence[int | None]) -> list[Cells]:
 
 
 def _batch(arrays: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
-    import pyarrow as pa  # noqa: PLC0415 (loaded with the arrays at the latest)
-
     if not arrays:
         return empty_batch(pa.schema([]), rows)
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import itertools
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,8 @@ import numpy as np
 
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets.mds._values import encoding_of
+from penstock.datasets.text._texts import FileText, grouped, read_grouped
 from penstock.errors import (
     CorruptFileError,
     ObjectChangedError,
@@ -20,15 +21,16 @@ from penstock.errors import (
     OptionError,
 )
 from penstock.jsonl import decode_frame
-from penstock.storage import Block, block_cache, block_key, carried, reading
+from penstock.storage import Block, block_cache, block_key, reading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.datasets.mds._index import Shard
-    from penstock.datasets.text._texts import FileText, Places
+    from penstock.datasets.mds._index import MdsIndex, Shard
+    from penstock.datasets.mds._values import Encoding
+    from penstock.datasets.text._texts import Places
     from penstock.storage import StorageOptions
 
 _KEPT_FILES = 128
@@ -39,7 +41,6 @@ _KEPT_MAPPED_BYTES = 1 << 30
 _MEMORY_WEIGHT = 4
 """How much heavier a shard weighs that could not be mapped: those take 256 MiB."""
 _KEPT_OFFSETS_BYTES = 64 << 20
-_MOST_REQUESTS = 16
 _MOST_SHARDS_AT_ONCE = 4
 """That are brought as a whole at the same time, each in memory until it is written."""
 _NUMBER_BYTES = 4
@@ -49,13 +50,13 @@ _PIECE = 1 << 20
 _COMPRESSIONS = ("br", "bz2", "gz", "snappy", "zstd")
 
 _files: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)
-_wholes: RecentlyUsed[WholeText] = RecentlyUsed(_KEPT_BYTES)
+_wholes: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_BYTES)
 _blocks: RecentlyUsed[WholeText] = RecentlyUsed(_KEPT_MAPPED_BYTES)
 _offsets: RecentlyUsed[NDArray[np.int64]] = RecentlyUsed(_KEPT_OFFSETS_BYTES)
 _openings = itertools.count()
 
 
-class WholeText:
+class WholeText(FileText):
     """A shard that is at hand as a whole."""
 
     __slots__ = ("_text",)
@@ -63,46 +64,58 @@ class WholeText:
     def __init__(self, text: bytes | memoryview) -> None:
         self._text = memoryview(text)
 
-    def read(self, offset: int, size: int) -> bytes:
-        return self._text[offset : offset + size].tobytes()
-
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
-        places = zip(np.asarray(offsets).tolist(), np.asarray(sizes).tolist(), strict=True)
-        return [self.read(offset, size) for offset, size in places]
+        begins = np.asarray(offsets)
+        places = zip(begins.tolist(), (begins + np.asarray(sizes)).tolist(), strict=True)
+        return [self._text[begin:end].tobytes() for begin, end in places]
 
 
-class ShardTexts:
-    """The samples of some shards; with `by_blocks` a host keeps whole shards for all processes."""
+class MdsSamples:
+    """The numbers, the columns and the bytes of a folder's samples.
 
-    def __init__(
-        self, shards: Sequence[Shard], options: StorageOptions, *, by_blocks: bool = False
-    ) -> None:
-        for shard in shards:
-            _check_compression(shard)
-            _check_size(shard)
-        self._shards = shards
+    With `by_blocks` a host keeps whole shards for all processes.
+    """
+
+    def __init__(self, index: MdsIndex, options: StorageOptions, *, by_blocks: bool) -> None:
+        self.index = index
+        self._shards = index.shards
         self._options = options
         self._by_blocks = by_blocks
         self._opening = next(_openings)
+        for shard in self._shards:
+            _check(shard)
+        self.starts = np.cumsum([0, *(one.samples for one in self._shards)], dtype=np.int64)
+        self.encodings: dict[str, Encoding] = {}
+        for name, kind, size in index.columns:
+            encoding = self.encodings[name] = encoding_of(kind, name)
+            if encoding.size != size:
+                raise CorruptFileError(
+                    f"{index.folder}: index.json says {size} bytes for column {name!r}, and its "
+                    f"encoding {kind!r} has {encoding.size}. Write the folder anew.",
+                    path=index.folder,
+                )
 
     def places(
-        self, shards: NDArray[np.int64], samples: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return where samples of shards begin in the uncompressed shard, and their bytes."""
-        begins, sizes = np.empty(len(shards), np.int64), np.empty(len(shards), np.int64)
+        self, ids: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Return the shard of each sample, where it begins there uncompressed, and its bytes."""
+        shards = np.searchsorted(self.starts, ids, "right") - 1
+        samples = ids - self.starts[shards]
+        begins, ends = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
         with reading():
-            for shard, here in _grouped(shards):
-                offsets = self._offsets_of(shard)
-                begins[here] = offsets[samples[here]]
-                sizes[here] = offsets[samples[here] + 1] - begins[here]
-        return begins, sizes
+            for here in grouped(shards):
+                offsets = self._offsets_of(int(shards[here[0]]))
+                begins[here], ends[here] = offsets[samples[here]], offsets[samples[here] + 1]
+        return shards, begins, ends - begins
 
-    def read(self, shards: NDArray[np.int64], samples: NDArray[np.int64]) -> list[bytes]:
+    def read(self, ids: NDArray[np.int64]) -> list[bytes]:
         """Return the bytes of samples in the order asked; every shard is asked once."""
-        groups = _grouped(shards)
+        shards = np.searchsorted(self.starts, ids, "right") - 1
+        samples = ids - self.starts[shards]
+        asked = np.unique(shards).tolist()
 
-        def read(group: tuple[int, NDArray[np.int64]]) -> list[bytes]:
-            shard, here = group
+        def read(here: NDArray[np.int64]) -> list[bytes]:
+            shard = int(shards[here[0]])
             offsets = self._offsets_of(shard)
             begins, ends = offsets[samples[here]], offsets[samples[here] + 1]
             try:
@@ -110,18 +123,9 @@ class ShardTexts:
             except ObjectChangedError as why:
                 raise stale(self._shards[shard].path, str(why)) from None
 
-        found: list[bytes] = [b""] * len(shards)
         with reading():
-            self._bring([shard for shard, _ in groups])
-            if len(groups) > 1 and any(self._is_ranged(shard) for shard, _ in groups):
-                with ThreadPoolExecutor(min(_MOST_REQUESTS, len(groups)), "penstock-read") as pool:
-                    texts = list(pool.map(carried(read), groups))
-            else:
-                texts = [read(group) for group in groups]
-        for (_, here), some in zip(groups, texts, strict=True):
-            for at, text in zip(here.tolist(), some, strict=True):
-                found[at] = text
-        return found
+            self._held([shard for shard in asked if self._is_blocked(shard)])
+            return read_grouped(shards, read, at_once=any(map(self._is_ranged, asked)))
 
     def _offsets_of(self, shard: int) -> NDArray[np.int64]:
         """Return where each sample begins, and the last one ends: int64[samples + 1]."""
@@ -150,71 +154,47 @@ class ShardTexts:
         one = self._shards[shard]
         return not (self._by_blocks or one.compression or one.is_mappable)
 
-    def _bring(self, shards: Sequence[int]) -> None:
-        """Fetch those whole shards at once that are not at hand, where a host keeps them."""
-        missing = [
-            shard
-            for shard in shards
-            if self._is_blocked(shard) and _blocks.get((self._opening, shard)) is None
-        ]
-        if not missing:
-            return
-        blocks = [self._block(self._shards[shard]) for shard in missing]
-        brought = block_cache(self._options).get_all(blocks, _MOST_SHARDS_AT_ONCE)
-        for shard, kept in zip(missing, brought, strict=True):
-            weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
-            _blocks.put((self._opening, shard), WholeText(memoryview(kept.data)), weight)
-
     def _is_blocked(self, shard: int) -> bool:
         return self._by_blocks and not self._shards[shard].is_mappable
+
+    def _held(self, shards: Sequence[int]) -> dict[int, WholeText]:
+        """Return whole shards that the host keeps; those that are not at hand are brought."""
+        found = {shard: _blocks.get((self._opening, shard)) for shard in shards}
+        missing = [shard for shard, text in found.items() if text is None]
+        if missing:
+            blocks = [self._block(self._shards[shard]) for shard in missing]
+            brought = block_cache(self._options).get_all(blocks, _MOST_SHARDS_AT_ONCE)
+            for shard, kept in zip(missing, brought, strict=True):
+                text = found[shard] = WholeText(memoryview(kept.data))
+                weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
+                _blocks.put((self._opening, shard), text, weight)
+        return {shard: text for shard, text in found.items() if text is not None}
 
     def _block(self, one: Shard) -> Block:
         key = block_key(self._options, one.path, one.file.entry, "mds shard", one.compression)
         return Block(one.path, 0, one.file.entry.size, key, lambda: _whole(one))
 
     def _text(self, shard: int) -> FileText:
-        one, key = self._shards[shard], (self._opening, shard)
         if self._is_blocked(shard):
-            blocked = _blocks.get(key)
-            if blocked is None:
-                # Others needed the room meanwhile.
-                kept = block_cache(self._options).get(self._block(one))
-                blocked = WholeText(memoryview(kept.data))
-            return blocked
-        if one.compression is not None:
-            whole = _wholes.get(key)
-            if whole is None:
-                whole = WholeText(_whole(one))
-                _wholes.put(key, whole, one.text_bytes)
-            return whole
-        text = _files.get(key)
+            return self._held([shard])[shard]
+        one, key = self._shards[shard], (self._opening, shard)
+        is_whole = one.compression is not None
+        kept = _wholes if is_whole else _files
+        text = kept.get(key)
         if text is None:
-            text = open_plain(one.file)
-            _files.put(key, text, 1)
+            text = WholeText(_whole(one)) if is_whole else open_plain(one.file)
+            kept.put(key, text, one.text_bytes if is_whole else 1)
         return text
 
 
-def _grouped(shards: NDArray[np.int64]) -> list[tuple[int, NDArray[np.int64]]]:
-    """Return each shard with the places at which it stands."""
-    if not len(shards):
-        return []
-    order = np.argsort(shards, kind="stable")
-    borders = np.flatnonzero(np.diff(shards[order])) + 1
-    return [(int(shards[here[0]]), here) for here in np.split(order, borders)]
-
-
-def _check_compression(shard: Shard) -> None:
+def _check(shard: Shard) -> None:
+    """Raise for an unknown compression, and for more samples than the bytes hold."""
     if shard.compression is not None and shard.compression not in _COMPRESSIONS:
         raise OptionError(
             f"{shard.path} is compressed by {shard.compression!r}: only "
             f"{', '.join(_COMPRESSIONS)} are known. Write the shards with one of those, or plain."
         )
-
-
-def _check_size(shard: Shard) -> None:
-    """Raise where `index.json` has more samples than bytes, or more than a shard holds."""
-    least = _NUMBER_BYTES * (shard.samples + 2)
-    if not least <= shard.text_bytes <= _LARGEST:
+    if not _NUMBER_BYTES * (shard.samples + 2) <= shard.text_bytes <= _LARGEST:
         raise _damaged(shard, f"{shard.samples:,} samples do not fit {shard.text_bytes:,} bytes")
 
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 import struct
+from abc import ABC, abstractmethod
 from decimal import Decimal
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.datasets.mds._cells import BadCell, Encoding, each
-from penstock.decode import decode_line, inferred_batch
+from penstock.decode import decode_line
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
-
-    from penstock.datasets.mds._cells import Cells
 
 _SCALARS = (
     "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -35,27 +34,68 @@ _MOST_NUMBERS = 2**31 - 1
 _SHAPE_TYPES = ("<u1", "<u2", "<u4", "<u8")
 
 
-def encoding_of(name: str, column: str) -> Encoding:
-    """Return what an encoding's name stands for; those that are not read are refused by name."""
-    if name.partition(":")[0] == "ndarray":
-        return arrays_of(name, column)
-    if name in _SCALARS or name == "int":
-        return Scalars(np.dtype("int64" if name == "int" else name))
-    if name in ("bytes", *_IMAGES):
-        return Blobs()
-    if name in (f"list[{image}]" for image in _IMAGES):
-        return BlobLists(4)  # Four bytes are kept for what may come.
-    if name in ("jpeg_array", "jpegarray"):
-        return BlobLists(0)
-    parse = _PARSERS.get(name)
-    if parse is not None:
-        return Objects(parse, _ARROW_NAMES.get(name))
-    if name == "pkl":
-        raise OptionError(
-            f"column {column!r} holds pickles (encoding 'pkl'), which run any code when they are "
-            "read: nothing is unpickled. Write the column as json, ndarray, str or bytes."
-        )
-    raise OptionError(f"column {column!r} has the encoding {name!r}, which is not known.")
+class BadCell(Exception):  # noqa: N818 - says what a value is, not what went wrong
+    """A value that cannot be handed out."""
+
+    def __init__(self, row: int, why: object, *, is_damage: bool = True) -> None:
+        super().__init__(row, why)
+        self.row, self.why = row, why
+        self.is_damage = is_damage
+        """Else it is a sound value, and only no Arrow column has room for it."""
+
+
+class Cells(NamedTuple):
+    """The bytes of one column of some samples: text[begins[i]:ends[i]], int64[samples]."""
+
+    text: bytes
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def parts(self) -> list[bytes]:
+        """Return each value's own bytes."""
+        text = self.text
+        places = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
+        return [text[begin:end] for begin, end in places]
+
+    def matrix(self, width: int) -> NDArray[np.uint8]:
+        """Return values of one size: uint8[samples, width], contiguous."""
+        if not len(self.begins):
+            return np.empty((0, width), np.uint8)
+        # A value begins at every byte, as one item each, which NumPy copies as a whole.
+        items = np.ndarray((len(self.text) - width + 1,), f"V{width}", self.text, strides=(1,))
+        return items[self.begins].view(np.uint8).reshape(-1, width)
+
+
+class Encoding(ABC):
+    """How the values of a column are stored."""
+
+    size: int | None = None
+    """Bytes of each; None: it differs."""
+    is_typed = True
+    """Whether the Arrow type is known without looking at values."""
+    is_parsed = False
+    """Whether values are Python objects of any shape, whose Arrow type is inferred."""
+
+    @abstractmethod
+    def values(self, cells: Cells) -> list[Any]:
+        """Return the values as a record has them; raise `BadCell`."""
+
+    @abstractmethod
+    def array(self, cells: Cells) -> pa.Array:
+        """Return the values as Arrow, unless they are parsed ones; raise `BadCell`."""
+
+
+def _each(parse: Callable[[bytes], Any], parts: Sequence[bytes]) -> list[Any]:
+    """Return what each value's bytes mean; raise `BadCell` about one that means nothing."""
+    try:
+        return [parse(part) for part in parts]
+    except (ValueError, ArithmeticError, LookupError, struct.error):
+        for row, part in enumerate(parts):
+            try:
+                parse(part)
+            except (ValueError, ArithmeticError, LookupError, struct.error) as why:
+                raise BadCell(row, str(why) or type(why).__name__) from None
+        raise
 
 
 class Scalars(Encoding):
@@ -72,72 +112,35 @@ class Scalars(Encoding):
         numbers: list[Any] = self._numbers(cells).tolist()
         return numbers
 
-    def array(self, cells: Cells, column: str, warned: set[str]) -> pa.Array:
-        import pyarrow as pa  # noqa: PLC0415 (only for columns)
-
-        del column, warned
+    def array(self, cells: Cells) -> pa.Array:
         return pa.array(self._numbers(cells))
 
 
-class Blobs(Encoding):
-    """Bytes as they are: also images, which are not decoded."""
-
-    def values(self, cells: Cells) -> list[Any]:
-        return cells.parts()
-
-    def array(self, cells: Cells, column: str, warned: set[str]) -> pa.Array:
-        import pyarrow as pa  # noqa: PLC0415 (only for columns)
-
-        del column, warned
-        return pa.array(cells.parts(), pa.binary())
-
-
-class BlobLists(Encoding):
-    """Several images in one value: their number, their sizes (uint32), their bytes."""
-
-    def __init__(self, head: int) -> None:
-        self._head = head
-
-    def values(self, cells: Cells) -> list[Any]:
-        return each(self._blobs, cells.parts())
-
-    def _blobs(self, data: bytes) -> list[bytes]:
-        start = self._head + 4
-        (count,) = struct.unpack_from("<I", data, self._head)
-        sizes = np.frombuffer(data, "<u4", count, start).astype(np.int64)
-        borders = (start + 4 * count + np.cumsum([0, *sizes.tolist()])).tolist()
-        if borders[-1] != len(data):
-            raise ValueError(f"its images end at byte {borders[-1]:,} of {len(data):,}")
-        return [data[low:high] for low, high in pairwise(borders)]
-
-    def array(self, cells: Cells, column: str, warned: set[str]) -> pa.Array:
-        import pyarrow as pa  # noqa: PLC0415 (only for columns)
-
-        del column, warned
-        return pa.array(self.values(cells), pa.list_(pa.binary()))
-
-
 class Objects(Encoding):
-    """Text that means something: itself, a number of any size, JSON."""
+    """Values that are parsed one by one: texts, bytes, numbers of any size, JSON."""
 
-    def __init__(self, parse: Callable[[bytes], Any], arrow: str | None) -> None:
+    def __init__(self, parse: Callable[[bytes], Any], arrow: pa.DataType | None = None) -> None:
         self._parse = parse
         self._arrow = arrow
         self.is_typed = arrow is not None
-        self.is_parsed = not self.is_typed
+        self.is_parsed = arrow is None
 
     def values(self, cells: Cells) -> list[Any]:
-        return each(self._parse, cells.parts())
+        return _each(self._parse, cells.parts())
 
-    def array(self, cells: Cells, column: str, warned: set[str]) -> pa.Array:
-        import pyarrow as pa  # noqa: PLC0415 (only for columns)
+    def array(self, cells: Cells) -> pa.Array:
+        return pa.array(self.values(cells), self._arrow)
 
-        values = self.values(cells)
-        if self._arrow is not None:
-            return pa.array(values, pa.type_for_alias(self._arrow))
-        if not values:
-            return pa.nulls(0)
-        return inferred_batch([{column: value} for value in values], warned).column(0)
+
+def _images(data: bytes, head: int) -> list[bytes]:
+    """Return several images in one value: behind a head their number, sizes (uint32), bytes."""
+    start = head + 4
+    (count,) = struct.unpack_from("<I", data, head)
+    sizes = np.frombuffer(data, "<u4", count, start).astype(np.int64)
+    borders = (start + 4 * count + np.cumsum([0, *sizes.tolist()])).tolist()
+    if borders[-1] != len(data):
+        raise ValueError(f"its images end at byte {borders[-1]:,} of {len(data):,}")
+    return [data[low:high] for low, high in pairwise(borders)]
 
 
 class Arrays(Encoding):
@@ -152,7 +155,7 @@ class Arrays(Encoding):
 
     def values(self, cells: Cells) -> list[Any]:
         block = self._block(cells)
-        return each(self._one, cells.parts()) if block is None else list(block)
+        return _each(self._one, cells.parts()) if block is None else list(block)
 
     def _block(self, cells: Cells) -> NDArray[Any] | None:
         """Return all values as one array, where they are of one dtype and shape."""
@@ -173,10 +176,7 @@ class Arrays(Encoding):
         # A copy, because what lies over bytes is read-only, and torch warns of that.
         return np.frombuffer(data, dtype, offset=at).reshape(shape).copy()
 
-    def array(self, cells: Cells, column: str, warned: set[str]) -> pa.Array:
-        import pyarrow as pa  # noqa: PLC0415 (only for columns)
-
-        del column, warned
+    def array(self, cells: Cells) -> pa.Array:
         block = self._block(cells)
         if block is not None:
             values = pa.array(block.reshape(-1))
@@ -184,20 +184,17 @@ class Arrays(Encoding):
                 values = pa.FixedSizeListArray.from_arrays(values, length)
             return values
         arrays = self.values(cells)
-        if not arrays:
-            return pa.nulls(0, pa.list_(pa.null()))
-        return _nested(arrays)
+        return _nested(arrays) if arrays else pa.nulls(0, pa.list_(pa.null()))
 
 
 def _nested(arrays: Sequence[NDArray[Any]]) -> pa.Array:
     """Return arrays of one number of axes as lists, each axis but the first a list in it."""
-    import pyarrow as pa  # noqa: PLC0415 (only for columns)
-
     axes, kind = arrays[0].ndim, arrays[0].dtype.kind
     for row, one in enumerate(arrays):
         # Integers would lose digits as floats, and NumPy joins uint64 and int64 as floats.
         if one.ndim != axes or one.dtype.kind != kind:
-            raise BadCell(row, f"{_shown(one)} beside {_shown(arrays[0])}", is_damage=False)
+            these, those = (f"an array of {a.dtype} with {a.ndim} axes" for a in (one, arrays[0]))
+            raise BadCell(row, f"{these} beside {those}", is_damage=False)
     values = pa.array(np.concatenate([one.reshape(-1) for one in arrays]))
     # The lengths of the lists of each axis, from the last one on.
     for axis in reversed(range(axes)):
@@ -209,10 +206,6 @@ def _nested(arrays: Sequence[NDArray[Any]]) -> pa.Array:
         else:
             values = pa.LargeListArray.from_arrays(pa.array(offsets, pa.int64()), values)
     return values
-
-
-def _shown(array: NDArray[Any]) -> str:
-    return f"an array of {array.dtype} with {array.ndim} axes"
 
 
 def arrays_of(name: str, column: str) -> Arrays:
@@ -232,15 +225,34 @@ def arrays_of(name: str, column: str) -> Arrays:
     return Arrays(np.dtype(dtype) if dtype else None, axes)
 
 
-def _utf8(data: bytes) -> str:
-    return data.decode()
-
-
-_PARSERS: dict[str, Callable[[bytes], Any]] = {
-    "str": _utf8,
-    "str_int": lambda data: int(data.decode()),
-    "str_float": lambda data: float(data.decode()),
-    "str_decimal": lambda data: Decimal(data.decode()),
-    "json": decode_line,
+_BLOBS = Objects(bytes, pa.binary())
+_LISTS = pa.list_(pa.binary())
+_OBJECTS: dict[str, Objects] = {
+    "bytes": _BLOBS,
+    **dict.fromkeys(_IMAGES, _BLOBS),  # They are not decoded.
+    # Four bytes are kept for what may come.
+    **{f"list[{image}]": Objects(partial(_images, head=4), _LISTS) for image in _IMAGES},
+    "jpeg_array": Objects(partial(_images, head=0), _LISTS),
+    "jpegarray": Objects(partial(_images, head=0), _LISTS),
+    "str": Objects(bytes.decode, pa.string()),
+    "str_int": Objects(lambda data: int(data.decode())),
+    "str_float": Objects(lambda data: float(data.decode()), pa.float64()),
+    "str_decimal": Objects(lambda data: Decimal(data.decode())),
+    "json": Objects(decode_line),
 }
-_ARROW_NAMES = {"str": "string", "str_float": "float64"}
+
+
+def encoding_of(name: str, column: str) -> Encoding:
+    """Return what an encoding's name stands for; those that are not read are refused by name."""
+    if name.partition(":")[0] == "ndarray":
+        return arrays_of(name, column)
+    if name in _SCALARS or name == "int":
+        return Scalars(np.dtype("int64" if name == "int" else name))
+    if name in _OBJECTS:
+        return _OBJECTS[name]
+    if name == "pkl":
+        raise OptionError(
+            f"column {column!r} holds pickles (encoding 'pkl'), which run any code when they are "
+            "read: nothing is unpickled. Write the column as json, ndarray, str or bytes."
+        )
+    raise OptionError(f"column {column!r} has the encoding {name!r}, which is not known.")

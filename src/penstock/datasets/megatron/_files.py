@@ -1,14 +1,25 @@
-"""The two files of a Megatron-LM dataset, and whether a path names them."""
+"""The two files of a Megatron-LM dataset: whether a path names them, and where sequences lie.
+
+The `.idx` has a head of 34 bytes (magic, version, code of the dtype, number of sequences, number of
+document borders), then int32 lengths in tokens, int64 places in bytes of the `.bin`, int64 document
+borders (numbers of sequences, from 0 up to the number of all), and maybe an int8 mode of each
+sequence.
+"""
 
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
+import struct
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from penstock.datasets.megatron._index import MAGIC, map_index
+import numpy as np
+
+from penstock.datasets.tokens._rows import one_value
 from penstock.errors import (
+    CorruptFileError,
     ObjectNotFoundError,
     OptionError,
     PenstockError,
@@ -16,14 +27,31 @@ from penstock.errors import (
     TruncatedFileError,
 )
 from penstock.index import Found, digest, file_fingerprint, format_by_name
-from penstock.storage import is_pattern, is_remote, locate
+from penstock.storage import (
+    Block,
+    LocalStore,
+    block_cache,
+    block_key,
+    is_pattern,
+    is_remote,
+    locate,
+)
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from penstock.index import Listing
     from penstock.storage import StorageOptions
 
 BIN, IDX = ".bin", ".idx"
 _openings = itertools.count()
+_MAGIC = b"MMIDIDX\x00\x00"
+_OLD_MAGIC = b"TNTIDX"
+_VERSION = 1
+_HEAD = struct.Struct("<9sQBQQ")
+_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
+_FLOATS = {6: "float64", 7: "float32"}
+_SCANNED = 1 << 20
 
 
 def names_pair(path: str | os.PathLike[str], options: StorageOptions | None = None) -> bool:
@@ -53,7 +81,7 @@ def _begins_like_idx(prefix: str, options: StorageOptions | None) -> bool:
     store, name = locate(f"{prefix}{IDX}", options)
     try:
         with closing(store.open(name)) as file:
-            return bool(file.size) and file.read_at(0, min(len(MAGIC), file.size)) == MAGIC
+            return bool(file.size) and file.read_at(0, min(len(_MAGIC), file.size)) == _MAGIC
     except StorageError:
         return False
 
@@ -121,7 +149,7 @@ class MegatronFiles:
                 path=self.bin.path,
             )
         self.index.check_ends(size)
-        self.fingerprint = digest(["megatron", *map(_print, (idx, self.bin))])
+        self.fingerprint = digest(["megatron", _print(idx), _print(self.bin)])
 
 
 def _found(path: str, prefix: str, options: StorageOptions) -> Found:
@@ -150,3 +178,165 @@ def prefix_of(path: str | os.PathLike[str]) -> tuple[str, bool]:
         if text.endswith(end):
             return text.removesuffix(end), True
     return text, False
+
+
+class MegatronIndex:
+    """The arrays of an `.idx`, mapped: only the parts that are used are read."""
+
+    def __init__(self, data: Any, path: str) -> None:
+        size = len(memoryview(data))
+        if size < _HEAD.size:
+            raise _cut_off(path, f"{size:,} bytes are too few for its head of {_HEAD.size}")
+        magic, version, code, sequences, borders = _HEAD.unpack_from(data)
+        _check_kind(path, magic, version, code)
+        self.path = path
+        self.dtype: np.dtype[Any] = np.dtype(_DTYPES[code]).newbyteorder("<")
+        parts = [(sequences, 4), (sequences, 8), (borders, 8)]
+        wanted = _HEAD.size + sum(count * item for count, item in parts)
+        if size < wanted:
+            stated = f"{sequences:,} sequences and {borders:,} document borders"
+            raise _cut_off(path, f"{stated} take {wanted:,} bytes, and it has {size:,}")
+        if size not in (wanted, wanted + sequences):  # A mode of each sequence may follow.
+            raise _damaged(path, f"it has {size - wanted:,} bytes more than its head says")
+        at = _HEAD.size
+        self.lengths: NDArray[np.int32] = np.frombuffer(data, "<i4", sequences, at)
+        self.places: NDArray[np.int64] = np.frombuffer(data, "<i8", sequences, at + 4 * sequences)
+        self.borders: NDArray[np.int64] = np.frombuffer(data, "<i8", borders, at + 12 * sequences)
+        ends = self.borders[[0, -1]].tolist() if borders else [0, 0]
+        if ends != [0, sequences]:
+            raise _damaged(path, f"its documents go from {ends[0]:,} to {ends[1]:,} sequences")
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def documents(self) -> int:
+        """How many there are."""
+        return max(0, len(self.borders) - 1)
+
+    @property
+    def end(self) -> int:
+        """The byte of the `.bin` behind the last sequence."""
+        if not len(self):
+            return 0
+        return int(self.places[-1]) + int(self.lengths[-1]) * self.dtype.itemsize
+
+    def one_length(self) -> int | None:
+        """Return the tokens of every sequence, if they are the same and some; else None."""
+        return one_value(self.lengths)
+
+    def is_stream(self) -> bool:
+        """Whether each sequence begins where the one before it ends, the first at byte 0.
+
+        Document borders must rise, too. This looks at everything, a part at a time.
+        """
+        for start in range(0, len(self), _SCANNED):
+            if (self.lengths[start : start + _SCANNED] < 0).any():
+                raise _damaged(self.path, "a sequence has fewer than 0 tokens")
+            places = self.places[start : start + _SCANNED + 1]
+            ends = places + self.lengths[start : start + len(places)] * np.int64(self._item)
+            if (start == 0 and places[0]) or (ends[: len(places) - 1] != places[1:]).any():
+                return False
+        for start in range(0, len(self.borders), _SCANNED):
+            if (np.diff(self.borders[start : start + _SCANNED + 1]) < 0).any():
+                raise _damaged(self.path, "its document borders do not rise")
+        return True
+
+    def located(
+        self, rows: NDArray[np.int64], size: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return at which byte sequences begin, and their bytes; both inside of so many bytes."""
+        begins, sizes = self.places[rows], self.lengths[rows] * np.int64(self._item)
+        wrong = (begins < 0) | (sizes < 0) | (begins > size - sizes) | (begins % self._item != 0)
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise CorruptFileError(
+                f"{self.path} is damaged: sequence {rows[at]:,} has {sizes[at]:,} bytes at byte "
+                f"{begins[at]:,} of {size:,}. Copy both files again.",
+                path=self.path,
+                record=int(rows[at]),
+            )
+        return begins, sizes
+
+    def check_ends(self, size: int) -> None:
+        """Raise where one of the first or last million sequences does not lie in so many bytes.
+
+        Nearly always these are all sequences; a large index is not read whole to open it.
+        """
+        first = np.arange(min(_SCANNED, len(self)))
+        last = np.arange(max(len(first), len(self) - _SCANNED), len(self))
+        self.located(first, size)
+        self.located(last, size)
+
+    def is_cut_at(self, size: int) -> bool:
+        """Whether the last sequences follow each other, over the end of so many bytes."""
+        if self.end <= size:
+            return False
+        low = max(0, len(self) - _SCANNED)
+        begins = self.places[low:]
+        sizes = self.lengths[low:] * np.int64(self._item)
+        is_stream = (sizes >= 0).all() and (begins[:-1] + sizes[:-1] == begins[1:]).all()
+        return bool(is_stream and (begins[0] > 0 if low else begins[0] == 0))
+
+    @property
+    def _item(self) -> int:
+        return self.dtype.itemsize
+
+
+def map_index(found: Found, options: StorageOptions) -> MegatronIndex:
+    """Map an `.idx`; a remote one is fetched as a whole, once for all processes of this host."""
+    entry = found.entry
+    if not entry.size:
+        return MegatronIndex(b"", found.path)
+    with closing(found.store.open(entry.name, entry)) as file:
+        if file.read_at(0, min(len(_MAGIC), file.size)) != _MAGIC:
+            # It may be anything, and large.
+            return MegatronIndex(file.read_at(0, min(_HEAD.size, file.size)), found.path)
+    if isinstance(found.store, LocalStore):
+        with open(entry.name, "rb") as opened:
+            return MegatronIndex(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), found.path)
+
+    def make() -> bytes:
+        with closing(found.store.open(entry.name, entry)) as file:
+            return file.read_at(0, entry.size)
+
+    key = block_key(options, found.path, entry, "bytes", 0, entry.size)
+    block = Block(found.path, 0, entry.size, key, make)
+    return MegatronIndex(block_cache(options).get(block).data, found.path)
+
+
+def _check_kind(path: str, magic: bytes, version: int, code: int) -> None:
+    if magic.startswith(_OLD_MAGIC):
+        raise OptionError(
+            f"{path} is of Megatron-LM's old formats 'lazy' and 'cached'. Write the data again "
+            "with --dataset-impl mmap."
+        )
+    if magic != _MAGIC:
+        raise CorruptFileError(
+            f"{path} is no index of Megatron-LM: it begins with {magic!r}. Give the prefix of a "
+            ".bin and an .idx that belong together.",
+            path=path,
+        )
+    if version != _VERSION:
+        raise OptionError(
+            f"{path} is of version {version}: only version {_VERSION} is known. Write the data "
+            "again, or upgrade Penstock."
+        )
+    if code in _FLOATS:
+        raise OptionError(
+            f"{path} holds {_FLOATS[code]} numbers, and tokens are integers. Give the prefix of "
+            "tokens."
+        )
+    if code not in _DTYPES:
+        known = ", ".join(f"{number} {name}" for number, name in _DTYPES.items())
+        raise OptionError(f"{path} has the dtype code {code}, which is not known ({known}).")
+
+
+def _cut_off(path: str, why: str) -> TruncatedFileError:
+    return TruncatedFileError(f"{path} is cut off: {why}. Copy it again.", path=path)
+
+
+def _damaged(path: str, why: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"{path} is damaged: {why}. Copy it again, or write the data anew.", path=path
+    )

@@ -11,14 +11,9 @@ import numpy as np
 from penstock.datasets._foreign_file import CachedRanges, MappedFile, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
-from penstock.datasets.megatron._files import (
-    BIN,
-    IDX,
-    MegatronFiles,
-    prefix_of,
-)
+from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
 from penstock.datasets.text._block_texts import BLOCK_BYTES
-from penstock.datasets.tokens._rows import between
+from penstock.datasets.tokens._rows import between, ends_of
 from penstock.datasets.tokens._source import TokenSource
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import rows_before
@@ -26,12 +21,12 @@ from penstock.storage import StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Self
 
     from numpy.typing import NDArray
 
-    from penstock.datasets.megatron._index import MegatronIndex
+    from penstock.datasets.megatron._files import MegatronIndex
     from penstock.datasets.text._texts import FileText
     from penstock.datasets.tokens._rows import Ends
 
@@ -233,10 +228,7 @@ class MegatronTokens(TokenSource):
 
     def _rows_before(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the first row that begins at each byte or behind it."""
-        none, all_ = np.zeros(len(places), np.int64), np.full(len(places), len(self), np.int64)
-        return rows_before(
-            lambda rows: self._index.places[rows].view(np.uint64), places, none, all_
-        )
+        return _first_of(len(self), lambda rows: self._index.places[rows], places)
 
     def _samples_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._rows_before(positions * self.token_dtype.itemsize + 1) - 1
@@ -247,29 +239,24 @@ class MegatronTokens(TokenSource):
         return np.array([0, self._stream_tokens], np.int64)
 
     def _run(self, number: int, width: int) -> NDArray[Any]:
-        text = self._mapped()
-        if number or text is None:
-            raise IndexError(f"there is no run {number}")  # See _run_starts.
-        item = self.token_dtype.itemsize
+        item, text = self.token_dtype.itemsize, self._mapped()
+        assert text is not None  # noqa: S101 (else there are no runs)
         return text.items(np.dtype(f"V{width * item}"), 0, self._index.end, item)
 
     def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
         borders = self._index.borders
-        none, all_ = np.zeros(len(begins), np.int64), np.full(len(begins), len(borders), np.int64)
 
-        def starts(documents: NDArray[np.int64]) -> NDArray[np.uint64]:
-            return self._starts_of(borders[documents]).view(np.uint64)
+        def starts(documents: NDArray[np.int64]) -> NDArray[np.int64]:
+            return self._starts_of(borders[documents])
 
-        lows = rows_before(starts, begins + 1, none, all_)
-        highs = rows_before(starts, stops, none, all_)
+        lows, highs = (_first_of(len(borders), starts, keys) for keys in (begins + 1, stops))
         documents, offsets = between(lows, highs)
-        found = starts(documents).astype(np.int64)
+        found = starts(documents)
         rows = np.repeat(np.arange(len(begins)), np.diff(offsets))
         # Documents without a token begin where the next one does.
         is_new = np.ones(len(found), bool)
         is_new[1:] = (found[1:] != found[:-1]) | (rows[1:] != rows[:-1])
-        counts = np.bincount(rows[is_new], minlength=len(begins))
-        return found[is_new], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return ends_of(found, rows, is_new, len(begins))
 
     def _about(self) -> str:
         tokens = self._opened().bin.entry.size // self.token_dtype.itemsize
@@ -280,3 +267,11 @@ class MegatronTokens(TokenSource):
     def __getstate__(self) -> dict[str, Any]:
         # Facts that needed the whole index travel along.
         return {**vars(self), "_files": None}
+
+
+def _first_of(
+    count: int, values: Callable[[NDArray[np.int64]], NDArray[np.int64]], keys: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the first of `count` rising values that is not below each key."""
+    low, high = np.zeros(len(keys), np.int64), np.full(len(keys), count, np.int64)
+    return rows_before(lambda rows: values(rows).view(np.uint64), keys, low, high)

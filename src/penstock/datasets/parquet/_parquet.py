@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock.datasets._about import ColumnHome
+from penstock.datasets._foreign_file import stale
 from penstock.datasets._source import Location, Source
 from penstock.datasets.columns._facts import listed_facts
 from penstock.datasets.parquet._rows import ParquetTable
 from penstock.decode import as_records, fit_batch
-from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import PARQUET, list_files
 from penstock.storage import StorageOptions, is_pattern, is_remote
 
@@ -86,11 +87,7 @@ class ParquetRows(Source):
             table = ParquetTable(listing.files, self._names)
             _check_names(self._names, table.names_there)
             if self._known not in (None, table.fingerprint):
-                raise StaleIndexError(
-                    f"the files of {listing.named[0]} changed since this source was opened in "
-                    "another process. Open it again in every process.",
-                    path=listing.named[0],
-                )
+                raise stale(listing.named[0], "files changed since another process opened it")
             self._known = table.fingerprint
             if self._is_by_blocks:
                 table = table.by_blocks(self._options)
@@ -196,16 +193,12 @@ class ParquetRows(Source):
 
 
 def _check_names(names: Sequence[str] | None, there: Sequence[str]) -> None:
-    known = set(there)
     for name in names or ():
-        if name not in known:
-            near = difflib.get_close_matches(str(name), there, 3)
-            hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else _some(there)
+        if name not in there:
+            more = " …" if len(there) > _SHOWN else ""
+            hint = f"They have {', '.join(there[:_SHOWN])}{more}."
+            if near := difflib.get_close_matches(str(name), there, 3):
+                hint = f"Did you mean {' or '.join(map(repr, near))}?"
             raise OptionError(f"columns=: no file has a column {name!r}. {hint}")
     if names is not None and len(set(names)) < len(names):
         raise OptionError(f"columns={list(names)!r} names a column twice.")
-
-
-def _some(names: Sequence[str]) -> str:
-    more = " …" if len(names) > _SHOWN else ""
-    return f"They have {', '.join(names[:_SHOWN])}{more}."

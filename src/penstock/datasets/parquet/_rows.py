@@ -1,32 +1,42 @@
-"""Rows out of Parquet row groups: each needed group is read once, its columns are kept a while."""
+"""Rows out of Parquet row groups: each needed group is read once, its columns are kept a while.
+
+Columns of remote row groups are read once for a host, and mapped by every process as Arrow.
+"""
 
 from __future__ import annotations
 
 import itertools
 from copy import copy
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.datasets._foreign_file import check_unchanged, stale
 from penstock.datasets._recently_used import RecentlyUsed
-from penstock.datasets.parquet._blocks import GroupBlocks, WantedGroup
 from penstock.decode import empty_batch, fit_batch
 from penstock.errors import (
     CorruptFileError,
     ObjectChangedError,
     ObjectNotFoundError,
     PenstockError,
-    StaleIndexError,
 )
 from penstock.index import digest
 from penstock.index.parquet import UnifiedSchema, ranges_of, read_footer, read_footers, read_group
 from penstock.order import estimate
-from penstock.storage import CachedStore, LocalStore, ObjectStore
+from penstock.storage import (
+    Block,
+    CachedStore,
+    LocalStore,
+    ObjectStore,
+    block_cache,
+    block_key,
+    reading,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,18 +48,27 @@ _KEPT_BYTES = 128 << 20
 _KEPT_FILES = 64
 _KEPT_FOOTER_BYTES = 32 << 20
 """Footers that are kept for good, as they are stored; others are read again when needed."""
-
+_KEPT_MAPPED_BYTES = 512 << 20
+"""Columns mapped from the host's cache, which are in the page cache and not in the process."""
+_MEMORY_WEIGHT = 4
+"""How much heavier columns weigh that could not be mapped: those take 128 MiB."""
+_READ_AT_ONCE_BYTES = 512 << 20
+"""Columns that are decoded at the same time, each in memory until it is written."""
+_MOST_AT_ONCE = 16
+_BLOCK_VERSION = 1
+"""Raised whenever the same columns would be kept otherwise."""
 
 _columns: RecentlyUsed[pa.Array] = RecentlyUsed(_KEPT_BYTES)
+_blocks: RecentlyUsed[pa.RecordBatch] = RecentlyUsed(_KEPT_MAPPED_BYTES)
 _files: RecentlyUsed[tuple[OpenFile, pq.FileMetaData]] = RecentlyUsed(_KEPT_FILES)
 _tokens = itertools.count()
-_Bring: TypeAlias = "Callable[[int, pa.Schema], list[pa.Array]]"
 
 
 class ParquetTable:
     """All rows of some files, numbered file by file."""
 
-    _blocks: GroupBlocks | None = None
+    _options: StorageOptions | None = None
+    """Those of the host's cache, where row groups are read once for all processes."""
 
     def __init__(self, files: Sequence[Found], names: Collection[str] | None) -> None:
         self._token = next(_tokens)
@@ -111,7 +130,7 @@ class ParquetTable:
     def by_blocks(self, options: StorageOptions) -> ParquetTable:
         """Return the same rows, their columns kept on this host by row groups."""
         table = copy(self)
-        table._blocks = GroupBlocks(self._token, options, self._read)  # noqa: SLF001 (its own)
+        table._options = options  # noqa: SLF001 (its own)
         return table
 
     def places(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -126,13 +145,13 @@ class ParquetTable:
         if not names or not len(ids):
             return empty_batch(schema, len(ids))
         groups = np.searchsorted(self.group_starts, ids, side="right") - 1
-        arrays = self._bring(groups, schema)
+        held = {} if self._options is None else self._held(groups, schema, self._options)
         if groups[0] == groups[-1] and (groups == groups[0]).all():
-            return self._rows(int(groups[0]), ids, schema, arrays)
+            return self._rows(int(groups[0]), ids, schema, held)
         order = np.argsort(groups, kind="stable")
         borders = np.flatnonzero(np.diff(groups[order], prepend=-1))
         parts = [
-            self._rows(int(groups[here[0]]), ids[here], schema, arrays)
+            self._rows(int(groups[here[0]]), ids[here], schema, held)
             for here in np.split(order, borders[1:])
         ]
         whole = pa.Table.from_batches(parts, schema).combine_chunks().to_batches()
@@ -144,9 +163,22 @@ class ParquetTable:
         return joined.take(pa.array(back))
 
     def _rows(
-        self, group: int, ids: NDArray[np.int64], schema: pa.Schema, bring: _Bring
+        self,
+        group: int,
+        ids: NDArray[np.int64],
+        schema: pa.Schema,
+        held: Mapping[int, pa.RecordBatch],
     ) -> pa.RecordBatch:
-        arrays = bring(group, schema)
+        """Return rows of one group; columns that its file does not have are null."""
+        if group in held:
+            there = dict(zip(held[group].schema.names, held[group].columns, strict=True))
+        else:
+            there = self._group(group, schema)
+        size = int(self.group_starts[group + 1] - self.group_starts[group])
+        arrays = [
+            there[field.name] if field.name in there else pa.nulls(size, field.type)
+            for field in schema
+        ]
         rows = ids - self.group_starts[group]
         if (np.diff(rows) == 1).all():
             arrays = [array.slice(int(rows[0]), len(rows)) for array in arrays]
@@ -155,11 +187,11 @@ class ParquetTable:
             arrays = [array.take(wanted) for array in arrays]
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _bring(self, groups: NDArray[np.int64], schema: pa.Schema) -> _Bring:
-        """Return what brings whole columns of these groups: blocks at once, others when asked."""
-        if self._blocks is None:
-            return self._group
-        wanted = {}
+    def _held(
+        self, groups: NDArray[np.int64], schema: pa.Schema, options: StorageOptions
+    ) -> dict[int, pa.RecordBatch]:
+        """Return whole columns of those groups that the host keeps, brought at once."""
+        wanted: dict[int, pa.Schema] = {}
         own: dict[int, pa.Schema] = {}
         for group in np.unique(groups).tolist():
             file = int(self._group_file[group])
@@ -169,15 +201,44 @@ class ParquetTable:
             is_local = isinstance(self.files[file].store, LocalStore)
             if len(own[file]) and (not is_local or self._are_wide(schema.names)):
                 wanted[group] = own[file]
-        batches = self._blocks.get(wanted, self._described)
+        keys = {group: (self._token, group, tuple(own.names)) for group, own in wanted.items()}
+        held = {group: _blocks.get(key) for group, key in keys.items()}
+        missing = [group for group, batch in held.items() if batch is None]
+        if missing:
+            extents = [self._extent(group, wanted[group]) for group in missing]
+            most = max(1, _READ_AT_ONCE_BYTES // max(1, *(size for _, _, size in extents)))
+            blocks = [
+                self._block(group, wanted[group], start, stop, options)
+                for group, (start, stop, _) in zip(missing, extents, strict=True)
+            ]
+            with reading():
+                brought = block_cache(options).get_all(blocks, min(_MOST_AT_ONCE, most))
+            for group, kept in zip(missing, brought, strict=True):
+                batch = held[group] = pa.ipc.open_file(kept.data).get_batch(0)
+                weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
+                _blocks.put(keys[group], batch, weight)
+        return held
 
-        def arrays(group: int, schema: pa.Schema) -> list[pa.Array]:
-            batch = batches.get(group)
-            return (
-                self._group(group, schema) if batch is None else self._filled(group, schema, batch)
-            )
+    def _block(
+        self, group: int, schema: pa.Schema, start: int, stop: int, options: StorageOptions
+    ) -> Block:
+        """Return columns of a group, kept as Arrow, which every process maps."""
 
-        return arrays
+        def make() -> pa.Buffer:
+            batch = self._read(group, schema)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            return sink.getvalue()
+
+        found, number = self._place(group)
+        kept_as = ("columns", _BLOCK_VERSION, pa.__version__, str(schema), number)
+        key = block_key(options, found.path, found.entry, *kept_as)
+        return Block(found.path, start, stop, key, make)
+
+    def _place(self, group: int) -> tuple[Found, int]:
+        """Return the file of a group, and its number in there."""
+        return self.files[int(self._group_file[group])], int(self._group_number[group])
 
     def _are_wide(self, names: list[str]) -> bool:
         """Whether of these columns more are in use at a time than a process keeps."""
@@ -185,63 +246,47 @@ class ParquetTable:
         if known is None:
             asked = set(names)
             own = pa.schema([field for field in self._schemas[0] if field.name in asked])
-            share = self._described(0, own).text_bytes / max(1, int(self._group_bytes[0]))
+            share = self._extent(0, own)[2] / max(1, int(self._group_bytes[0]))
             known = self._wide[tuple(names)] = share * self._open_bytes > _KEPT_BYTES
         return known
 
-    def _described(self, group: int, schema: pa.Schema) -> WantedGroup:
-        file, number = int(self._group_file[group]), int(self._group_number[group])
-        found, metadata = self.files[file], self._metadata[file]
-        size = found.entry.size
+    def _extent(self, group: int, schema: pa.Schema) -> tuple[int, int, int]:
+        """Return from where to where columns of a group lie, and their bytes decompressed."""
+        found, number = self._place(group)
+        file, size = int(self._group_file[group]), found.entry.size
+        metadata = self._metadata[file]
         if metadata is None:  # Not at hand, and not worth a request.
-            return WantedGroup(group, found, number, schema, (0, size), size)
+            return 0, size, size
         ranges = ranges_of(found.path, size, metadata, number, schema.names)
-        span = (
-            min((start for start, _ in ranges), default=0),
-            max((start + length for start, length in ranges), default=0),
-        )
+        start = min((start for start, _ in ranges), default=0)
+        stop = max((start + length for start, length in ranges), default=0)
         # Compressed columns count as much as the whole file says that it shrank.
         inflated = int(self._group_bytes[self._group_file == file].sum()) / max(1, size)
-        text_bytes = round(sum(length for _, length in ranges) * max(1.0, inflated))
-        return WantedGroup(group, found, number, schema, span, text_bytes)
+        return start, stop, round(sum(length for _, length in ranges) * max(1.0, inflated))
 
-    def _filled(self, group: int, schema: pa.Schema, batch: pa.RecordBatch) -> list[pa.Array]:
-        """Return all columns of the schema: those that the file does not have are null."""
-        there = dict(zip(batch.schema.names, batch.columns, strict=True))
-        rows = int(self.group_starts[group + 1] - self.group_starts[group])
-        return [
-            there[field.name] if field.name in there else pa.nulls(rows, field.type)
-            for field in schema
-        ]
-
-    def _group(self, group: int, schema: pa.Schema) -> list[pa.Array]:
-        """Return whole columns of a row group, under the types of all files."""
+    def _group(self, group: int, schema: pa.Schema) -> dict[str, pa.Array]:
+        """Return whole columns of a row group, under the types of all files, if it has them."""
         there = set(self._schemas[int(self._group_file[group])].names)
         names = [name for name in schema.names if name in there]
         found = {name: _columns.get((self._token, group, name)) for name in names}
         missing = [name for name, array in found.items() if array is None]
         if missing:
-            wanted = pa.schema([schema.field(name) for name in missing])
-            batch = self._read(group, wanted)
+            batch = self._read(group, pa.schema([schema.field(name) for name in missing]))
             for name, array in zip(missing, batch.columns, strict=True):
                 _columns.put((self._token, group, name), array, array.get_total_buffer_size())
                 found[name] = array
-        rows = int(self.group_starts[group + 1] - self.group_starts[group])
-        return [
-            found[field.name] if field.name in found else pa.nulls(rows, field.type)
-            for field in schema
-        ]
+        return found
 
     def _read(self, group: int, schema: pa.Schema) -> pa.RecordBatch:
         file = int(self._group_file[group])
-        found, number = self.files[file], int(self._group_number[group])
+        found, number = self._place(group)
         try:
             opened, metadata = self._open(file)
             own = pa.schema([self._schemas[file].field(name) for name in schema.names])
             is_remote = not isinstance(found.store, LocalStore)
             batch = read_group(opened, metadata, number, own, at_once=is_remote)
         except (ObjectChangedError, ObjectNotFoundError) as why:
-            raise _stale(found.path, str(why)) from None
+            raise stale(found.path, str(why)) from None
         except PenstockError:
             raise
         except (pa.ArrowException, OSError, ValueError) as why:
@@ -257,12 +302,7 @@ class ParquetTable:
             metadata = self._metadata[file] or read_footer(_cached(found)).metadata
             kept = found.store.open(found.entry.name, found.entry), metadata
             _files.put((self._token, file), kept, 1)
-        if isinstance(found.store, LocalStore):
-            # Remote reads ask for the version that was listed.
-            now = found.store.entry(found.entry.name)
-            if (now.size, now.modified) != (found.entry.size, found.entry.modified):
-                sizes = f"{found.entry.size:,} bytes then, {now.size:,} now"
-                raise _stale(found.path, f"it was written to ({sizes})")
+        check_unchanged(found)
         return kept
 
 
@@ -272,13 +312,6 @@ def _cached(found: Found) -> Found:
     if not isinstance(store, ObjectStore):
         return found
     return found._replace(store=CachedStore(store.url, store.options))
-
-
-def _stale(path: str, why: str) -> StaleIndexError:
-    return StaleIndexError(
-        f"{path} is not what it was when this source was opened: {why}. Open the source again.",
-        path=path,
-    )
 
 
 def _corrupt(path: str, group: int, why: str) -> CorruptFileError:

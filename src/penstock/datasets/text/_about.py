@@ -10,7 +10,8 @@ import numpy as np
 from penstock.datasets._about import ColumnHome
 from penstock.datasets._source import Source
 from penstock.datasets.columns._facts import looked_at, noted
-from penstock.index import LARGEST_FRAME, digest, format_named
+from penstock.datasets.text._texts import is_stream
+from penstock.index import digest, format_named
 from penstock.jsonl import compression_of
 from penstock.storage import StorageOptions, cache_directory, is_remote
 
@@ -57,11 +58,7 @@ class AboutText(Source):
 
     def is_stream_file(self, file: int) -> bool:
         """Whether a file can only be decompressed from its beginning."""
-        compression = compression_of(self._sample_index.file_locations[file])
-        if compression != "zstd":
-            return compression is not None
-        frames = self._sample_index.frames_of(file)
-        return not len(frames) or int(frames[:, 4].max()) > LARGEST_FRAME
+        return is_stream(self._sample_index, file)
 
     @property
     def unit_borders(self) -> NDArray[np.int64]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.datasets._recently_used import RecentlyUsed
-from penstock.datasets.text._texts import CACHED_BYTES
+from penstock.datasets.text._texts import CACHED_BYTES, is_stream
 from penstock.index import LARGEST_FRAME, rows_before
 from penstock.jsonl import compression_of, decode_frame
 from penstock.order import estimate
@@ -31,15 +31,8 @@ _MEMORY_WEIGHT = 8
 _NONE, _PLAIN, _FRAMED = 0, 1, 2
 _RUN = 1 << 40
 
-
-class _Held(NamedTuple):
-    """A block of text that is at hand."""
-
-    start: int
-    text: memoryview
-
-
-_held: RecentlyUsed[_Held] = RecentlyUsed(_KEPT_BYTES)
+_held: RecentlyUsed[tuple[int, memoryview]] = RecentlyUsed(_KEPT_BYTES)
+"""Where the text of a block begins, and the text."""
 _tokens = itertools.count()
 
 
@@ -79,9 +72,7 @@ class BlockTexts:
             return _NONE
         if compression is None:
             return _PLAIN
-        frames = self._index.frames_of(file)
-        is_framed = compression == "zstd" and len(frames) and frames[:, 4].max() <= LARGEST_FRAME
-        return _FRAMED if is_framed else _NONE
+        return _NONE if is_stream(self._index, file) else _FRAMED
 
     def __bool__(self) -> bool:
         """Whether any file is read by blocks."""
@@ -104,14 +95,14 @@ class BlockTexts:
             if last != first
         ]  # fmt: skip
         held = self._hold([*wanted.tolist(), *{n for span in inner for n in span}])
-        views = [held[number].text for number in wanted.tolist()]
-        begins = rows[:, 1] - np.array([held[n].start for n in wanted.tolist()], np.int64)[back]
+        views = [held[number][1] for number in wanted.tolist()]
+        begins = rows[:, 1] - np.array([held[n][0] for n in wanted.tolist()], np.int64)[back]
         ends = begins + rows[:, 2]
         places = zip(back.tolist(), begins.tolist(), ends.tolist(), strict=True)
         texts = [views[at][begin:end].tobytes() for at, begin, end in places]
         if inner:
             for at in np.flatnonzero(firsts != lasts).tolist():
-                parts = [held[n].text for n in range(int(firsts[at]), int(lasts[at]) - 1, -1)]
+                parts = [held[n][1] for n in range(int(firsts[at]), int(lasts[at]) - 1, -1)]
                 texts[at] = b"".join(parts)[int(begins[at]) : int(ends[at])]
         if int(begins.min()) < 0 or sum(map(len, texts)) != int(rows[:, 2].sum()):
             raise self._index.damaged("records do not lie in the blocks that hold them")
@@ -144,53 +135,44 @@ class BlockTexts:
         )
         return firsts, lasts
 
-    def _hold(self, numbers: Sequence[int]) -> dict[int, _Held]:
-        held: dict[int, _Held] = {}
-        missing = []
-        for number in numbers:
-            found = _held.get((self._token, number))
-            if found is None:
-                missing.append(number)
-            else:
-                held[number] = found
+    def _hold(self, numbers: Sequence[int]) -> dict[int, tuple[int, memoryview]]:
+        held = {number: _held.get((self._token, number)) for number in numbers}
+        missing = [number for number, found in held.items() if found is None]
         if missing:
-            missing = list(dict.fromkeys(missing))
-            cache = block_cache(self._options)
-            starts, blocks = self._described(missing)
-            for number, start, kept in zip(missing, starts, cache.get_all(blocks), strict=True):
-                held[number] = _Held(start, memoryview(kept.data))
+            starts, blocks = zip(*self._described(missing), strict=True)
+            brought = block_cache(self._options).get_all(blocks)
+            for number, start, kept in zip(missing, starts, brought, strict=True):
+                found = held[number] = start, memoryview(kept.data)
                 weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
-                _held.put((self._token, number), held[number], weight)
-        return held
+                _held.put((self._token, number), found, weight)
+        return {number: found for number, found in held.items() if found is not None}
 
-    def _described(self, numbers: list[int]) -> tuple[list[int], list[Block]]:
+    def _described(self, numbers: list[int]) -> list[tuple[int, Block]]:
         """Return where the text of each block begins, and the block."""
-        described = {number: self._frame(-number - 1) for number in numbers if number < 0}
+        described = {}
         plain = np.array([number for number in numbers if number >= 0], np.int64)
         runs, units = np.divmod(plain, _RUN)
-        low, high = self._starts[runs], self._starts[runs + 1]
-        borders = [
+        firsts, behinds = (
             rows_before(
                 lambda rows: self._rows[rows, 1],
-                self._run_offsets[runs] + at * BLOCK_BYTES, low, high,
+                self._run_offsets[runs] + at * BLOCK_BYTES,
+                self._starts[runs],
+                self._starts[runs + 1],
             )
             for at in (units, units + 1)
-        ]  # fmt: skip
-        for number, first, behind in zip(plain.tolist(), *map(np.ndarray.tolist, borders),
-                                         strict=True):  # fmt: skip
-            described[number] = self._range(first, behind - 1)
-        return [described[n][0] for n in numbers], [described[n][1] for n in numbers]
-
-    def _range(self, first: int, last: int) -> tuple[int, Block]:
-        if first > last:
+        )
+        if (firsts >= behinds).any():
             raise self._index.damaged("records of a file do not follow each other")
-        file, start, _ = self._rows[first].tolist()
-        _, begin, size = self._rows[last].tolist()
-        return start, self._block(file, start, begin + size, None)
-
-    def _frame(self, frame: int) -> tuple[int, Block]:
-        file, offset, size, text_offset, text_bytes = self._index.frames[frame].tolist()
-        return text_offset, self._block(file, offset, offset + size, text_bytes)
+        for number, first, last in zip(
+            plain, self._rows[firsts], self._rows[behinds - 1], strict=True
+        ):
+            (file, start, _), (_, begin, size) = first.tolist(), last.tolist()
+            described[int(number)] = start, self._block(file, start, begin + size, None)
+        for number in numbers:
+            if number < 0:
+                file, offset, size, *text = self._index.frames[-number - 1].tolist()
+                described[number] = text[0], self._block(file, offset, offset + size, text[1])
+        return [described[number] for number in numbers]
 
     def _block(self, file: int, start: int, stop: int, text_bytes: int | None) -> Block:
         if file >= len(self._meta.files) or not start <= stop <= self._meta.files[file].size:

@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import csv
 
-from penstock.datasets.text._csv_values import CsvLayout, CsvParser, Unfit
+from penstock.datasets._join_batches import joined
 from penstock.datasets.text._dataset import Dataset
-from penstock.decode import as_records, fit_batch
-from penstock.errors import CorruptIndexError, SchemaMismatchError
-from penstock.index import CSV, CsvScanner, IndexStore, list_files, open_or_build
-from penstock.index.csv import Dialect, type_of, wider_type
+from penstock.datasets.text._texts import grouped
+from penstock.decode import as_records, bad_rows, empty_batch, fit_batch
+from penstock.errors import CorruptIndexError, MalformedLineError, SchemaMismatchError
+from penstock.index import CSV, CsvScanner, list_files, open_or_build
+from penstock.index.csv import (
+    Dialect,
+    convert_options,
+    read_options,
+    type_of,
+    whole_rows,
+    wider_type,
+    with_line_end,
+)
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
@@ -28,6 +38,14 @@ if TYPE_CHECKING:
     from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
+is_ = pa.types
+_SHOWN = 80
+_KEPT = 16
+_PARSED = (
+    is_.is_integer, is_.is_boolean, is_.is_string, is_.is_large_string, is_.is_binary,
+    is_.is_large_binary, is_.is_date, is_.is_time, is_.is_timestamp, is_.is_decimal128, is_.is_null,
+)  # fmt: skip
+"""Types that Arrow parses from text; values of other types are fitted from text."""
 
 
 class CsvRows(Dataset):
@@ -72,32 +90,23 @@ class CsvRows(Dataset):
         self._warn_of_ragged_rows()
 
     @classmethod
-    def from_index(cls, sample_index: SampleIndex, name: str | None = None) -> Self:
+    def from_index(  # type: ignore[override] # it has no options
+        cls, sample_index: SampleIndex, name: str | None = None
+    ) -> Self:
         """Return the rows that an index of CSV files describes."""
         rows = cls.__new__(cls)
         Dataset.__init__(rows, sample_index, name)
         rows._warn_of_ragged_rows()  # noqa: SLF001 (one of our own)
         return rows
 
-    @classmethod
-    def create_from_index_on_filesystem(
-        cls,
-        base_path: str | os.PathLike[str],
-        index_data_folder: str = "index",
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> Self:
-        """Open the index in a folder."""
-        index = IndexStore(base_path, index_data_folder=index_data_folder).load()
-        return cls.from_index(index, name=name, **kwargs)
-
     @property
     def schema(self) -> pa.Schema:
         """All columns of all files, with types that hold every value."""
-        return self._layout.schema
+        return self._layout[0]
 
     @cached_property
-    def _layout(self) -> CsvLayout:
+    def _layout(self) -> tuple[pa.Schema, list[CsvParser], NDArray[np.int64]]:
+        """The columns of all files together, the parsers of rows, and the parser of each file."""
         meta = self._sample_index.meta
         if meta is None or meta.kind != "csv":
             raise CorruptIndexError(
@@ -105,51 +114,66 @@ class CsvRows(Dataset):
                 "index PATH --overwrite"
             )
         options = meta.options
-        return _layout(
-            meta.files,
-            Dialect(options["delimiter"], options["quote"], options["escape"]),
-            named=options["header"] or options["column_names"] is not None,
-        )
+        kinds: dict[str, set[str]] = {}
+        numbers: dict[tuple[str, ...], int] = {}
+        of_file = np.zeros(len(meta.files), np.int64)
+        for at, file in enumerate(meta.files):
+            columns = tuple(file.facts["columns"])
+            if numbers and columns not in numbers:
+                is_named = options["header"] or options["column_names"] is not None
+                _check_fits(meta.files[0], file, named=is_named)
+            of_file[at] = numbers.setdefault(columns, len(numbers))
+            for name, kind in zip(columns, file.facts["types"], strict=True):
+                kinds.setdefault(name, set()).add(kind)
+        schema = pa.schema([(name, type_of(wider_type(seen))) for name, seen in kinds.items()])
+        dialect = Dialect(options["delimiter"], options["quote"], options["escape"])
+        return schema, [CsvParser(names, dialect) for names in numbers or [()]], of_file
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
         """Return the record of a row in the first file's order of columns."""
-        return self._layout.parsers[0].columns([sample_bytes], self.schema).to_pylist()[0]
+        schema, parsers, _ = self._layout
+        return parsers[0].columns([sample_bytes], schema).to_pylist()[0]
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         return as_records(self._columns(ids, self.schema), ids)
 
-    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        layout = self._layout
-        rows = self._bytes_of(ids)
-        if len(layout.parsers) <= 1:
-            return self._parsed(0, rows, ids, schema)
-        which = layout.of_file[self._rows[ids, 0].astype(np.int64)]
-        parts, places = [], []
-        for number in np.unique(which).tolist():
-            here = np.flatnonzero(which == number)
-            some = [rows[at] for at in here.tolist()]
-            parts.append(self._parsed(number, some, ids[here], schema))
-            places.append(here)
-        if len(parts) <= 1:
-            return parts[0] if parts else self._parsed(0, [], ids, schema)
-        table = pa.Table.from_batches(parts).combine_chunks()
-        order = np.empty(len(ids), np.int64)
-        order[np.concatenate(places)] = np.arange(len(ids))
-        return table.to_batches()[0].take(pa.array(order))
-
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         return self._columns(ids, self.schema)
 
+    def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        _, parsers, of_file = self._layout
+        rows = self._bytes_of(ids)
+        if len(parsers) == 1 or not len(ids):
+            return self._parsed(parsers[0], rows, ids, schema)
+        which = of_file[self._rows[ids, 0].astype(np.int64)]
+        places = grouped(which)
+        parts = [
+            self._parsed(parsers[which[here[0]]], [rows[at] for at in here], ids[here], schema)
+            for here in places
+        ]
+        return parts[0] if len(parts) == 1 else joined(parts, np.argsort(np.concatenate(places)))
+
     def _parsed(
-        self, number: int, rows: Sequence[bytes], ids: NDArray[np.int64], schema: pa.Schema
+        self, parser: CsvParser, rows: Sequence[bytes], ids: NDArray[np.int64], schema: pa.Schema
     ) -> pa.RecordBatch:
-        parsers = self._layout.parsers
-        parser = parsers[number] if parsers else CsvParser([], Dialect())
         try:
             batch = parser.columns(rows, schema)
-        except Unfit as unfit:
-            record = int(ids[unfit.row])
-            raise unfit.error(record, self.location(record)) from None
+        except pa.ArrowInvalid as why:
+            row, field, fact = parser.misfit(rows, schema, why)
+            file, offset, size = self.location(int(ids[row]))
+            where = f"record {ids[row]:,} ({file}, {size:,} bytes at byte {offset:,})"
+            details: dict[str, Any] = {"path": file, "offset": offset, "record": int(ids[row])}
+            if field is None:
+                raise MalformedLineError(
+                    f"{where} is no row of its file: {fact}. Correct the file, or open it with "
+                    "the delimiter=, quote= and escape= that it was written with.",
+                    **details,
+                ) from None
+            raise SchemaMismatchError(
+                f"{where}: field {field!r} holds {fact}. Give the field a type that holds it.",
+                field=field,
+                **details,
+            ) from None
         return batch if batch.schema.equals(schema) else fit_batch(batch, schema, ids)
 
     def _warn_of_ragged_rows(self) -> None:
@@ -170,22 +194,6 @@ class CsvRows(Dataset):
         return state
 
 
-def _layout(files: Sequence[FileMeta], dialect: Dialect, *, named: bool) -> CsvLayout:
-    """Return the columns of all files, or raise for files that cannot be one table."""
-    kinds: dict[str, set[str]] = {}
-    numbers: dict[tuple[str, ...], int] = {}
-    of_file = np.zeros(len(files), np.int64)
-    for at, file in enumerate(files):
-        columns = tuple(file.facts["columns"])
-        if numbers and columns not in numbers:
-            _check_fits(files[0], file, named=named)
-        of_file[at] = numbers.setdefault(columns, len(numbers))
-        for name, kind in zip(columns, file.facts["types"], strict=True):
-            kinds.setdefault(name, set()).add(kind)
-    schema = pa.schema([(name, type_of(wider_type(seen))) for name, seen in kinds.items()])
-    return CsvLayout(schema, [CsvParser(names, dialect) for names in numbers], of_file)
-
-
 def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:
     these, those = first.facts["columns"], other.facts["columns"]
     if not named:
@@ -201,3 +209,90 @@ def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:
             "delimiter=?",
             path=other.path,
         )
+
+
+class CsvParser:
+    """Reads rows that have these columns."""
+
+    def __init__(self, names: Sequence[str], dialect: Dialect) -> None:
+        self.names = list(names)
+        self._parse_options = dialect.parse_options()
+        self._prepared: dict[pa.Schema, csv.ConvertOptions] = {}
+
+    def columns(self, rows: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
+        """Return the columns of a schema, as near to its types as Arrow reads text.
+
+        A missing column is null, and so is an empty field without quotes. Rows that cannot be read
+        raise `pa.ArrowInvalid`.
+        """
+        if not rows or not len(schema):
+            return empty_batch(schema, len(rows))
+        return self._read(rows, self._options(schema))
+
+    def _options(self, schema: pa.Schema) -> csv.ConvertOptions:
+        options = self._prepared.get(schema)
+        if options is None:
+            # The same few schemas are asked for again and again; making options costs 30 us.
+            there = set(self.names)
+            options = _options(
+                {field.name: _parsed(field.type, field.name in there) for field in schema}
+            )
+            self._prepared = {schema: options, **dict(list(self._prepared.items())[:_KEPT])}
+        return options
+
+    def _read(self, rows: Sequence[bytes], options: csv.ConvertOptions) -> pa.RecordBatch:
+        text = whole_rows(b"".join(map(with_line_end, rows)))
+        with csv.open_csv(
+            pa.BufferReader(text), read_options(text, self.names), self._parse_options, options
+        ) as reader:
+            table = reader.read_all()
+        if table.num_rows != len(rows):
+            raise pa.ArrowInvalid(f"{len(rows):,} rows are read as {table.num_rows:,}")
+        batches = table.to_batches()
+        return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
+
+    def misfit(
+        self, rows: Sequence[bytes], schema: pa.Schema, why: Exception
+    ) -> tuple[int, str | None, str]:
+        """Return the first row that cannot be read, its field that does not fit, and the fact.
+
+        None in place of the field: the row has other fields than its file.
+        """
+        options = self._options(schema)
+        found = bad_rows(
+            len(rows),
+            lambda start, stop: self._read(rows[start:stop], options),
+            (pa.ArrowInvalid,),
+            has_bad=True,
+        )
+        at, why = next(found, (0, why))
+        row = rows[at : at + 1]
+        try:
+            raw = self._read(row, _options(dict.fromkeys(self.names, pa.binary())))
+        except pa.ArrowInvalid as broken:
+            return at, None, str(broken).partition("\n")[0][:200]
+        for name, type_ in options.column_types.items():
+            try:
+                self._read(row, _options({name: type_}))
+            except pa.ArrowInvalid:
+                text = (raw.column(name)[0].as_py() or b"").decode("utf-8", "backslashreplace")
+                shown = repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
+                return at, name, f"{shown}, which does not fit {type_}"
+        return at, None, str(why)[:200]
+
+
+def _options(types: dict[str, pa.DataType]) -> csv.ConvertOptions:
+    options = convert_options(types, list(types))
+    # In a column of booleans these are booleans; the index reads them as integers.
+    options.true_values = [*options.true_values, "1"]
+    options.false_values = [*options.false_values, "0"]
+    return options
+
+
+def _parsed(type_: pa.DataType, is_there: bool) -> pa.DataType:  # noqa: FBT001 (of a column)
+    """Return the type as which Arrow reads a field that shall have another type."""
+    if pa.types.is_floating(type_):
+        return pa.float64()  # Narrower ones would turn large numbers into infinity.
+    if any(is_parsed(type_) for is_parsed in _PARSED):
+        return type_
+    return pa.string() if is_there else pa.null()

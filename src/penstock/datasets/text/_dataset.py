@@ -8,7 +8,6 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,13 @@ import numpy as np
 from penstock.datasets._source import Location
 from penstock.datasets.text._about import AboutText
 from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockTexts
-from penstock.datasets.text._texts import open_text
-from penstock.errors import CorruptIndexError, OptionError
+from penstock.datasets.text._texts import open_text, read_grouped
+from penstock.errors import OptionError
 from penstock.index import IndexStore, load_beside, rows_before
-from penstock.storage import StorageOptions, carried, is_remote, reading
+from penstock.storage import StorageOptions, is_remote, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Self
 
     import pyarrow as pa
@@ -38,7 +37,6 @@ _MOST_OPEN = 128
 _SAMPLED = 1000
 _LEAST_RUN = 64
 """Records that are worth a look whether they lie one after the other."""
-_MOST_REQUESTS = 16
 _opening = threading.RLock()
 _opened: deque[tuple[weakref.ref[Dataset], int]] = deque()
 _datasets: weakref.WeakSet[Dataset] = weakref.WeakSet()
@@ -71,7 +69,12 @@ class Dataset(AboutText):
             index = load_beside(os.fspath(base_path), index_data_folder, options)
         else:
             index = IndexStore(base_path, index_data_folder=index_data_folder).load()
-        return cls(index, name=name, **kwargs)
+        return cls.from_index(index, name, **kwargs)
+
+    @classmethod
+    def from_index(cls, sample_index: SampleIndex, name: str | None = None, **kwargs: Any) -> Self:
+        """Return the records that an index describes; `kwargs` are the constructor's."""
+        return cls(sample_index, name=name, **kwargs)
 
     def __init__(self, sample_index: SampleIndex, name: str | None = None) -> None:
         self._sample_index = sample_index
@@ -247,36 +250,19 @@ class Dataset(AboutText):
         files = rows[:, 0]
         if (files == files[0]).all():
             return self._text(int(files[0])).read_many(rows[:, 1], rows[:, 2])
-        order = np.argsort(files, kind="stable")
-        borders = np.flatnonzero(np.diff(files[order])) + 1
-        groups = np.split(order, borders)
 
         def read(which: NDArray[np.int64]) -> list[bytes]:
             text = self._text(int(files[which[0]]))
             return text.read_many(rows[which, 1], rows[which, 2])
 
-        found: list[bytes] = [b""] * len(rows)
-        for which, texts in zip(groups, self._each(read, groups), strict=True):
-            for at, text in zip(which.tolist(), texts, strict=True):
-                found[at] = text
-        return found
-
-    def _each(self, read: Callable[[Any], list[bytes]], groups: list[Any]) -> Iterable[list[bytes]]:
-        """Read from several files; at once, where each waits for a network."""
-        if not is_remote(self._sample_index.file_locations[0]):
-            return map(read, groups)
-        with ThreadPoolExecutor(min(_MOST_REQUESTS, len(groups)), "penstock-read") as pool:
-            return list(pool.map(carried(read), groups))
+        return read_grouped(files, read, at_once=is_remote(self._sample_index.file_locations[0]))
 
     def _text(self, file: int) -> FileText:
         text = self._texts.get(file)
         if text is None:
             if file >= len(self._sample_index.file_locations):
-                raise CorruptIndexError(
-                    f"the index is damaged: it speaks of file {file}, and names "
-                    f"{len(self._sample_index.file_locations):,}. Build it again: "
-                    "penstock index PATH --overwrite"
-                )
+                count = len(self._sample_index.file_locations)
+                raise self._sample_index.damaged(f"it speaks of file {file}, and names {count:,}")
             with _opening:
                 text = self._texts.get(file)
                 if text is None:

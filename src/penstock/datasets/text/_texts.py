@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import mmap
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
 from penstock.datasets._network import is_network
 from penstock.datasets._recently_used import RecentlyUsed
-from penstock.datasets.text._stream import StreamText
-from penstock.errors import ObjectNotFoundError, StaleIndexError, StorageError
+from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError, StorageError
 from penstock.index import LARGEST_FRAME, file_fingerprint
-from penstock.jsonl import compression_of, decode_frame
-from penstock.storage import Entry, LocalStore, locate
+from penstock.jsonl import compression_of, decode_frame, decompressed
+from penstock.storage import Entry, LocalStore, carried, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -28,19 +30,73 @@ if TYPE_CHECKING:
 
 CACHED_BYTES = 64 << 20
 """Decompressed frames that a process keeps."""
+_MOST_REQUESTS = 16
+_BLOCK = 1 << 20
+_KEPT = 1 << 20
+"""Text behind a head that can be asked for again, as is done to find a bad record in a batch."""
+_HEADS = 2
+"""Training and validation take turns without losing their places."""
+_FREE_BEGINNINGS = 8
+_CALLS_A_PASS = 8
+"""A pass that begins where no other did goes forward in this many calls, on average. Records in
+random order go back about every other time."""
 _REBUILD = "Build the index again: penstock index PATH --overwrite"
 
 
 class FileText(Protocol):
     """A file's uncompressed text, read by position by any number of threads."""
 
+    __slots__ = ()
+
     def read(self, offset: int, size: int) -> bytes:
         """Return one part."""
-        ...
+        return self.read_many([offset], [size])[0]
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         """Return parts in the order asked, with as few reads of the file as possible."""
         ...
+
+
+def grouped(files: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the places at which each file stands.
+
+    >>> [here.tolist() for here in grouped(np.array([7, 5, 7]))]
+    [[1], [0, 2]]
+    """
+    order = np.argsort(files, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(files[order])) + 1) if len(files) else []
+
+
+def read_grouped(
+    files: NDArray[np.int64],
+    read: Callable[[NDArray[np.int64]], list[bytes]],
+    *,
+    at_once: bool,
+) -> list[bytes]:
+    """Return what `read` returns for the places of each file, in the order of the places.
+
+    Several files are read at once, where each waits for a network.
+    """
+    groups = grouped(files)
+    if at_once and len(groups) > 1:
+        with ThreadPoolExecutor(min(_MOST_REQUESTS, len(groups)), "penstock-read") as pool:
+            texts = list(pool.map(carried(read), groups))
+    else:
+        texts = [read(here) for here in groups]
+    found: list[bytes] = [b""] * len(files)
+    for here, some in zip(groups, texts, strict=True):
+        for at, text in zip(here.tolist(), some, strict=True):
+            found[at] = text
+    return found
+
+
+def is_stream(index: SampleIndex, file: int) -> bool:
+    """Whether a file of an index can only be decompressed from its beginning."""
+    compression = compression_of(index.file_locations[file])
+    if compression != "zstd":
+        return compression is not None
+    frames = index.frames_of(file)
+    return not len(frames) or int(frames[:, 4].max()) > LARGEST_FRAME
 
 
 def open_text(index: SampleIndex, number: int) -> FileText:
@@ -58,19 +114,15 @@ def open_text(index: SampleIndex, number: int) -> FileText:
     file = store.open(name, known)
     if compression is None:
         return RangedText(file)
-    places = index.frames_of(number)
-    if compression == "gzip" or not len(places) or int(places[:, 4].max()) > LARGEST_FRAME:
+    if is_stream(index, number):
         longest = None if meta is None else meta.bytes
         return StreamText(file, "gzip" if compression == "gzip" else "", longest)
-    return FramedText(file, places)
+    return FramedText(file, index.frames_of(number))
 
 
 def _remedy(index: SampleIndex) -> str:
-    if index.meta is None:
-        is_of_tokens = any(path.endswith(".bin") for path in index.file_locations[:1])
-    else:
-        is_of_tokens = index.meta.kind == "tokens"
-    if is_of_tokens:
+    is_of_tokens = any(path.endswith(".bin") for path in index.file_locations[:1])
+    if is_of_tokens if index.meta is None else index.meta.kind == "tokens":
         return "Tokenise the text again: penstock tokenize SRC DST --overwrite"
     return _REBUILD
 
@@ -81,28 +133,23 @@ def _check_unchanged(
     try:
         entry = store.entry(name)
     except ObjectNotFoundError:
-        raise StaleIndexError(
-            f"{path} is gone since the index was built. Bring it back. {remedy}",
-            path=path,
-        ) from None
+        message = f"{path} is gone since the index was built. Bring it back. {remedy}"
+        raise StaleIndexError(message, path=path) from None
     if meta is None:
         return
     same = (entry.size, entry.modified) == (meta.size, meta.modified)
     if not same and entry.size >= meta.size:
-        file = store.open(name)
-        same = file_fingerprint(file, meta.size) == meta.fingerprint
-        file.close()
+        with closing(store.open(name)) as file:
+            same = file_fingerprint(file, meta.size) == meta.fingerprint
     if not same:
         what = f"{meta.size:,} bytes then, {entry.size:,} now"
         if entry.size == meta.size:
             what = "other content at equal size"
-        raise StaleIndexError(
-            f"{path} changed since the index was built: {what}. {remedy}",
-            path=path,
-        )
+        message = f"{path} changed since the index was built: {what}. {remedy}"
+        raise StaleIndexError(message, path=path)
 
 
-class MappedText:
+class MappedText(FileText):
     """A plain file on this machine: the page cache is the only copy."""
 
     __slots__ = ("_map", "_path", "_remedy")
@@ -174,14 +221,11 @@ def _refuse_behind(path: str, end: int, size: int) -> None:
         )
 
 
-class RangedText:
+class RangedText(FileText):
     """A plain file that is asked for by ranges: in an object store, or on a network file system."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
-
-    def read(self, offset: int, size: int) -> bytes:
-        return self.read_many([offset], [size])[0]
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         ranges = list(zip(np.asarray(offsets).tolist(), np.asarray(sizes).tolist(), strict=True))
@@ -193,7 +237,7 @@ class RangedText:
 _frames: RecentlyUsed[bytes] = RecentlyUsed(CACHED_BYTES)
 
 
-class FramedText:
+class FramedText(FileText):
     """A zstd file with frames of a bearable size: those around a record are decompressed."""
 
     def __init__(self, file: OpenFile, places: NDArray[np.uint64]) -> None:
@@ -204,8 +248,9 @@ class FramedText:
         self._name = object()  # Of its frames among those of all files.
 
     def read(self, offset: int, size: int) -> bytes:
+        # A forged offset may be more than int64 holds.
         _refuse_behind(self._file.path, offset + size, self._end)
-        return self.read_many([offset], [size])[0]
+        return super().read(offset, size)
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         begin = np.asarray(offsets, np.int64)
@@ -215,21 +260,19 @@ class FramedText:
         last = np.searchsorted(self._starts, end, "left") - 1
         spans = map(range, first.tolist(), (last + 1).tolist())
         texts = self._texts(sorted({number for span in spans for number in span}))
-        return [
-            self._cut(texts, *where)
-            for where in zip(
-                begin.tolist(), end.tolist(), first.tolist(), last.tolist(), strict=True
-            )
-        ]
-
-    def _cut(self, texts: dict[int, bytes], begin: int, end: int, first: int, last: int) -> bytes:
-        start = int(self._starts[first])
-        if first == last:
-            return texts[first][begin - start : end - start]
-        text = b"".join(texts[number] for number in range(first, last + 1))
-        return text[begin - start : end - start]
+        found = []
+        for low, high, one, other in zip(
+            begin.tolist(), end.tolist(), first.tolist(), last.tolist(), strict=True
+        ):
+            start = int(self._starts[one])
+            text = texts[one]
+            if one != other:
+                text = b"".join([texts[number] for number in range(one, other + 1)])
+            found.append(text[low - start : high - start])
+        return found
 
     def _texts(self, wanted: list[int]) -> dict[int, bytes]:
+        """Return the text of frames; those that are not at hand are decompressed."""
         found = {number: _frames.get((self._name, number)) for number in wanted}
         texts = {number: text for number, text in found.items() if text is not None}
         missing = [number for number in wanted if number not in texts]
@@ -240,3 +283,97 @@ class FramedText:
                 text = texts[number] = decode_frame(data, text_bytes, self._file.path, offset)
                 _frames.put((self._name, number), text, len(text))
         return texts
+
+
+class StreamText(FileText):
+    """A file that can only be decompressed from its beginning; goes on where it stands.
+
+    To go back is to decompress from the beginning again, as another epoch does, a resume, or an
+    earlier state. `once` names a compression for which records in random order are refused, since
+    that would be done for each of them.
+    """
+
+    def __init__(self, file: OpenFile, once: str = "", longest: int | None = None) -> None:
+        self._file = file
+        self._once = once
+        self._longest = longest
+        """Bytes of all records of the file, where that is known: one has no more."""
+        self._lock = threading.Lock()
+        self._heads: list[_Head] = []
+        """The one used last stands last."""
+        self._calls = 0
+        self._beginnings = {0}
+        """First places of all passes; that of another epoch is among them."""
+
+    def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
+        texts: dict[tuple[int, int], bytes] = {}
+        places = list(zip(np.asarray(offsets).tolist(), np.asarray(sizes).tolist(), strict=True))
+        with self._lock:
+            self._calls += 1
+            for offset, size in sorted(set(places)):
+                texts[offset, size] = self._read(offset, size)
+        return [texts[place] for place in places]
+
+    def _read(self, offset: int, size: int) -> bytes:
+        if self._longest is not None and size > self._longest:
+            raise StaleIndexError(
+                f"the index speaks of a record of {size:,} bytes in {self._file.path}, and of "
+                f"{self._longest:,} in all its records. {_REBUILD}",
+                path=self._file.path,
+            )
+        head = self._head(offset)
+        text = head.read(offset, size)
+        # A head that failed is not put back: it stands nowhere.
+        self._heads.append(head)
+        return text
+
+    def _head(self, offset: int) -> _Head:
+        """Take the head that comes to a place with the least work, or a new one."""
+        behind = [head for head in self._heads if head.start <= offset]
+        if behind:
+            nearest = max(behind, key=lambda head: head.end)
+            self._heads.remove(nearest)
+            return nearest
+        if self._once and offset not in self._beginnings:
+            self._count_beginning(offset)
+        del self._heads[: len(self._heads) + 1 - _HEADS]
+        return _Head(self._file)
+
+    def _count_beginning(self, offset: int) -> None:
+        known = len(self._beginnings)
+        if known >= _FREE_BEGINNINGS + self._calls // _CALLS_A_PASS:
+            raise OptionError(
+                f"{self._file.path} is compressed with {self._once}, which can only be read from "
+                f"its beginning, and was begun for {known:,} places in {self._calls:,} reads. Ask "
+                "for records in rising order; for any order write it with small zstd frames: "
+                f"penstock convert {self._file.path} DST"
+            )
+        self._beginnings.add(offset)
+
+
+class _Head:
+    """A place that goes forward through the text of a file; what lies far behind is let go of."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._path = file.path
+        self._blocks = decompressed(file, _BLOCK)
+        self._held = b""
+        self.start = self.end = 0
+        """Of what is held."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return text from `start` on."""
+        while self.end < offset + size:
+            block = next(self._blocks, None)
+            if block is None:
+                raise StaleIndexError(
+                    f"{self._path} ends at byte {self.end:,} of its text, before a record "
+                    f"that its index names. {_REBUILD}",
+                    path=self._path,
+                )
+            let_go = min(max(0, offset - _KEPT - self.start), len(self._held))
+            self._held = self._held[let_go:] + block
+            self.start += let_go
+            self.end += len(block)
+        at = offset - self.start
+        return self._held[at : at + size]

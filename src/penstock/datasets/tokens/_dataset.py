@@ -13,7 +13,7 @@ import numpy as np
 from penstock.datasets._network import is_network
 from penstock.datasets.text._dataset import ROW, Dataset
 from penstock.datasets.tokens._dtype import check_complete, check_fits, check_inside, dtype_of
-from penstock.datasets.tokens._rows import between, items, one_size, runs_of, take
+from penstock.datasets.tokens._rows import between, ends_of, items, one_value, runs_of, take
 from penstock.datasets.tokens._source import TokenSource
 from penstock.errors import OptionError
 from penstock.index import rows_before
@@ -75,7 +75,7 @@ class TokensDataset(TokenSource, Dataset):
         """Tokens of each row; None where rows have lengths of their own."""
         if self._known is not None:
             return self._known.sample_size
-        if (size := one_size(self._rows)) is None:
+        if (size := one_value(self._rows[:, 2])) is None:
             return None
         check_inside(self._sample_index, 0)
         return self._whole(size, 0)
@@ -307,8 +307,7 @@ class TokensDataset(TokenSource, Dataset):
         # A sample ends with a piece of a document that may go on in the next one.
         at_end = np.flatnonzero(is_inside & (ends == size))
         is_inside[at_end] = documents.goes_on[samples[at_end]] == 0
-        counts = np.bincount(rows[is_inside], minlength=len(begins))
-        return found[is_inside], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return ends_of(found, rows, is_inside, len(begins))
 
     def _about(self) -> str:
         about = super()._about()

@@ -71,11 +71,13 @@ def check_complete(index: SampleIndex) -> None:
     An index of data-forager has neither `meta.json` nor files of documents, and one of a
     `TokenizedSampleGenerator`, which notes no documents, has only the first.
     """
-    names = _names_of(index)
+    names: set[str] = set()
+    if index.origin is not None:
+        with suppress(OSError):  # Gone by now, and what was loaded is mapped.
+            names = set(os.listdir(index.origin.folder))
     there = [name for name in DOCUMENT_FILES if name in names]
     if index.meta is None and there and _META not in names:
-        why = f"{_META} is missing, though {there[0]} is there: an incomplete copy"
-        raise _damaged(index, why)
+        raise _damaged(index, f"{_META} is missing, though {there[0]} is there: an incomplete copy")
     known = None if index.meta is None else index.meta.tokens
     if known is None or known.sample_size is None or index.documents is not None or not len(index):
         return
@@ -119,14 +121,6 @@ def check_inside(index: SampleIndex, number: int) -> int:
                 f"{place.file_path} has {there:,}",
             )
     return place.num_bytes
-
-
-def _names_of(index: SampleIndex) -> set[str]:
-    """Return the files of an index: of one folder, even when another one takes its name."""
-    if index.origin is not None:
-        with suppress(OSError):  # Gone by now, and what was loaded is mapped.
-            return set(os.listdir(index.origin.folder))
-    return set()
 
 
 def _damaged(

@@ -115,19 +115,20 @@ def _scanned(rows: NDArray[np.uint64], low: int, high: int) -> Iterator[tuple[in
     yield first, file, begin, stop
 
 
-def one_size(rows: NDArray[np.uint64]) -> int | None:
-    """Return the bytes of every sample, if they are the same and some; else None.
+def one_value(numbers: NDArray[Any]) -> int | None:
+    """Return the number that all are, if it is above 0; else None.
 
-    >>> one_size(np.array([[0, 0, 8], [0, 8, 8]], np.uint64))
-    8
+    Where they differ they do soon, so that only equal ones are all looked at.
+
+    >>> one_value(np.array([8, 8])), one_value(np.array([8, 9])), one_value(np.array([]))
+    (8, None, None)
     """
-    if not len(rows) or not rows[0, 2]:
+    if not len(numbers) or numbers[0] <= 0:
         return None
-    size = rows[0, 2]
-    for start in range(0, len(rows), _SCANNED):
-        if (rows[start : start + _SCANNED, 2] != size).any():
+    for start in range(0, len(numbers), _SCANNED):
+        if (numbers[start : start + _SCANNED] != numbers[0]).any():
             return None
-    return int(size)
+    return int(numbers[0])
 
 
 def between(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Ends:
@@ -140,6 +141,17 @@ def between(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Ends:
     offsets = np.zeros(len(lows) + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     return np.arange(offsets[-1]) + np.repeat(lows - offsets[:-1], counts), offsets
+
+
+def ends_of(
+    values: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    is_kept: NDArray[np.bool_],
+    count: int,
+) -> Ends:
+    """Return those of some values that are kept, given the row of each: of `count` rows."""
+    counts = np.bincount(rows[is_kept], minlength=count)
+    return values[is_kept], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def take(

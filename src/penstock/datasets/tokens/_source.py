@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 import numpy as np
 
 from penstock.datasets._source import Source
-from penstock.datasets.tokens._rows import between
+from penstock.datasets.tokens._rows import between, ends_of
 from penstock.decode import empty_batch, fit_batch
 from penstock.errors import OptionError
 
@@ -169,11 +169,8 @@ class TokenSource(Source):
         return None
 
     def _run(self, number: int, width: int) -> NDArray[Any]:
-        """Return the stretches of `width` tokens that begin at each token of a run: V[…] items.
-
-        Here there are no runs.
-        """
-        raise IndexError(f"there is no run {number} of {width} tokens")
+        """Return the stretches of `width` tokens that begin at each token of a run: V[…] items."""
+        raise NotImplementedError  # There are no runs: see `_run_starts`.
 
     def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
         """Return where documents end inside of stretches of the stream, as numbers of tokens.
@@ -189,8 +186,7 @@ class TokenSource(Source):
         rows = np.repeat(np.arange(len(begins)), np.diff(offsets))
         is_new = np.ones(len(found), bool)
         is_new[:-1] = (found[:-1] != found[1:]) | (rows[:-1] != rows[1:])
-        counts = np.bincount(rows[is_new], minlength=len(begins))
-        return found[is_new], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return ends_of(found, rows, is_new, len(begins))
 
     # The surface of all sources.
 
@@ -258,6 +254,27 @@ class TokenSource(Source):
         if size is None:
             return f"{self._stream_tokens:,} tokens ({dtype}), a document a record"
         return f"{len(self) * size:,} tokens ({dtype}), {size:,} a record"
+
+
+class OverTokens(TokenSource):
+    """Rows made of those of one source of tokens."""
+
+    source: TokenSource
+
+    @property
+    def token_dtype(self) -> np.dtype[Any]:
+        """The integer type of every token."""
+        return self.source.token_dtype
+
+    @property
+    def packing(self) -> str | None:
+        """How documents were put into the rows of the source."""
+        return self.source.packing
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether the source holds documents that only their ends keep apart."""
+        return self.source.keeps_apart
 
 
 def is_tokens(source: object) -> TypeGuard[TokenSource]:

@@ -11,7 +11,7 @@ import numpy as np
 from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._split import Parts, SplitPart, split
 from penstock.datasets._views import Chosen, Taken
-from penstock.datasets.tokens._source import TokenSource
+from penstock.datasets.tokens._source import OverTokens, TokenSource
 from penstock.datasets.where._where import Matched, where
 from penstock.errors import OptionError
 
@@ -29,30 +29,15 @@ _NO_STREAM = (
 )
 
 
-class ChosenTokens(TokenSource, Chosen):
+class ChosenTokens(OverTokens, Chosen):
     """Some rows of one source of tokens."""
 
     source: TokenSource
 
     @property
-    def token_dtype(self) -> np.dtype[Any]:
-        """The integer type of every token."""
-        return self.source.token_dtype
-
-    @property
     def sample_size(self) -> int | None:
         """Tokens of each row; None where rows have lengths of their own."""
         return self.source.sample_size
-
-    @property
-    def packing(self) -> str | None:
-        """How documents were put into rows."""
-        return self.source.packing
-
-    @property
-    def keeps_apart(self) -> bool:
-        """Whether rows hold documents that only their ends keep apart."""
-        return self.source.keeps_apart
 
     @property
     def _no_stream(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from penstock.datasets._source import Location
 from penstock.datasets._views import fingerprint_of
 from penstock.datasets.tokens._rows import between, items, take
-from penstock.datasets.tokens._source import TokenSource
+from penstock.datasets.tokens._source import OverTokens, TokenSource
 from penstock.errors import CorruptIndexError, OptionError
 from penstock.order import whole_number
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.datasets.tokens._rows import Ends
 
 
-class Windows(TokenSource):
+class Windows(OverTokens):
     """Row w has the tokens [w · stride, w · stride + length) of a stream, and `ahead` more.
 
     Samples and files have no borders here. Only as many windows as have all of their `length`
@@ -61,24 +61,9 @@ class Windows(TokenSource):
         return rest // self.stride + 1
 
     @property
-    def token_dtype(self) -> np.dtype[Any]:
-        """The integer type of every token."""
-        return self.source.token_dtype
-
-    @property
     def sample_size(self) -> int:
         """Tokens of each row, those ahead counted."""
         return self.length + self.ahead
-
-    @property
-    def packing(self) -> str | None:
-        """How documents were put into the samples that the stream is made of."""
-        return self.source.packing
-
-    @property
-    def keeps_apart(self) -> bool:
-        """Whether the stream holds documents that only their ends keep apart."""
-        return self.source.keeps_apart
 
     @property
     def _no_stream(self) -> str:
