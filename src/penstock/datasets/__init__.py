@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from penstock.datasets.fields._tensor_types import Text as Text
     from penstock.datasets.fields._tensor_types import UpTo as UpTo
     from penstock.datasets.fields._tensor_types import number_in as number_in
-    from penstock.datasets.fields._types import type_text as type_text
+    from penstock.datasets.fields._tensor_types import type_text as type_text
     from penstock.datasets.mds._rows import MdsRows as MdsRows
     from penstock.datasets.megatron._tokens import MegatronTokens as MegatronTokens
     from penstock.datasets.parquet._parquet import ParquetRows as ParquetRows
@@ -125,7 +125,7 @@ __all__, __getattr__, __dir__ = facade(
         "read_fields": "_reading",
         "root_of": "_vocabulary",
         "type_at": "fields._paths",
-        "type_text": "fields._types",
+        "type_text": "fields._tensor_types",
         "typed_schema": "_projection",
         "vocabulary": "_vocabulary",
         "without_columns": "columns._materialized",

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.datasets._join_batches import joined
 from penstock.datasets._table_source import TableSource
+from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.fields._paths import (
     LIST,
     Steps,
@@ -23,7 +24,6 @@ from penstock.datasets.fields._paths import (
     type_at,
 )
 from penstock.datasets.fields._plan import PathPlan, Way
-from penstock.datasets.fields._types import arrow_type
 from penstock.decode import unify
 from penstock.errors import OptionError, SchemaMismatchError
 
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields, Source
-
-
-__all__ = ["arrow_type", "has_types", "project", "projected", "typed_fields", "typed_schema"]
 
 
 def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ from penstock.datasets.columns._take import map_column, mapped
 from penstock.datasets.columns._warnings import is_news, made_anew
 from penstock.datasets.columns._write import LevelFiles, check_type, write_column
 from penstock.datasets.fields._paths import LIST, is_listlike, steps_of
-from penstock.datasets.fields._types import type_text
+from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import CorruptIndexError
 from penstock.storage import (
     HiddenFolder,

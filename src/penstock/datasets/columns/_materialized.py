@@ -19,8 +19,9 @@ from penstock.datasets._views import Chosen, origins_of
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._plan import ColumnSpec, GatherPlan
 from penstock.datasets.columns._warnings import is_news
+from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.fields._paths import steps_of, type_at
-from penstock.datasets.fields._types import arrow_type, type_text
+from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:

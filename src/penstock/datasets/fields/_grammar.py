@@ -1,4 +1,4 @@
-"""Field types as text: `int64 = -1`, `float32[768]`, `list<list<int64>>`."""
+"""Field types, and the Arrow types that hold them, as text: `int64 = -1`, `float32[768]`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,11 @@ GRAMMAR = """\
     string          a list of texts; string = "" for null; binary, list<string>
     category        codes and a vocabulary"""
 
-SCALARS = {
+_SCALARS = {
     "bool": pa.bool_(),
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    **{
-        f"{u}int{bits}": getattr(pa, f"{u}int{bits}")()
-        for u in ("", "u")
-        for bits in (8, 16, 32, 64)
-    },
+    **{f"float{bits}": getattr(pa, f"float{bits}")() for bits in (16, 32, 64)},
+    **{f"int{bits}": getattr(pa, f"int{bits}")() for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": getattr(pa, f"uint{bits}")() for bits in (8, 16, 32, 64)},
     "date32": pa.date32(),
     "date64": pa.date64(),
 }
@@ -55,13 +50,15 @@ _WITH_UNIT = {
     "time32": pa.time32,
     "time64": pa.time64,
 }
-TEXTS = {
+_TEXTS = {
     "string": pa.string(),
     "large_string": pa.large_string(),
     "binary": pa.binary(),
     "large_binary": pa.large_binary(),
 }
-_KNOWN = [*SCALARS, *_WITH_UNIT, *TEXTS, "category", "list"]
+_OF_NULLS = {"null": pa.null(), "list<null>": pa.list_(pa.null())}
+"""Types of columns without a value, which no tensor has."""
+_KNOWN = [*_SCALARS, *_WITH_UNIT, *_TEXTS, "category", "list"]
 
 _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -81,6 +78,23 @@ def parsed(text: str) -> FieldType:
     return _TypeParser(text).whole()
 
 
+def arrow_type(type_: str | pa.DataType) -> pa.DataType:
+    """Return the Arrow type of the values that a text names; a type stands for itself.
+
+    >>> arrow_type("list<list<float32>>")
+    ListType(list<item: list<item: float>>)
+    >>> arrow_type("timestamp[us, UTC]"), arrow_type("int64[:50] = -1")
+    (TimestampType(timestamp[us, tz=UTC]), ListType(list<item: int64>))
+    """
+    if isinstance(type_, pa.DataType):
+        return type_
+    if isinstance(type_, str):
+        return _OF_NULLS.get(type_) or parsed(type_).arrow
+    raise OptionError(
+        f"a field's type is a text such as 'int64' or a pyarrow.DataType, not {type_!r}"
+    )
+
+
 class _TypeParser:
     """One pass over a text, from left to right."""
 
@@ -90,7 +104,7 @@ class _TypeParser:
 
     def whole(self) -> FieldType:
         type_ = self._type()
-        if not self._ends():
+        if self._skip() < len(self.text):
             self._fault("nothing more was expected here")
         return type_
 
@@ -101,10 +115,11 @@ class _TypeParser:
             self._fault("a type was expected here")
         if name[0] in ("list", "large_list"):
             return self._list(is_large=name[0] == "large_list")
-        if name[0] in TEXTS:
-            return self._text(TEXTS[name[0]])
+        if name[0] in _TEXTS:
+            return self._text(_TEXTS[name[0]])
         if name[0] == "category":
-            return self._category()
+            self._nothing_behind("the code of a null category is -1, and it has no size")
+            return Category(pa.string())
         return self._number(name[0], start)
 
     def _list(self, *, is_large: bool) -> ListOf:
@@ -138,10 +153,6 @@ class _TypeParser:
         except ValueError as why:
             self._fault(f"this is no text: {why}", start)
 
-    def _category(self) -> Category:
-        self._nothing_behind("the code of a null category is -1, and it has no size")
-        return Category(pa.string())
-
     def _number(self, name: str, start: int) -> FieldType:
         item: Number | Dense = Number(self._scalar(name, start))
         while self._peek("["):
@@ -155,21 +166,18 @@ class _TypeParser:
             if size[1]:
                 if self._peek("["):
                     self._fault("nothing can stand behind a size such as [:50]")
-                return self._up_to(item, count)
+                if self._peek("?"):
+                    self._fault("a null list is empty without it")
+                return UpTo(self._with_default(item), count)
             item = Dense(item, count)
         if self._peek("?"):
             self.at += 1
             return Optional(item)
         return self._with_default(item)
 
-    def _up_to(self, item: Number | Dense, count: int) -> UpTo:
-        if self._peek("?"):
-            self._fault("a null list is empty without it")
-        return UpTo(self._with_default(item), count)
-
     def _scalar(self, name: str, start: int) -> pa.DataType:
-        if name in SCALARS:
-            return SCALARS[name]
+        if name in _SCALARS:
+            return _SCALARS[name]
         if name not in _WITH_UNIT:
             near = difflib.get_close_matches(name, _KNOWN, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -210,9 +218,6 @@ class _TypeParser:
     def _peek(self, sign: str) -> bool:
         self._skip()
         return self.text.startswith(sign, self.at)
-
-    def _ends(self) -> bool:
-        return self._skip() == len(self.text)
 
     def _expect(self, sign: str) -> None:
         if not self._peek(sign):

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import pyarrow as pa
 
 from penstock.datasets.fields._paths import LIST, Steps, is_listlike, like, steps_of
-from penstock.datasets.fields._types import type_text
+from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import OptionError
 
 
