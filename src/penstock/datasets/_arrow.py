@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._projection import (
@@ -15,6 +14,7 @@ from penstock.datasets._projection import (
     typed_fields,
     whole_records,
 )
+from penstock.datasets._reading import id_ranges
 from penstock.datasets._table_source import TableSource
 from penstock.decode import WholeSchema, unify
 from penstock.errors import SchemaMismatchError
@@ -22,12 +22,7 @@ from penstock.errors import SchemaMismatchError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from penstock.datasets._source import Fields, Source
-
-ROWS = 65_536
-"""Records in a batch of a table or a stream."""
 
 
 def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.RecordBatch:
@@ -53,7 +48,7 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
         return unify(_inferred(source)) if len(source) else source.schema.empty_table()
     schema = typed_fields(source, fields, lambda: whole_schema(source))
     try:
-        batches = [project(source, ids, schema) for ids in _numbers(source)]
+        batches = [project(source, ids, schema) for ids in id_ranges(0, len(source))]
     except SchemaMismatchError:
         if has_types(fields):
             raise
@@ -77,7 +72,8 @@ def stream_of(source: Source) -> pa.RecordBatchReader:
     """
     if source.schema_is_complete or not len(source):
         schema = source.schema
-        batches = (source._columns(ids, schema) for ids in _numbers(source))  # noqa: SLF001
+        ranges = id_ranges(0, len(source))
+        batches = (source._columns(ids, schema) for ids in ranges)  # noqa: SLF001
         return pa.RecordBatchReader.from_batches(schema, batches)
     whole = _whole(source)
     return pa.RecordBatchReader.from_batches(whole.schema, map(whole.widen, _inferred(source)))
@@ -94,9 +90,4 @@ def _whole(source: Source) -> WholeSchema:
 
 
 def _inferred(source: Source) -> Iterator[pa.RecordBatch]:
-    return (source._inferred(ids) for ids in _numbers(source))  # noqa: SLF001
-
-
-def _numbers(source: Source) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, len(source), ROWS):
-        yield np.arange(start, min(start + ROWS, len(source)), dtype=np.int64)
+    return (source._inferred(ids) for ids in id_ranges(0, len(source)))  # noqa: SLF001

@@ -151,9 +151,7 @@ def _read_by_names(
         _read(source, ids[rows], schema, _plan(schema, names | only_names, complete=True))
         for names, rows in groups.items()
     ]
-    back = np.empty(len(ids), np.int64)
-    back[np.concatenate([*groups.values()])] = np.arange(len(ids))
-    return joined(parts, back)
+    return joined(parts, np.argsort(np.concatenate([*groups.values()])))
 
 
 def _read(

@@ -6,19 +6,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import origins_of
+from penstock.datasets.fields._paths import type_at
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
     from penstock.datasets._source import Source
 
-_STRETCH = 65_536
+ROWS = 65_536
+"""Records that are read together."""
 _SHOWN = 20
+
+
+def id_ranges(start: int, stop: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the record numbers from `start` to `stop`, `ROWS` at a time."""
+    for low in range(start, stop, ROWS):
+        yield np.arange(low, min(low + ROWS, stop), dtype=np.int64)
 
 
 def read_fields(source: Source, names: Sequence[str], length: int) -> Iterator[pa.RecordBatch]:
@@ -33,30 +43,16 @@ def read_fields(source: Source, names: Sequence[str], length: int) -> Iterator[p
             yield from read_fields(one, names, share)
             length -= share
         return
-    for start in range(0, length, _STRETCH):
-        ids = np.arange(start, min(start + _STRETCH, length))
+    for ids in id_ranges(0, length):
         try:
             yield source.read(ids, list(names))
         except (OptionError, SchemaMismatchError):
             # The schema was made from some records: these have not the field, or another type.
-            whole = source._inferred(ids)  # noqa: SLF001 (the contract's own)
-            columns = [_inside(whole, name) for name in names]
+            whole = TableSource(source._inferred(ids))  # noqa: SLF001 (the contract's own)
+            known = [name for name in names if type_at(whole.schema, name) is not None]
+            there = whole.read(np.arange(len(ids)), known)
+            columns = [there[name] if name in known else pa.nulls(len(ids)) for name in names]
             yield pa.RecordBatch.from_arrays(columns, list(names))
-
-
-def _inside(batch: pa.RecordBatch, path: str) -> pa.Array:
-    """Return the column at a dotted path, null where there is none."""
-    if path in batch.schema.names:
-        return batch.column(path)
-    name, *steps = path.split(".")
-    if name not in batch.schema.names:
-        return pa.nulls(batch.num_rows)
-    array = batch.column(name)
-    for step in steps:
-        if not pa.types.is_struct(array.type) or array.type.get_field_index(step) < 0:
-            return pa.nulls(batch.num_rows)
-        array = pc.struct_field(array, step)
-    return array
 
 
 def lies_in_files(source: Source) -> bool:
@@ -69,16 +65,7 @@ def refuse_unknown(source: Source, path: str) -> None:
 
     Nearly always it is misspelt; a result in which it is null everywhere would hide that.
     """
-    schema = source.schema
-    if path in schema.names:
-        return
-    inner: pa.Schema | pa.StructType = schema
-    for name in path.split("."):
-        names = [field.name for field in inner]
-        if name not in names:
-            there = ", ".join(schema.names[:_SHOWN])
-            more = ", …" if len(schema.names) > _SHOWN else ""
-            raise OptionError(f"no record has a field {path!r}. There are: {there}{more}")
-        inner = inner.field(names.index(name)).type
-        if not pa.types.is_struct(inner):
-            inner = pa.struct([])
+    names = source.schema.names
+    if type_at(source.schema, path) is None:
+        there = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
+        raise OptionError(f"no record has a field {path!r}. There are: {there}")

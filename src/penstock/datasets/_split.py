@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._reading import read_fields, refuse_unknown
+from penstock.datasets._reading import id_ranges, read_fields, refuse_unknown
 from penstock.datasets._rule_views import Rule, RuleView
 from penstock.datasets._views import fingerprint_of
 from penstock.errors import OptionError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 """Raised whenever the same arguments would divide the same records otherwise."""
-_STRETCH = 65_536
 _KEPT_FROM = 1 << 20
 """Records from which on numbers that cost no reading are kept as well: to share the memory."""
 _TOLERANCE = 1e-9
@@ -113,9 +112,8 @@ class Division(Rule):
         """Yield a hash (uint64) of every record's number or key, many at a time, in order."""
         (key,) = keys("split", _VERSION, self._seed)
         if self._by is None:
-            for start in range(0, self.length, _STRETCH):
-                stop = min(start + _STRETCH, self.length)
-                yield mixed(np.arange(start, stop, dtype=np.uint64), key)
+            for ids in id_ranges(0, self.length):
+                yield mixed(ids.astype(np.uint64), key)
             return
         is_known = False
         for columns in read_fields(self.source, [self._by], self.length):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._source import Source
-from penstock.datasets.fields._paths import doubled
+from penstock.datasets.fields._paths import doubled, is_listlike, like
 from penstock.decode import as_records, empty_batch, fit_batch
 from penstock.errors import OptionError
 
@@ -154,17 +154,9 @@ def _plain(type_: pa.DataType) -> pa.DataType:
         return pa.dictionary(type_.index_type, _plain(type_.value_type), type_.ordered)
     if is_.is_struct(type_):
         return pa.struct([field.with_type(_plain(field.type)) for field in type_])
-    if is_.is_fixed_size_list(type_):
-        return pa.list_(_plain_item(type_), type_.list_size)
-    if is_.is_large_list(type_) or is_.is_large_list_view(type_):
-        return pa.large_list(_plain_item(type_))
-    if is_.is_list(type_) or is_.is_list_view(type_):
-        return pa.list_(_plain_item(type_))
+    if is_listlike(type_) or is_.is_list_view(type_) or is_.is_large_list_view(type_):
+        return like(type_, type_.value_field.with_type(_plain(type_.value_type)))
     return type_
-
-
-def _plain_item(type_: pa.DataType) -> pa.Field:
-    return type_.value_field.with_type(_plain(type_.value_type))
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

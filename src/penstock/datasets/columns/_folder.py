@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from penstock.datasets.columns._facts import FileFacts  # noqa: TC001 (msgspec asks for it)
 from penstock.datasets.columns._take import map_column, mapped
-from penstock.datasets.columns._warnings import is_news, made_anew
 from penstock.datasets.columns._write import LevelFiles, check_type, write_column
 from penstock.datasets.fields._paths import LIST, is_listlike, steps_of
 from penstock.datasets.fields._tensor_types import type_text
@@ -34,7 +33,7 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -49,6 +48,15 @@ _OFFSETS = re.compile(r"[^.].*-[0-9a-f]{16}", re.DOTALL)
 """The name of a folder with the offsets of lists; a long one is cut before "-offsets"."""
 _LONGEST_NAME = 180
 _SAFE = "[]<>(),= :"
+_warned: set[Path] = set()
+"""Columns that this process has given a warning about since they were made."""
+
+
+def is_news(column: Path) -> bool:
+    """Whether there was no warning about a column yet; the caller gives it now."""
+    is_new = column not in _warned
+    _warned.add(column)
+    return is_new
 
 
 class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -169,7 +177,7 @@ def _name(text: str) -> str:
 def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says)
     root: Path,
     field: pa.Field,
-    arrays: Sequence[pa.Array],
+    arrays: Iterable[pa.Array],
     *,
     fingerprint: str,
     length: int,
@@ -181,7 +189,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says
     """Write a column and let it appear, as a whole, in place of one of the same name.
 
     The arrays, one after the other, are the values of all records; they are gone through several
-    times, so a sequence may make them anew whenever it is asked for one. `files` are those of the
+    times, so an iterable may make them anew each time. `files` are those of the
     source as they were before. Threads of `pool` wait for the disk side by side, which takes no
     longer than for one file. The caller is the only builder in this folder.
     """
@@ -193,7 +201,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says
         write_column(LevelFiles(folder), field.type, lambda: iter(arrays))
         if len(bad):
             (folder / BAD).write_bytes(np.sort(bad).astype("<i8").tobytes())
-        written = sorted(_files(folder))
+        written = sorted(path for path in folder.rglob("*") if path.is_file())
         sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in written}
         lists = [
             _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}", pool)
@@ -218,7 +226,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says
         )
         (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta)) + b"\n")
         publish_folder(folder, root / name, "column", replace=True, pool=pool)
-        made_anew(root / name)
+        _warned.discard(root / name)
     return meta
 
 
@@ -268,10 +276,6 @@ def sizes_in(folder: Path) -> dict[str, int]:
     with suppress(FileNotFoundError, NotADirectoryError):
         return {path.name: path.stat().st_size for path in folder.iterdir()}
     return {}
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def find_column(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -65,7 +66,7 @@ def map_column(
     if is_.is_list(type_) or is_.is_large_list(type_):
         own = place.of_lists
         if place.level is not None and lists:
-            own = own.at(lists[place.level])
+            own = replace(own, folder=lists[place.level])
         borders = _Borders(own, OFFSETS, length)
         items = map_column(place.of_items, type_.value_type, borders.last, lists)
         return _Lists(type_, borders, _Valid(own, length), items)

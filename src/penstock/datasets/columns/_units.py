@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 import io
 import json
-from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from penstock.datasets.columns._bad import decoded
 from penstock.work import PublishedUnit, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.datasets._source import Source
     from penstock.datasets.columns._bad import OnError
@@ -122,17 +121,13 @@ def cut(source: Source, start: int) -> list[tuple[int, int]]:
     """
     length = len(source)
     records = _UNIT_RECORDS
-    text_bytes = _text_bytes(source)
-    if text_bytes:
+    if source.index_meta is not None and source.index_meta.bytes:
+        text_bytes = source.index_meta.bytes
         unit_bytes = min(_UNIT_BYTES, max(_LEAST_BYTES, text_bytes // _MANY_UNITS))
         records = min(records, max(1, unit_bytes * length // text_bytes))
     borders = source.unit_borders
     borders = borders[borders > start] - start
     return [(start + low, start + high) for low, high in shares(length - start, borders, records)]
-
-
-def _text_bytes(source: Source) -> int:
-    return 0 if source.index_meta is None else source.index_meta.bytes
 
 
 def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -151,30 +146,19 @@ def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]
         yield from pairwise(np.unique([low, *parts.tolist(), high]).tolist())
 
 
-class UnitParts(Sequence[pa.Array]):
+class UnitParts:
     """The values of one field: of a column that is to grow, and then of units, part by part."""
 
     def __init__(self, files: UnitFiles, column: int, old: Column | None = None) -> None:
-        self._files = files
-        self._column = column
-        self._old = old
-        length = 0 if old is None else old.meta.length
-        starts = range(0, length, _OLD_STRETCH)
-        self._olds = [(low, min(low + _OLD_STRETCH, length)) for low in starts]
+        self._files, self._column, self._old = files, column, old
 
-    def __len__(self) -> int:
-        return len(self._olds) + len(self._files.batches)
-
-    @overload
-    def __getitem__(self, which: int) -> pa.Array: ...
-    @overload
-    def __getitem__(self, which: slice) -> list[pa.Array]: ...
-    def __getitem__(self, which: int | slice) -> pa.Array | list[pa.Array]:
-        if isinstance(which, slice):
-            return [self[at] for at in range(*which.indices(len(self)))]
-        if which < len(self._olds) and self._old is not None:
-            return self._old.take(np.arange(*self._olds[which], dtype=np.int64))
-        return self._files.column(which - len(self._olds), self._column)
+    def __iter__(self) -> Iterator[pa.Array]:
+        if self._old is not None:
+            length = self._old.meta.length
+            for low in range(0, length, _OLD_STRETCH):
+                yield self._old.take(np.arange(low, min(low + _OLD_STRETCH, length)))
+        for which in range(len(self._files.batches)):
+            yield self._files.column(which, self._column)
 
 
 class UnitFiles:
@@ -203,8 +187,6 @@ class UnitFiles:
 
     def column(self, which: int, number: int) -> pa.Array:
         """Return the values of one column in some records."""
-        if which >= len(self.batches):
-            raise IndexError(which)
         together = max(1, _KEPT_ARRAYS // len(self.batches))
         first = number - number % together
         if first != self._first:

@@ -38,7 +38,6 @@ NARROW = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<i1", "<i2", "<i4")))
 """Types that integers are stored as if all fit; the narrowest first."""
 MOST_WORDS = 1 << 18
 """Distinct texts that a dictionary may have; more are seldom worth it."""
-_ONES = bytes([1]) * 65_536
 is_ = pa.types
 
 
@@ -67,10 +66,6 @@ class LevelFiles:
         if self.level is None:
             return self
         return replace(self, folder=self.folder / f"lists-{self.level}")
-
-    def at(self, folder: Path) -> LevelFiles:
-        """Return the place of the same files in another folder."""
-        return replace(self, folder=folder)
 
     def inside(self, name: str) -> LevelFiles:
         """Return the place of what stands inside of values."""
@@ -171,7 +166,7 @@ def _write_valid(place: LevelFiles, arrays: Arrays) -> None:
 
 def _valid_bytes(array: pa.Array) -> bytes | memoryview:
     if not array.null_count:
-        return _ONES[: len(array)] if len(array) <= len(_ONES) else bytes([1]) * len(array)
+        return bytes([1]) * len(array)
     return memoryview(array.is_valid().cast(pa.uint8()).to_numpy())
 
 
@@ -301,13 +296,8 @@ def _dictionary(arrays: Arrays) -> list[bytes] | None:
 
 
 def _words_of(coded: pa.DictionaryArray) -> list[bytes]:
-    words = coded.dictionary
-    if is_.is_string(words.type):
-        words = words.cast(pa.binary())
-    elif is_.is_large_string(words.type):
-        words = words.cast(pa.large_binary())
-    found: list[bytes] = words.to_pylist()
-    return found
+    words: list[bytes] = coded.dictionary.cast(pa.large_binary()).to_pylist()
+    return words
 
 
 def _text_parts(array: pa.Array) -> tuple[memoryview | bytes, Lengths]:

@@ -78,7 +78,8 @@ def like(lists: pa.DataType, item: pa.DataType | pa.Field) -> pa.DataType:
     """Return a type of lists of the same kind with other items."""
     if pa.types.is_fixed_size_list(lists):
         return pa.list_(item, lists.list_size)
-    return pa.large_list(item) if pa.types.is_large_list(lists) else pa.list_(item)
+    is_large = pa.types.is_large_list(lists) or pa.types.is_large_list_view(lists)
+    return pa.large_list(item) if is_large else pa.list_(item)
 
 
 def doubled(names: Sequence[str]) -> list[str]:
