@@ -12,9 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from penstock.datasets._arrow import stream_of, table_of, whole_schema
+from penstock.datasets._arrow import ROWS, stream_of, table_of, whole_schema
 from penstock.datasets._memory import ListSource
-from penstock.datasets._reading import ROWS
 from penstock.datasets._table_source import TableSource
 from tests.datasets.sample import Record, filled, sample_records
 

@@ -72,17 +72,14 @@ class Concatenated(Source):
 
     @property
     def schema_is_complete(self) -> bool:
-        """Whether the schema is known to hold for every record."""
         return all(one.schema_is_complete for one in self.sources)
 
     @property
     def files(self) -> list[str]:
-        """The files of all sources, each once."""
         return list(dict.fromkeys(chain.from_iterable(one.files for one in self.sources)))
 
     @property
     def blocks(self) -> np.ndarray:
-        """The blocks of all sources."""
         parts = [np.zeros(1, np.int64)]
         for start, length, one in zip(self._starts, self.sizes, self.sources, strict=False):
             borders = one.blocks[1:]
@@ -91,7 +88,6 @@ class Concatenated(Source):
         return np.concatenate(parts)
 
     def by_blocks(self) -> Concatenated:
-        """Return the same records, of sources that are read by blocks."""
         return self._over(lambda origin: origin.by_blocks())
 
     def _over(self, change: Callable[[Source], Source]) -> Concatenated:
@@ -107,7 +103,6 @@ class Concatenated(Source):
         return any(one._has_columns for one in self.sources)
 
     def location(self, which: int | np.ndarray) -> Location:
-        """Return where a record lies, or each of an array of them."""
         if isinstance(which, int) or not np.ndim(which):
             one, number = self._of(int(which))
             return one.location(number)
@@ -125,7 +120,6 @@ class Concatenated(Source):
         return Location(files, offsets, sizes)
 
     def raw(self, which: int) -> bytes:
-        """Return a record's own bytes, where it has some."""
         one, number = self._of(which)
         return one.raw(number)
 

@@ -165,7 +165,6 @@ class MapStyleSource(_ObjectSource):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the dataset's type and length."""
         kind = type(self._dataset)
         text = f"{kind.__module__}.{kind.__qualname__} {self._length}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

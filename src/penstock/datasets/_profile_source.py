@@ -138,7 +138,6 @@ class ProfileUnit(RecordsUnit):
     """Some records that a profile is made of."""
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
-        """Look at the records, a stretch at a time."""
         source, profile = self.shared.value, Profile()
         for start, stop in stretches(source, self.start, self.stop):
             _add(profile, source, np.arange(start, stop, dtype=np.int64))

@@ -263,10 +263,6 @@ class Source(AboutSource, ABC):
         view: Source = work(self, fields, path, progress, on_error=on_error, workers=workers)
         return view
 
-    @overload
-    def location(self, which: int) -> Location: ...
-    @overload
-    def location(self, which: np.ndarray) -> Location: ...
     def location(self, which: Any) -> Location:
         """Return where a record lies, or each of an array of them."""
         raise OptionError(f"{type(self).__name__} has records in memory, which lie in no file.")

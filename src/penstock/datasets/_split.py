@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._reading import id_ranges, read_fields, refuse_unknown
+from penstock.datasets._arrow import id_ranges, read_fields, refuse_unknown
 from penstock.datasets._rule_views import Rule, RuleView
 from penstock.datasets._views import fingerprint_of
 from penstock.errors import OptionError
@@ -36,7 +36,6 @@ class Parts(tuple["Source", ...]):  # noqa: SLOT001 (a tuple has no slots to giv
     names: tuple[str, ...]
 
     def __new__(cls, views: Iterable[Source], names: Iterable[str]) -> Self:
-        """Name the views."""
         self = super().__new__(cls, views)
         self.names = tuple(names)
         return self
@@ -93,7 +92,6 @@ class Division(Rule):
         self.is_cheap = by is None and self.length < _KEPT_FROM
 
     def fingerprint(self, part: int, source: str) -> str:
-        """Return the fingerprint of a part over a source with that fingerprint."""
         how = (_VERSION, self._by is not None, self._seed, part, self._bounds)
         return fingerprint_of("split", source, self._by or "", *map(str, how))
 

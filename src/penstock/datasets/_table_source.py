@@ -17,7 +17,7 @@ from penstock.decode import as_records, empty_batch, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -63,22 +63,20 @@ class TableSource(Source):
 
     def _print(self, length: int) -> str:
         """Return the fingerprint of the first rows."""
-        digest = _Digest()
-        with pa.ipc.new_stream(pa.PythonFile(digest, "w"), self.schema) as stream:
+        digest = hashlib.blake2b(digest_size=16)
+        with pa.ipc.new_stream(pa.PythonFile(ArrowSink(digest.update), "w"), self.schema) as stream:
             for start in range(0, length, _HASHED_ROWS):
                 rows = np.arange(start, min(start + _HASHED_ROWS, length), dtype=np.int64)
                 # Taken, not sliced: a slice keeps bits of its neighbours.
                 stream.write_batch(_one_batch(self._table.take(pa.array(rows))))
-        return digest.hash.hexdigest()
+        return digest.hexdigest()
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's own, without metadata."""
         return self._table.schema
 
     @property
     def blocks(self) -> NDArray[np.int64]:
-        """The borders of the table's chunks."""
         sizes = [batch.num_rows for batch in self._table.to_batches()]
         return np.concatenate([[0], np.cumsum([size for size in sizes if size])]).astype(np.int64)
 
@@ -164,16 +162,21 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
 
 
-class _Digest(io.RawIOBase):
-    """A file whose bytes are only hashed."""
+class ArrowSink(io.RawIOBase):
+    """A file for Arrow's writers, whose bytes a function takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[memoryview], object]) -> None:
         super().__init__()
-        self.hash = hashlib.blake2b(digest_size=16)
+        self._take, self._position = take, 0
 
     def writable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._position
+
     def write(self, data: Any) -> int:
-        self.hash.update(data)
-        return len(data)
+        with memoryview(data) as view:
+            self._take(view)
+            self._position += view.nbytes
+            return view.nbytes

@@ -70,7 +70,6 @@ class OverSource(Source):
 
     @property
     def fingerprint(self) -> str:
-        """That of the source."""
         return self.source.fingerprint
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
@@ -83,7 +82,6 @@ class OverSource(Source):
 
     @property
     def schema_is_complete(self) -> bool:
-        """Whether the schema is known to hold for every record."""
         return self.source.schema_is_complete
 
     @property
@@ -93,17 +91,14 @@ class OverSource(Source):
 
     @property
     def blocks(self) -> np.ndarray:
-        """Those of the source."""
         return self.source.blocks
 
     def location(self, which: int | np.ndarray) -> Location:
-        """Return where a record lies, or each of an array of them."""
         if isinstance(which, int) or not np.ndim(which):
             return self.source.location(int(self._chosen(np.array([self._number(which)]))[0]))
         return self.source.location(self._chosen(self._numbers(which)))
 
     def raw(self, which: int) -> bytes:
-        """Return a record's own bytes, where it has some."""
         return self.source.raw(int(self._chosen(np.array([self._number(which)]))[0]))
 
     def _records(self, ids: np.ndarray) -> list[Any]:
@@ -149,7 +144,6 @@ class Chosen(OverSource):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the source's own and of what is chosen."""
         return self._fingerprint_over(self.source.fingerprint)
 
     def __len__(self) -> int:
@@ -177,7 +171,6 @@ class Chosen(OverSource):
         return block_borders(self.ids, self.source.blocks, is_sorted=self._is_sorted)
 
     def by_blocks(self) -> Self:
-        """Return the same records, of a source that is read by blocks."""
         return self._over(lambda origin: origin.by_blocks())
 
     def _over(self, change: Callable[[Source], Source]) -> Self:
@@ -204,7 +197,6 @@ class Taken(Chosen):
 
     @property
     def ids(self) -> np.ndarray:
-        """The numbers in `source`, int64[len(self)]."""
         return self._ids
 
     def _fingerprint_over(self, fingerprint: str) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.datasets._arrow import id_ranges, lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._concatenated import Concatenated
-from penstock.datasets._once import keep_file
-from penstock.datasets._reading import id_ranges, lies_in_files, read_fields, refuse_unknown
+from penstock.datasets._once import from_cache, keep_file
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._facts import state_of
@@ -62,7 +62,7 @@ def vocabulary(source: Source, name: str, length: int) -> pa.Array:
     own = (source.fingerprint, state_of(source))
     key = fingerprint_of("vocabulary", *own, str(_VERSION), name, str(length))
     path = cache_directory() / "views" / f"{key}.arrow"
-    values = _kept(path)
+    values = from_cache(path, _mapped_values)
     if values is None:
         values = _found(source, name, length)
         try:
@@ -197,20 +197,13 @@ def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
     return pa.array([value for value in values if value <= _MAX_INT64], pa.int64())
 
 
-def _kept(path: Path) -> pa.Array | None:
-    try:
-        with open_regular(path) as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        values = pa.ipc.open_file(pa.py_buffer(mapped)).get_batch(0).column(_COLUMN)
-        values.validate(full=True)
-    except FileNotFoundError:
-        return None
-    except (OSError, LookupError, ValueError, MemoryError, pa.ArrowException) as error:
-        _log.warning("%s cannot be used and is made again: %s", path, error)
-        return None
+def _mapped_values(path: Path) -> pa.Array:
+    with open_regular(path) as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    values = pa.ipc.open_file(pa.py_buffer(mapped)).get_batch(0).column(_COLUMN)
+    values.validate(full=True)
     if values.type not in _KINDS or values.null_count:
-        _log.warning("%s holds no vocabulary and is made again", path)
-        return None
+        raise ValueError("it holds no vocabulary")
     return values
 
 

@@ -7,7 +7,7 @@ import logging
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
@@ -40,8 +40,9 @@ from penstock.storage import (
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from penstock.datasets._source import Source
@@ -88,14 +89,15 @@ class Wanted:
         return 0 if self.old is None else self.old.meta.length
 
 
-def by_start(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
+def by_start(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
     """Return fields in groups that are decoded from the same record on."""
-    starts = sorted({one.start for one in wanted})
-    return [[one for one in wanted if one.start == start] for start in starts]
+    groups: dict[int, list[Wanted]] = {}
+    for one in wanted:
+        groups.setdefault(one.start, []).append(one)
+    return [groups[start] for start in sorted(groups)]
 
 
-@contextmanager
-def only_column_builder(root: Path) -> Iterator[None]:
+def only_column_builder(root: Path) -> AbstractContextManager[None]:
     """Be the only process, on any host, that changes the columns in a folder.
 
     While another one is at it, wait as long as it finishes something; large data takes long.
@@ -108,14 +110,13 @@ def only_column_builder(root: Path) -> Iterator[None]:
         f"{_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another folder: path=",
         path=str(root),
     )
-    with only_one(
+    return only_one(
         root / COLUMNS_LOCK, _STUCK_SECONDS, stuck, lambda: {*glob.glob(parts, include_hidden=True)}
-    ):
-        yield
+    )
 
 
 def build(
-    source: Source, wanted: Sequence[Wanted], root: Path, how: Building, freshness: Freshness
+    source: Source, wanted: Iterable[Wanted], root: Path, how: Building, freshness: Freshness
 ) -> None:
     """Build columns; the caller is the only builder.
 
@@ -179,7 +180,7 @@ class _UnitFolder:
         self._fingerprint, self._files = freshness.fingerprint, freshness.files
         self._ranges = cut(source, self.start)
         self.schema = pa.schema([pa.field(one.field.name, one.field.type) for one in group])
-        records = [self._fingerprint, [*as_lists(self._files)], len(source)]
+        records = [self._fingerprint, as_lists(self._files), len(source)]
         key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
         self.path = root / f"{BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
         # A builder killed while publishing had begun with more fields than are missing now.

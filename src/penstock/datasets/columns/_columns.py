@@ -90,7 +90,7 @@ class SourceColumns:
                     if how.warns_of_unknown:
                         for unknown in missing_fields(self._origin, [f.name for f in fields]):
                             _log.warning("%s Where it is missing its column is null", unknown.text)
-                    wanted = [Wanted(field, self._begun(field)) for field in fields]
+                    wanted = map(self._wanted, fields)
                     build(self._origin, wanted, self.place.root, how, self._freshness)
                 found = self._all_found(schema)
                 if len(found) < len(schema):
@@ -118,36 +118,25 @@ class SourceColumns:
         """Return the fields without a column of all records."""
         return [field for field in schema if self._found(field) is None]
 
-    def cost(self, schema: pa.Schema) -> ColumnsEstimate:
-        """Return what it takes to build those that are missing."""
-        wanted = [Wanted(field, self._begun(field)) for field in self.missing(schema)]
-        costs = [
+    def costs(self, schema: pa.Schema) -> list[ColumnsEstimate]:
+        """Return what it takes to build those that are missing, for each pass over the records."""
+        return [
             estimated(self._origin, pa.schema([one.field for one in group]), group[0].start)
-            for group in by_start(wanted)
+            for group in by_start(map(self._wanted, self.missing(schema)))
         ]
-        return ColumnsEstimate(
-            sum(cost.seconds for cost in costs),
-            sum(cost.bytes for cost in costs),
-            max((cost.records for cost in costs), default=0),
-            str(self.place.root),
-        )
 
     def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, Column]:
-        """Return the columns that are there."""
         return dict(filter(None, map(self._found, schema)))
 
     def _found(self, field: pa.Field) -> tuple[ColumnSpec, Column] | None:
         """Return the column of a field that serves under the policy, if it has all records."""
         length = len(self._origin)
-        for spec, column in self._candidates(field):
-            if column.meta.length == length:
-                return spec, column
-        return None
+        return next((one for one in self._candidates(field) if one[1].meta.length == length), None)
 
-    def _begun(self, field: pa.Field) -> Column | None:
-        """Return the column of the first records, if data was only appended to them."""
+    def _wanted(self, field: pa.Field) -> Wanted:
+        """Return a field with the column of its first records, if others were only appended."""
         found = [column for _, column in self._candidates(field)]
-        return max(found, key=lambda column: column.meta.length, default=None)
+        return Wanted(field, max(found, key=lambda column: column.meta.length, default=None))
 
     def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, Column]]:
         found = []
@@ -172,7 +161,7 @@ class SourceColumns:
         folders = _listed(store, place)
         found: Published = {}
         for field in fields:
-            records = max(least, Wanted(field, self._begun(field)).start + 1)
+            records = max(least, self._wanted(field).start + 1)
             for nulled in self._kinds:
                 name = column_name(field.name, field.type, nulled=nulled)
                 meta = _meta_of(store, folders.get(name, {}))

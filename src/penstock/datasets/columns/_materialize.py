@@ -144,12 +144,13 @@ def estimate_columns(
     """Return what it would take to build the columns of these fields that are missing."""
     # A source may be part of a view more than once.
     places = [SourceColumns(origin, path) for origin in _origins(source)]
-    costs = [one.cost(schema) for one in {one.place.root: one for one in places}.values()]
+    once = {one.place.root: one for one in places}
+    costs = [cost for one in once.values() for cost in one.costs(schema)]
     return ColumnsEstimate(
         sum(cost.seconds for cost in costs),
         sum(cost.bytes for cost in costs),
         sum(cost.records for cost in costs),
-        costs[0].folder,
+        str(places[0].place.root),
     )
 
 

@@ -53,7 +53,6 @@ class ColumnSpec(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
         return Path(self.root) / column_name(self.path, self.type, nulled=self.nulled)
 
     def find(self, freshness: Freshness, opened: Column | None = None) -> Column | None:
@@ -120,7 +119,6 @@ class Materialized(OverSource):
         return found
 
     def __getitem__(self, which: Any) -> Any:
-        """Return the record of a number, or a list for a slice, a list or an array of them."""
         return self.source[which]
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
@@ -224,11 +222,9 @@ class GatherPlan:
         )
 
     def known_bad(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of some records the columns know to be bad."""
         return np.isin(ids, self.bad) if len(self.bad) else np.zeros(len(ids), np.bool_)
 
     def read(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        """Return the fields of some records."""
         if self._is_plain:
             arrays = [column.take(ids) for column in self._columns]  # type: ignore[union-attr]
             return pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.datasets._table_source import ArrowSink
 from penstock.datasets.columns._bad import decoded
 from penstock.work import PublishedUnit, shares
 
@@ -54,7 +54,6 @@ class RecordsUnit(PublishedUnit):
 
     @property
     def size(self) -> int:
-        """Records."""
         return self.stop - self.start
 
 
@@ -67,10 +66,9 @@ class ColumnUnit(RecordsUnit):
     most_bad: int
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
-        """Decode the records, a stretch at a time."""
         source = self.shared.value
         # No `with`: to close it after a write that failed would hide why.
-        writer = pa.ipc.new_file(pa.PythonFile(_DraftFile(draft), "w"), self.schema)
+        writer = pa.ipc.new_file(pa.PythonFile(ArrowSink(draft.write), "w"), self.schema)
         for start, stop in stretches(source, self.start, self.stop):
             ids = np.arange(start, stop, dtype=np.int64)
             with _no_search_for_garbage():
@@ -91,27 +89,6 @@ def _no_search_for_garbage() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
-
-
-class _DraftFile(io.RawIOBase):
-    """A draft as pyarrow writes to it."""
-
-    def __init__(self, draft: Draft) -> None:
-        super().__init__()
-        self._draft = draft
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, data: Any) -> int:
-        with memoryview(data) as view:
-            self._draft.write(view)
-            self._position += view.nbytes
-            return view.nbytes
 
 
 def cut(source: Source, start: int) -> list[tuple[int, int]]:

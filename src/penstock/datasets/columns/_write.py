@@ -53,11 +53,9 @@ class LevelFiles:
     """The paths of all files of a column that exists; other files are ignored."""
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this level."""
         return f"{self.folder}/{self.prefix}{name}" in self.files
 
     def file(self, name: str) -> Path:
-        """Return the path of a file of this level."""
         return self.folder / f"{self.prefix}{name}"
 
     @property
@@ -68,7 +66,6 @@ class LevelFiles:
         return replace(self, folder=self.folder / f"lists-{self.level}")
 
     def inside(self, name: str) -> LevelFiles:
-        """Return the place of what stands inside of values."""
         return replace(self, prefix=f"{self.prefix}{name}.", level=None)
 
     @property
@@ -118,6 +115,11 @@ def is_text(type_: pa.DataType) -> bool:
         is_one(type_)
         for is_one in (is_.is_string, is_.is_large_string, is_.is_binary, is_.is_large_binary)
     )
+
+
+def is_large_text(type_: pa.DataType) -> bool:
+    """Whether its offsets have 64 bits."""
+    return bool(is_.is_large_string(type_) or is_.is_large_binary(type_))
 
 
 def narrow_name(name: str, dtype: np.dtype[Any]) -> str:
@@ -305,11 +307,11 @@ def _text_parts(array: pa.Array) -> tuple[memoryview | bytes, Lengths]:
     if array.null_count:
         empty = "" if is_.is_string(array.type) or is_.is_large_string(array.type) else b""
         array = array.fill_null(empty)
-    is_large = is_.is_large_string(array.type) or is_.is_large_binary(array.type)
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):
         return b"", np.zeros(len(array), np.int64)
-    ends = np.frombuffer(offsets, np.int64 if is_large else np.int32, len(array) + 1 + array.offset)
+    dtype = np.int64 if is_large_text(array.type) else np.int32
+    ends = np.frombuffer(offsets, dtype, len(array) + 1 + array.offset)
     ends = ends[array.offset :]
     lengths = np.diff(ends).astype(np.int64)
     if data is None:

@@ -60,7 +60,6 @@ _OF_NULLS = {"null": pa.null(), "list<null>": pa.list_(pa.null())}
 """Types of columns without a value, which no tensor has."""
 _KNOWN = [*_SCALARS, *_WITH_UNIT, *_TEXTS, "category", "list"]
 
-_SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _UNIT = re.compile(r"\[\s*(\w+)\s*(?:,\s*(?:tz\s*=\s*)?([^\]\s]+)\s*)?\]")
 _SIZE = re.compile(r"\[\s*(:?)\s*([0-9]+)\s*\]")
@@ -148,8 +147,9 @@ class _TypeParser:
             self._fault('a text in quotes was expected here, as in "" or "none"', start)
         try:
             value = json.loads(quoted[1], strict=False) if quoted[1] else quoted[2]
+            encoded = value.encode()  # A lone surrogate raises: Arrow cannot hold it.
             is_bytes = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
-            return Text(arrow, value.encode() if is_bytes else _utf8(value))
+            return Text(arrow, encoded if is_bytes else value)
         except ValueError as why:
             self._fault(f"this is no text: {why}", start)
 
@@ -204,9 +204,8 @@ class _TypeParser:
         return _with(item, default)
 
     def _skip(self) -> int:
-        space = _SPACE.match(self.text, self.at)
-        assert space is not None  # noqa: S101 (it matches everywhere)
-        self.at = space.end()
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
         return self.at
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
@@ -234,12 +233,6 @@ class _TypeParser:
             f"this is no field type:\n    {self.text}\n    {' ' * at}^ {what}\n"
             f"Field types are\n{GRAMMAR}"
         )
-
-
-def _utf8(text: str) -> str:
-    """Return a text as it is; raise for a lone surrogate, which Arrow cannot hold."""
-    text.encode()
-    return text
 
 
 def _value(word: str, number: Number) -> float | None:

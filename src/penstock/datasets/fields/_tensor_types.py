@@ -105,7 +105,6 @@ class Dense:
 
     @property
     def name(self) -> str:
-        """The name of the type, without the default."""
         return f"{self.item.name}[{self.size}]"
 
     def __str__(self) -> str:
@@ -120,7 +119,6 @@ class Optional:
 
     @property
     def arrow(self) -> pa.DataType:
-        """As without a mask."""
         return self.item.arrow
 
     def __str__(self) -> str:
@@ -136,7 +134,6 @@ class UpTo:
 
     @property
     def arrow(self) -> pa.DataType:
-        """Lists."""
         return pa.list_(self.item.arrow)
 
     def __str__(self) -> str:
@@ -153,7 +150,6 @@ class ListOf:
 
     @property
     def arrow(self) -> pa.DataType:
-        """Lists."""
         return (pa.large_list if self.is_large else pa.list_)(self.item.arrow)
 
     def __str__(self) -> str:

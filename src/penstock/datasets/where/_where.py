@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import pickle
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._reading import read_fields, refuse_unknown
+from penstock.datasets._arrow import read_fields, refuse_unknown
 from penstock.datasets._rule_views import Rule, RuleView
 from penstock.datasets._views import fingerprint_of
 from penstock.datasets.where._expression import (
@@ -52,7 +52,7 @@ def where(source: Source, expression: object) -> Matched:
     It is evaluated now; the numbers of the matching records are kept in the cache directory
     (for records in memory: in memory), where other processes find them.
     """
-    condition: Condition
+    condition: TextCondition | ArrowCondition
     if isinstance(expression, str):
         condition = TextCondition(expression)
     elif isinstance(expression, pc.Expression):
@@ -68,23 +68,6 @@ def where(source: Source, expression: object) -> Matched:
     return view
 
 
-class Condition(Protocol):
-    """Decides which rows of some columns match; it pickles."""
-
-    @property
-    def key(self) -> str | bytes:
-        """A text that is equal for equal conditions only."""
-        ...
-
-    def names(self, source: Source) -> Sequence[str]:
-        """Return the fields to read."""
-        ...
-
-    def rows(self, columns: pa.RecordBatch) -> np.ndarray:
-        """Return the rows that match, int64."""
-        ...
-
-
 class TextCondition:
     """A condition in the language of `_expression`."""
 
@@ -94,15 +77,13 @@ class TextCondition:
 
     @property
     def key(self) -> str:
-        """The condition without spaces, brackets and spellings that change nothing."""
+        """A text that is equal for equal conditions, whatever their spaces and brackets."""
         return repr(self._node)
 
     def names(self, source: Source) -> Sequence[str]:
-        """Return the fields that the text names."""
         return names_in(self._node)
 
     def rows(self, columns: pa.RecordBatch) -> np.ndarray:
-        """Return the rows that match, int64."""
         named = dict(zip(columns.schema.names, columns.columns, strict=True))
         found = pc.fill_null(holds(self._node, named, self._text), False)  # noqa: FBT003
         return np.flatnonzero(found.to_numpy(zero_copy_only=False))
@@ -127,7 +108,6 @@ class ArrowCondition:
         return [name for name in names if name in text] or names
 
     def rows(self, columns: pa.RecordBatch) -> np.ndarray:
-        """Return the rows that match, int64."""
         table = pa.Table.from_batches([columns])
         table = table.append_column(_ROW, pa.array(np.arange(columns.num_rows)))
         try:
@@ -144,12 +124,11 @@ class ArrowCondition:
 class Search(Rule):
     """Chooses the records for which a condition holds."""
 
-    def __init__(self, source: Source, condition: Condition) -> None:
+    def __init__(self, source: Source, condition: TextCondition | ArrowCondition) -> None:
         super().__init__(source)
         self._condition = condition
 
     def fingerprint(self, part: int, source: str) -> str:
-        """Return the fingerprint of the matching records of a source with that fingerprint."""
         return fingerprint_of("where", source, str(_VERSION), self._condition.key)
 
     def _search(self) -> list[np.ndarray]:
