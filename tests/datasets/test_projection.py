@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from penstock.datasets._memory import ListSource
 from penstock.datasets._projection import projected
 from penstock.datasets._table_source import TableSource
+from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.fields._paths import paths_in, steps_of, type_at
-from penstock.datasets.fields._types import arrow_type
 from penstock.errors import OptionError, SchemaMismatchError
 from tests.datasets.sample import Record, pick, sample_records
 

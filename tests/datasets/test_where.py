@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.datasets.where._expression import parse
-from penstock.datasets.where._predicate import holds
+from penstock.datasets.where._where import holds
 from penstock.errors import OptionError, StaleIndexError
 from tests.datasets.listed_source import ListedSource
 

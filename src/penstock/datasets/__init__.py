@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.datasets._arrow import read_fields as read_fields
     from penstock.datasets._memory import ListSource as ListSource
     from penstock.datasets._missing_fields import Missing as Missing
     from penstock.datasets._missing_fields import missing_fields as missing_fields
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from penstock.datasets._profile_source import known_profile as known_profile
     from penstock.datasets._profile_source import profile_of as profile_of
     from penstock.datasets._projection import typed_schema as typed_schema
-    from penstock.datasets._reading import read_fields as read_fields
     from penstock.datasets._source import Location as Location
     from penstock.datasets._source import Source as Source
     from penstock.datasets._subsampled import SubsampledDataset as SubsampledDataset
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from penstock.datasets.fields._tensor_types import Text as Text
     from penstock.datasets.fields._tensor_types import UpTo as UpTo
     from penstock.datasets.fields._tensor_types import number_in as number_in
-    from penstock.datasets.fields._types import type_text as type_text
+    from penstock.datasets.fields._tensor_types import type_text as type_text
     from penstock.datasets.mds._rows import MdsRows as MdsRows
     from penstock.datasets.megatron._tokens import MegatronTokens as MegatronTokens
     from penstock.datasets.parquet._parquet import ParquetRows as ParquetRows
@@ -122,10 +122,10 @@ __all__, __getattr__, __dir__ = facade(
         "paths_in": "fields._paths",
         "profile_of": "_profile_source",
         "profile_types": "fields._profile_types",
-        "read_fields": "_reading",
+        "read_fields": "_arrow",
         "root_of": "_vocabulary",
         "type_at": "fields._paths",
-        "type_text": "fields._types",
+        "type_text": "fields._tensor_types",
         "typed_schema": "_projection",
         "vocabulary": "_vocabulary",
         "without_columns": "columns._materialized",

@@ -1,4 +1,4 @@
-"""The records of a source as Arrow: a batch, a table, a stream."""
+"""The records of a source as Arrow: a batch, a table, a stream, or some fields of all of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
+from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._projection import (
     has_types,
     project,
@@ -16,18 +17,21 @@ from penstock.datasets._projection import (
     whole_records,
 )
 from penstock.datasets._table_source import TableSource
+from penstock.datasets._views import origins_of
+from penstock.datasets.fields._paths import type_at
 from penstock.decode import WholeSchema, unify
-from penstock.errors import SchemaMismatchError
+from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields, Source
 
 ROWS = 65_536
-"""Records in a batch of a table or a stream."""
+"""Records that are read together."""
+_SHOWN = 20
 
 
 def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.RecordBatch:
@@ -53,7 +57,7 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
         return unify(_inferred(source)) if len(source) else source.schema.empty_table()
     schema = typed_fields(source, fields, lambda: whole_schema(source))
     try:
-        batches = [project(source, ids, schema) for ids in _numbers(source)]
+        batches = [project(source, ids, schema) for ids in id_ranges(0, len(source))]
     except SchemaMismatchError:
         if has_types(fields):
             raise
@@ -77,7 +81,8 @@ def stream_of(source: Source) -> pa.RecordBatchReader:
     """
     if source.schema_is_complete or not len(source):
         schema = source.schema
-        batches = (source._columns(ids, schema) for ids in _numbers(source))  # noqa: SLF001
+        ranges = id_ranges(0, len(source))
+        batches = (source._columns(ids, schema) for ids in ranges)  # noqa: SLF001
         return pa.RecordBatchReader.from_batches(schema, batches)
     whole = _whole(source)
     return pa.RecordBatchReader.from_batches(whole.schema, map(whole.widen, _inferred(source)))
@@ -94,9 +99,50 @@ def _whole(source: Source) -> WholeSchema:
 
 
 def _inferred(source: Source) -> Iterator[pa.RecordBatch]:
-    return (source._inferred(ids) for ids in _numbers(source))  # noqa: SLF001
+    return (source._inferred(ids) for ids in id_ranges(0, len(source)))  # noqa: SLF001
 
 
-def _numbers(source: Source) -> Iterator[NDArray[np.int64]]:
-    for start in range(0, len(source), ROWS):
-        yield np.arange(start, min(start + ROWS, len(source)), dtype=np.int64)
+def id_ranges(start: int, stop: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the record numbers from `start` to `stop`, `ROWS` at a time."""
+    for low in range(start, stop, ROWS):
+        yield np.arange(low, min(low + ROWS, stop), dtype=np.int64)
+
+
+def read_fields(source: Source, names: Sequence[str], length: int) -> Iterator[pa.RecordBatch]:
+    """Yield the named fields (or dotted paths) of the first `length` records, in order.
+
+    A field has the type that the source's schema says, or else the one that these records need.
+    """
+    if isinstance(source, Concatenated):
+        # One by one, because a field may have another type in each.
+        for one, own in zip(source.sources, source.sizes, strict=True):
+            share = min(own, length)
+            yield from read_fields(one, names, share)
+            length -= share
+        return
+    for ids in id_ranges(0, length):
+        try:
+            yield source.read(ids, list(names))
+        except (OptionError, SchemaMismatchError):
+            # The schema was made from some records: these have not the field, or another type.
+            whole = TableSource(source._inferred(ids))  # noqa: SLF001 (the contract's own)
+            known = [name for name in names if type_at(whole.schema, name) is not None]
+            there = whole.read(np.arange(len(ids)), known)
+            columns = [there[name] if name in known else pa.nulls(len(ids)) for name in names]
+            yield pa.RecordBatch.from_arrays(columns, list(names))
+
+
+def lies_in_files(source: Source) -> bool:
+    """Whether all records lie in files, so that the fingerprint holds beyond this process."""
+    return all(origin.files for origin in origins_of(source))
+
+
+def refuse_unknown(source: Source, path: str) -> None:
+    """Raise for a field that no record had a value in, unless the schema knows it.
+
+    Nearly always it is misspelt; a result in which it is null everywhere would hide that.
+    """
+    names = source.schema.names
+    if type_at(source.schema, path) is None:
+        there = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
+        raise OptionError(f"no record has a field {path!r}. There are: {there}")

@@ -72,17 +72,14 @@ class Concatenated(Source):
 
     @property
     def schema_is_complete(self) -> bool:
-        """Whether the schema is known to hold for every record."""
         return all(one.schema_is_complete for one in self.sources)
 
     @property
     def files(self) -> list[str]:
-        """The files of all sources, each once."""
         return list(dict.fromkeys(chain.from_iterable(one.files for one in self.sources)))
 
     @property
     def blocks(self) -> np.ndarray:
-        """The blocks of all sources."""
         parts = [np.zeros(1, np.int64)]
         for start, length, one in zip(self._starts, self.sizes, self.sources, strict=False):
             borders = one.blocks[1:]
@@ -91,7 +88,6 @@ class Concatenated(Source):
         return np.concatenate(parts)
 
     def by_blocks(self) -> Concatenated:
-        """Return the same records, of sources that are read by blocks."""
         return self._over(lambda origin: origin.by_blocks())
 
     def _over(self, change: Callable[[Source], Source]) -> Concatenated:
@@ -107,16 +103,12 @@ class Concatenated(Source):
         return any(one._has_columns for one in self.sources)
 
     def location(self, which: int | np.ndarray) -> Location:
-        """Return where a record lies, or each of an array of them."""
         if isinstance(which, int) or not np.ndim(which):
             one, number = self._of(int(which))
             return one.location(number)
         places = {path: place for place, path in enumerate(self.files)}
         parts: list[np.ndarray] = []
-        ids = self._numbers(which)
-        if not len(ids):
-            return self.sources[0].location(ids)
-        shares, back = self._shares(ids)
+        shares, back = self._shares(self._numbers(which))
         for number, own in shares:
             one = self.sources[number]
             at = one.location(own)
@@ -128,7 +120,6 @@ class Concatenated(Source):
         return Location(files, offsets, sizes)
 
     def raw(self, which: int) -> bytes:
-        """Return a record's own bytes, where it has some."""
         one, number = self._of(which)
         return one.raw(number)
 
@@ -142,6 +133,7 @@ class Concatenated(Source):
         """Return which numbers each source is asked for, and how the answers become the order.
 
         Sources that are not asked are left out; `answers[back]` are in the order of `ids`.
+        Without numbers the first source is asked: it knows of which types nothing is.
         """
         starts = self._starts
         places = np.searchsorted(starts, ids, "right") - 1
@@ -149,24 +141,20 @@ class Concatenated(Source):
         back = np.empty_like(by_source)
         back[by_source] = np.arange(len(ids))
         asked = [(int(place), ids[places == place] - starts[place]) for place in np.unique(places)]
-        return asked, back
+        return asked or [(0, ids)], back
 
     def _records(self, ids: np.ndarray) -> list[Any]:
         shares, back = self._shares(ids)
-        parts = [self.sources[number]._records(own) for number, own in shares]
-        if len(parts) <= 1:
-            return parts[0] if parts else []
+        parts = (self.sources[number]._records(own) for number, own in shares)
         records = list(chain.from_iterable(parts))
         return [records[place] for place in back.tolist()]
 
     def _columns(self, ids: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
-        if not len(ids):
-            return self.sources[0]._columns(ids, schema)
         shares, back = self._shares(ids)
         return joined([self.sources[number]._columns(own, schema) for number, own in shares], back)
 
     def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
-        schema = typed_schema(fields) if self._has_columns and len(ids) else None
+        schema = typed_schema(fields) if self._has_columns else None
         if schema is None or not all(map(self._means_one_thing, schema.names)):
             return super()._projected(ids, fields)
         # Each source gathers its share from its own columns.
@@ -180,8 +168,6 @@ class Concatenated(Source):
         return len(steps_of(path)) == 1 or len({path in s.schema.names for s in self.sources}) == 1
 
     def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
-        if not len(ids):
-            return self.sources[0]._inferred(ids)
         shares, back = self._shares(ids)
         asked = [self.sources[number] for number, _ in shares]
         parts = [self.sources[number]._inferred(own) for number, own in shares]

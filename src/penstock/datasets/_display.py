@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.datasets.fields._tensor_types import type_text
 from penstock.datasets.tokens._source import TOKENS, is_tokens
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def html_of(source: Source) -> str:
 def _facts(source: Source) -> dict[str, str]:
     found: dict[str, str] = {"kind": type(source).__name__}
     finders: dict[str, Callable[[Source], str]] = {
-        "records": _records,
+        "records": lambda source: f"of {_count(len(source), 'record')}",
         "place": _place,
         "fingerprint": _fingerprint,
         "fields": _fields,
@@ -73,10 +74,6 @@ def _facts(source: Source) -> dict[str, str]:
         if fact:
             found[name] = fact
     return found
-
-
-def _records(source: Source) -> str:
-    return f"of {_count(len(source), 'record')}"
 
 
 def _count(number: int, what: str) -> str:
@@ -127,7 +124,7 @@ def _type(type_: pa.DataType) -> str:
         return "struct<…>" if len(inner) > _LONGEST_TYPE else f"struct<{inner}>"
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return f"list<{_type(type_.value_type)}>"
-    return _short({"double": "float64", "float": "float32"}.get(str(type_), str(type_)))
+    return _short(type_text(type_))
 
 
 def _records_table(records: Sequence[object]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.datasets.fields._paths import is_listlike
 from penstock.decode import empty_batch, unify
 from penstock.errors import SchemaMismatchError
 
@@ -71,7 +72,7 @@ def _clash(
     a, b = left.type, right.type
     if a.equals(b) or is_.is_null(a) or is_.is_null(b):
         return None
-    if _is_list(a) and _is_list(b):
+    if is_listlike(a) and is_listlike(b):
         return _clash(a.value_field, b.value_field, f"{path}[]")
     if is_.is_struct(a) and is_.is_struct(b):
         there = {field.name: field for field in b}
@@ -92,10 +93,6 @@ def _is_number(type_: pa.DataType) -> bool:
 
 def _is_text(type_: pa.DataType) -> bool:
     return bool(is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_))
-
-
-def _is_list(type_: pa.DataType) -> bool:
-    return bool(is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_))
 
 
 def _name(source: Source) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import msgspec
 import numpy as np
@@ -71,10 +70,8 @@ class _ObjectSource(Source):
     def __init__(self) -> None:
         self._warned: set[str] = set()
 
-    @property
-    @abstractmethod
-    def _sample(self) -> int:
-        """How many of the first records decide the schema."""
+    _sample: ClassVar[int]
+    """How many of the first records decide the schema."""
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -125,10 +122,9 @@ class ListSource(_ObjectSource):
         return known
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
-        length = len(self)
         yield from super()._past(least, most)
         # It may have been a shorter list of the same records.
-        least, most = max(least, 0), min(most, length - 1)
+        least, most = max(least, 0), min(most, len(self) - 1)
         if least <= most:
             yield from enumerate(self._prints(least, most), least)
 
@@ -169,7 +165,6 @@ class MapStyleSource(_ObjectSource):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the dataset's type and length."""
         kind = type(self._dataset)
         text = f"{kind.__module__}.{kind.__qualname__} {self._length}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, p
 from penstock.errors import MalformedLineError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from penstock.datasets._source import Source
 
@@ -41,54 +42,36 @@ def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
     ["there is no field 'pirce' in these records: did you mean 'price'?"]
     """
     origins = [origin._bare for origin in origins_of(source)]  # noqa: SLF001
-    look = _Look()
-    found = {path: look.any_has(origins, path) for path in paths}
-    missing = [path for path, is_there in found.items() if not is_there]
+    head_of = cache(_head)
+    found = {path: {_has(origin, path, head_of) for origin in origins} for path in paths}
+    missing = [path for path, answers in found.items() if True not in answers]
     there = paths_in(source.schema) if missing else []
     # The search for similar names takes time for each field.
     hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
-    return [_missing(path, found[path], hints.get(path, ".")) for path in missing]
+    return [_missing(path, hints.get(path, "."), None not in found[path]) for path in missing]
 
 
-def _missing(path: str, is_there: bool | None, hint: str) -> Missing:  # noqa: FBT001 (of three)
-    if is_there is None:
-        text = f"no record that was looked at has a field {path!r}{hint}"
-    else:
-        text = f"there is no field {path!r} in these records{hint}"
-    return Missing(text, is_certain=is_there is False)
+def _missing(path: str, hint: str, is_certain: bool) -> Missing:  # noqa: FBT001 (of `Missing`)
+    if is_certain:
+        return Missing(f"there is no field {path!r} in these records{hint}", is_certain)
+    return Missing(f"no record that was looked at has a field {path!r}{hint}", is_certain)
 
 
-class _Look:
-    """A look at sources, in which nothing is read twice."""
-
-    def __init__(self) -> None:
-        self._heads: dict[Source, list[Any]] = {}
-
-    def any_has(self, origins: Sequence[Source], path: str) -> bool | None:
-        """Whether a source has a field; None where only reading all records can decide."""
-        found = {self._has(origin, path) for origin in origins}
-        return True if True in found else None if None in found else False
-
-    def _has(self, source: Source, path: str) -> bool | None:
-        if isinstance(source, ListSource):
-            return _any_holds(source, path) if len(source) else None
-        if source.schema_is_complete:
-            return _is_in(source.schema, path)
-        is_near = source.sample_index is not None and _any_holds(self._head(source), path)
-        return is_near or _is_in(source.schema, path) or None
-
-    def _head(self, source: Source) -> list[Any]:
-        """Return the first records that can be read, as they are."""
-        if source not in self._heads:
-            self._heads[source] = _readable(source, min(_HEAD, len(source)))
-        return self._heads[source]
+def _has(source: Source, path: str, head_of: Callable[[Source], list[Any]]) -> bool | None:
+    """Whether a source has a field; None where only reading all records can decide."""
+    if isinstance(source, ListSource):
+        return _any_holds(source, path) if len(source) else None
+    if source.schema_is_complete:
+        return _is_in(source.schema, path)
+    is_near = source.sample_index is not None and _any_holds(head_of(source), path)
+    return is_near or _is_in(source.schema, path) or None
 
 
-def _readable(source: Source, count: int) -> list[Any]:
-    try:
+def _head(source: Source) -> list[Any]:
+    """Return the first records that can be read, as they are."""
+    count = min(_HEAD, len(source))
+    with suppress(MalformedLineError):
         return source[:count]
-    except MalformedLineError:
-        pass
     records: list[Any] = []
     for number in range(count):
         with suppress(MalformedLineError):

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
@@ -43,7 +44,6 @@ class Once(Generic[T]):
         self._owner = os.getpid()
 
     def get(self) -> T:
-        """Return the value."""
         if self._found is None:
             if self._owner != os.getpid():
                 # A fork copies the lock, perhaps while a thread of the parent holds it.
@@ -71,7 +71,8 @@ def kept_ids(
     """
     folder = cache_directory() / "views"
     paths = [folder / f"{name}.npy" for name in names]
-    mapped = [_mapped(path, length) for path in paths]
+    map_ids = partial(_mapped, length=length)
+    mapped = [from_cache(path, map_ids) for path in paths]
     kept = [ids for ids in mapped if ids is not None]
     if len(kept) == len(names):
         return kept
@@ -83,23 +84,27 @@ def kept_ids(
         count = sum(map(len, found))
         _log.warning("%d record numbers stay in the memory of every process: %s", count, error)
         return found
-    mapped = [_mapped(path, length) for path in paths]
+    mapped = [from_cache(path, map_ids) for path in paths]
     return [own if ids is None else ids for ids, own in zip(mapped, found, strict=True)]
 
 
-def _mapped(path: Path, length: int) -> np.ndarray | None:
+def _mapped(path: Path, length: int) -> np.ndarray:
+    ids: np.ndarray = np.lib.format.open_memmap(path, mode="r")
+    if ids.dtype != np.int64 or ids.ndim != 1 or (len(ids) and not 0 <= ids[0] <= ids[-1] < length):
+        raise ValueError(f"it does not hold record numbers below {length}")
+    return ids
+
+
+def from_cache(path: Path, read: Callable[[Path], T]) -> T | None:
+    """Return what `read` finds in a file; None where the file is missing or cannot be used."""
     try:
         open_regular(path).close()
-        ids: np.ndarray = np.lib.format.open_memmap(path, mode="r")
+        return read(path)
     except FileNotFoundError:
         return None
-    except Exception as error:  # noqa: BLE001 (a damaged header fails in many ways)
+    except Exception as error:  # noqa: BLE001 (a damaged file fails in many ways)
         _log.warning("%s cannot be used and is made again: %s", path, error)
         return None
-    if ids.dtype != np.int64 or ids.ndim != 1 or (len(ids) and not 0 <= ids[0] <= ids[-1] < length):
-        _log.warning("%s does not hold record numbers below %d and is made again", path, length)
-        return None
-    return ids
 
 
 def _write(path: Path, ids: np.ndarray) -> None:

@@ -17,6 +17,7 @@ from penstock.datasets._once import keep_file
 from penstock.datasets._views import origins_of
 from penstock.datasets.columns._place import Freshness
 from penstock.datasets.columns._units import RecordsUnit, cut, stretches
+from penstock.datasets.fields._paths import is_listlike, like
 from penstock.decode import as_values, keep_pandas_out, read_around_bad
 from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.index import digest, read_profile
@@ -137,7 +138,6 @@ class ProfileUnit(RecordsUnit):
     """Some records that a profile is made of."""
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
-        """Look at the records, a stretch at a time."""
         source, profile = self.shared.value, Profile()
         for start, stop in stretches(source, self.start, self.stop):
             _add(profile, source, np.arange(start, stop, dtype=np.int64))
@@ -182,8 +182,6 @@ def _as_python_has(type_: pa.DataType) -> pa.DataType:
         return pa.time64("us")
     if is_.is_struct(type_):
         return pa.struct([field.with_type(_as_python_has(field.type)) for field in type_])
-    if is_.is_list(type_):
-        return pa.list_(type_.value_field.with_type(_as_python_has(type_.value_type)))
-    if is_.is_large_list(type_):
-        return pa.large_list(type_.value_field.with_type(_as_python_has(type_.value_type)))
+    if is_listlike(type_):
+        return like(type_, type_.value_field.with_type(_as_python_has(type_.value_type)))
     return type_

@@ -12,9 +12,12 @@ import pyarrow.compute as pc
 
 from penstock.datasets._join_batches import joined
 from penstock.datasets._table_source import TableSource
+from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.fields._paths import (
     LIST,
+    PathPlan,
     Steps,
+    Way,
     closest,
     doubled,
     is_listlike,
@@ -22,8 +25,6 @@ from penstock.datasets.fields._paths import (
     steps_of,
     type_at,
 )
-from penstock.datasets.fields._plan import PathPlan, Way
-from penstock.datasets.fields._types import arrow_type
 from penstock.decode import unify
 from penstock.errors import OptionError, SchemaMismatchError
 
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields, Source
-
-
-__all__ = ["arrow_type", "has_types", "project", "projected", "typed_fields", "typed_schema"]
 
 
 def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.RecordBatch:
@@ -154,9 +152,7 @@ def _read_by_names(
         _read(source, ids[rows], schema, _plan(schema, names | only_names, complete=True))
         for names, rows in groups.items()
     ]
-    back = np.empty(len(ids), np.int64)
-    back[np.concatenate([*groups.values()])] = np.arange(len(ids))
-    return joined(parts, back)
+    return joined(parts, np.argsort(np.concatenate([*groups.values()])))
 
 
 def _read(
@@ -201,15 +197,12 @@ def _named(source: Source, names: Sequence[str], more: Callable[[], pa.Schema]) 
         types |= {name: type_at(wider, name) or types[name] for name in unknown}
         for name in unknown:
             if types[name] is None:
-                raise _no_such_field(name, [*paths_in(known), *paths_in(wider)])
+                near = closest(name, [*paths_in(known), *paths_in(wider)])
+                raise OptionError(
+                    f"there is no field {name!r} in these records: {near} With a type, as in "
+                    f"{{{name!r}: 'int64'}}, it is null where it is missing"
+                )
     return pa.schema([(name, types[name]) for name in names])
-
-
-def _no_such_field(name: str, there: Sequence[str]) -> OptionError:
-    return OptionError(
-        f"there is no field {name!r} in these records: {closest(name, there)} "
-        f"With a type, as in {{{name!r}: 'int64'}}, it is null where it is missing"
-    )
 
 
 class _NullAt(Exception):  # noqa: N818 (caught above, where the record is known)
@@ -228,9 +221,8 @@ def _column(
     field: pa.Field, ways: Sequence[Way], layers: Sequence[pa.RecordBatch], *, is_doubtful: bool
 ) -> pa.Array:
     column: pa.Array | None = None
-    for way in ways:
-        name, *steps = way.steps
-        found = _inside(layers[way.layer].column(name), tuple(steps), field.type)
+    for layer, (name, *steps) in ways:
+        found = _inside(layers[layer].column(name), tuple(steps), field.type)
         if column is not None and is_doubtful and (_null_rows(column) & ~_null_rows(found)).any():
             raise _TwoMeaningsError
         column = found if column is None else _first_present(column, found)

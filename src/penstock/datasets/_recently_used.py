@@ -26,13 +26,11 @@ class RecentlyUsed(Generic[V]):
         _all.add(self)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._items: OrderedDict[object, tuple[V, int]] = OrderedDict()
         self._weight = 0
         self._lock = threading.Lock()
 
     def get(self, key: object) -> V | None:
-        """Return the value of a key, if it is still there."""
         with self._lock:
             found = self._items.get(key)
             if found is None:

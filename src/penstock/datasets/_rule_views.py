@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from penstock.datasets._arrow import lies_in_files
 from penstock.datasets._once import Once, kept_ids
-from penstock.datasets._reading import lies_in_files
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._facts import state_of
 from penstock.errors import StaleIndexError
@@ -37,7 +37,6 @@ class Rule(ABC):
         """Return the numbers of each part, ascending (int64)."""
 
     def ids(self, part: int) -> np.ndarray:
-        """Return the numbers of a part, ascending (int64)."""
         return self._found.get()[part]
 
     def _find(self) -> list[np.ndarray]:
@@ -55,12 +54,6 @@ class Rule(ABC):
         ]
         return kept_ids(names, self.length, self._search)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_found": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _found=Once(self._find))
-
 
 class RuleView(Chosen):
     """One part of the records that a rule chooses."""
@@ -73,7 +66,6 @@ class RuleView(Chosen):
 
     @property
     def ids(self) -> np.ndarray:
-        """The numbers in `source`, ascending, int64[len(self)]."""
         return self.rule.ids(self._part)
 
     def _fingerprint_over(self, fingerprint: str) -> str:

@@ -59,6 +59,22 @@ def _as_many_rows(read: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def record_number(which: Any, length: int) -> int:
+    """Return the number, from 0 on, of one of so many records; an unknown one raises."""
+    try:
+        if isinstance(which, bool):
+            raise TypeError  # noqa: TRY301 (True is 1 to Python, and a mistake here)
+        number = operator.index(which)
+    except TypeError:
+        raise TypeError(
+            f"records are numbered: expected an integer, a slice or a list of integers, "
+            f"not {type(which).__name__}"
+        ) from None
+    if not -length <= number < length:
+        raise RecordIndexError(f"there is no record {which}: there are {length:,}.")
+    return number % length
+
+
 class Location(NamedTuple):
     """Where a record lies; for many records each part is an array."""
 
@@ -247,10 +263,6 @@ class Source(AboutSource, ABC):
         view: Source = work(self, fields, path, progress, on_error=on_error, workers=workers)
         return view
 
-    @overload
-    def location(self, which: int) -> Location: ...
-    @overload
-    def location(self, which: np.ndarray) -> Location: ...
     def location(self, which: Any) -> Location:
         """Return where a record lies, or each of an array of them."""
         raise OptionError(f"{type(self).__name__} has records in memory, which lie in no file.")
@@ -291,21 +303,7 @@ class Source(AboutSource, ABC):
         return self[: max(0, operator.index(n))]
 
     def _number(self, which: Any) -> int:
-        """Return a record number from 0 on; an unknown one raises."""
-        try:
-            if isinstance(which, bool):
-                raise TypeError  # noqa: TRY301 (True is 1 to Python, and a mistake here)
-            number = operator.index(which)
-        except TypeError:
-            raise TypeError(
-                f"records are numbered: expected an integer, a slice or a list of integers, "
-                f"not {type(which).__name__}"
-            ) from None
-        if number < 0:
-            number += len(self)
-        if not 0 <= number < len(self):
-            raise RecordIndexError(f"there is no record {which}: there are {len(self):,}.")
-        return number
+        return record_number(which, len(self))
 
     def _numbers(self, ids: Any) -> np.ndarray:
         """Return record numbers from 0 on as int64; an unknown one raises."""

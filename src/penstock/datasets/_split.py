@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.datasets._reading import read_fields, refuse_unknown
+from penstock.datasets._arrow import id_ranges, read_fields, refuse_unknown
 from penstock.datasets._rule_views import Rule, RuleView
 from penstock.datasets._views import fingerprint_of
 from penstock.errors import OptionError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 """Raised whenever the same arguments would divide the same records otherwise."""
-_STRETCH = 65_536
 _KEPT_FROM = 1 << 20
 """Records from which on numbers that cost no reading are kept as well: to share the memory."""
 _TOLERANCE = 1e-9
@@ -37,7 +36,6 @@ class Parts(tuple["Source", ...]):  # noqa: SLOT001 (a tuple has no slots to giv
     names: tuple[str, ...]
 
     def __new__(cls, views: Iterable[Source], names: Iterable[str]) -> Self:
-        """Name the views."""
         self = super().__new__(cls, views)
         self.names = tuple(names)
         return self
@@ -94,7 +92,6 @@ class Division(Rule):
         self.is_cheap = by is None and self.length < _KEPT_FROM
 
     def fingerprint(self, part: int, source: str) -> str:
-        """Return the fingerprint of a part over a source with that fingerprint."""
         how = (_VERSION, self._by is not None, self._seed, part, self._bounds)
         return fingerprint_of("split", source, self._by or "", *map(str, how))
 
@@ -113,9 +110,8 @@ class Division(Rule):
         """Yield a hash (uint64) of every record's number or key, many at a time, in order."""
         (key,) = keys("split", _VERSION, self._seed)
         if self._by is None:
-            for start in range(0, self.length, _STRETCH):
-                stop = min(start + _STRETCH, self.length)
-                yield mixed(np.arange(start, stop, dtype=np.uint64), key)
+            for ids in id_ranges(0, self.length):
+                yield mixed(ids.astype(np.uint64), key)
             return
         is_known = False
         for columns in read_fields(self.source, [self._by], self.length):

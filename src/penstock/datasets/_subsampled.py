@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 import numpy as np
 
 from penstock.datasets._once import Once
-from penstock.errors import OptionError, RecordIndexError
+from penstock.datasets._source import record_number
+from penstock.errors import OptionError
 from penstock.order import Permutation
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ class SubsampledDataset(Generic[T_co]):
     @overload
     def __getitem__(self, which: slice | Sequence[int] | np.ndarray) -> list[T_co]: ...
     def __getitem__(self, which: Any) -> Any:
-        """Return the record of a number, or a list for a slice, a list or an array of them."""
         if isinstance(which, slice):
             return self.__getitems__(range(*which.indices(self._length)))
         if isinstance(which, list | tuple | range) or np.ndim(which):
@@ -99,20 +99,7 @@ class SubsampledDataset(Generic[T_co]):
             yield from self.__getitems__(range(start, min(start + _STEP, self._length)))
 
     def _chosen(self, numbers: Sequence[int]) -> list[int]:
-        """Return the numbers in `dataset` of some numbers here, or raise for one there is not."""
-        places = np.array([self._place(number) for number in numbers], np.int64)
+        places = np.array([record_number(number, self._length) for number in numbers], np.int64)
         ids = self._order.at(places) if self.random_order else self._sorted.get()[places]
         chosen: list[int] = ids.tolist()
         return chosen
-
-    def _place(self, which: object) -> int:
-        try:
-            place = operator.index(which)  # type: ignore[arg-type]
-        except TypeError:
-            raise TypeError(
-                "records are numbered: expected an integer, a slice or a list of integers, "
-                f"not {type(which).__name__}"
-            ) from None
-        if not -self._length <= place < self._length:
-            raise RecordIndexError(f"there is no record {which}: there are {self._length:,}.")
-        return place % self._length

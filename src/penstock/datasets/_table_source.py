@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._source import Source
-from penstock.datasets.fields._paths import doubled
+from penstock.datasets.fields._paths import doubled, is_listlike, like
 from penstock.decode import as_records, empty_batch, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -63,22 +63,20 @@ class TableSource(Source):
 
     def _print(self, length: int) -> str:
         """Return the fingerprint of the first rows."""
-        digest = _Digest()
-        with pa.ipc.new_stream(pa.PythonFile(digest, "w"), self.schema) as stream:
+        digest = hashlib.blake2b(digest_size=16)
+        with pa.ipc.new_stream(pa.PythonFile(ArrowSink(digest.update), "w"), self.schema) as stream:
             for start in range(0, length, _HASHED_ROWS):
                 rows = np.arange(start, min(start + _HASHED_ROWS, length), dtype=np.int64)
                 # Taken, not sliced: a slice keeps bits of its neighbours.
                 stream.write_batch(_one_batch(self._table.take(pa.array(rows))))
-        return digest.hash.hexdigest()
+        return digest.hexdigest()
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's own, without metadata."""
         return self._table.schema
 
     @property
     def blocks(self) -> NDArray[np.int64]:
-        """The borders of the table's chunks."""
         sizes = [batch.num_rows for batch in self._table.to_batches()]
         return np.concatenate([[0], np.cumsum([size for size in sizes if size])]).astype(np.int64)
 
@@ -154,17 +152,9 @@ def _plain(type_: pa.DataType) -> pa.DataType:
         return pa.dictionary(type_.index_type, _plain(type_.value_type), type_.ordered)
     if is_.is_struct(type_):
         return pa.struct([field.with_type(_plain(field.type)) for field in type_])
-    if is_.is_fixed_size_list(type_):
-        return pa.list_(_plain_item(type_), type_.list_size)
-    if is_.is_large_list(type_) or is_.is_large_list_view(type_):
-        return pa.large_list(_plain_item(type_))
-    if is_.is_list(type_) or is_.is_list_view(type_):
-        return pa.list_(_plain_item(type_))
+    if is_listlike(type_) or is_.is_list_view(type_) or is_.is_large_list_view(type_):
+        return like(type_, type_.value_field.with_type(_plain(type_.value_type)))
     return type_
-
-
-def _plain_item(type_: pa.DataType) -> pa.Field:
-    return type_.value_field.with_type(_plain(type_.value_type))
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -172,16 +162,21 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
 
 
-class _Digest(io.RawIOBase):
-    """A file whose bytes are only hashed."""
+class ArrowSink(io.RawIOBase):
+    """A file for Arrow's writers, whose bytes a function takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, take: Callable[[memoryview], object]) -> None:
         super().__init__()
-        self.hash = hashlib.blake2b(digest_size=16)
+        self._take, self._position = take, 0
 
     def writable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._position
+
     def write(self, data: Any) -> int:
-        self.hash.update(data)
-        return len(data)
+        with memoryview(data) as view:
+            self._take(view)
+            self._position += view.nbytes
+            return view.nbytes

@@ -55,14 +55,71 @@ def origins_of(source: Source) -> list[Source]:
     return found
 
 
-class Chosen(Source):
+class OverSource(Source):
+    """The records of one other source that `_chosen` names: here all, under their own numbers."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def _chosen(self, ids: np.ndarray) -> np.ndarray:
+        """Return the numbers in `source` of some records: int64."""
+        return ids
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def fingerprint(self) -> str:
+        return self.source.fingerprint
+
+    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
+        return self.source._past(least, most)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the source: every record may have any of its fields."""
+        return self.source.schema
+
+    @property
+    def schema_is_complete(self) -> bool:
+        return self.source.schema_is_complete
+
+    @property
+    def files(self) -> list[str]:
+        """The files of the source, also those that no chosen record lies in."""
+        return self.source.files
+
+    @property
+    def blocks(self) -> np.ndarray:
+        return self.source.blocks
+
+    def location(self, which: int | np.ndarray) -> Location:
+        if isinstance(which, int) or not np.ndim(which):
+            return self.source.location(int(self._chosen(np.array([self._number(which)]))[0]))
+        return self.source.location(self._chosen(self._numbers(which)))
+
+    def raw(self, which: int) -> bytes:
+        return self.source.raw(int(self._chosen(np.array([self._number(which)]))[0]))
+
+    def _records(self, ids: np.ndarray) -> list[Any]:
+        return self.source._records(self._chosen(ids))
+
+    def _columns(self, ids: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
+        return self.source._columns(self._chosen(ids), schema)
+
+    def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
+        return self.source._inferred(self._chosen(ids))
+
+    def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
+        # The source knows its types best; a view must not make it find them out again.
+        return self.source._projected(self._chosen(ids), fields)
+
+
+class Chosen(OverSource):
     """Some records of one source, by their numbers there; the base of `Taken`, split and where."""
 
     _is_sorted = False
     """Whether `ids` ascend, so that borders are found without going through all of them."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
 
     @property
     @abstractmethod
@@ -70,10 +127,7 @@ class Chosen(Source):
         """The numbers in `source`, int64[len(self)]."""
 
     def _chosen(self, ids: np.ndarray) -> np.ndarray:
-        """Return the numbers in `source` of some records of the view: int64.
-
-        Numbers mapped from the cache are checked here, only those that are used.
-        """
+        # Numbers mapped from the cache are checked here, only those that are used.
         found: np.ndarray = self.ids[ids]
         if len(found):
             unsigned = found.view(np.uint64)  # A number below 0 is a large one here.
@@ -90,7 +144,6 @@ class Chosen(Source):
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the source's own and of what is chosen."""
         return self._fingerprint_over(self.source.fingerprint)
 
     def __len__(self) -> int:
@@ -113,27 +166,11 @@ class Chosen(Source):
             yield int(np.searchsorted(ids, length)), self._fingerprint_over(known)
 
     @property
-    def schema(self) -> pa.Schema:
-        """The schema of the source: every record may have any of its fields."""
-        return self.source.schema
-
-    @property
-    def schema_is_complete(self) -> bool:
-        """Whether the schema is known to hold for every record."""
-        return self.source.schema_is_complete
-
-    @property
-    def files(self) -> list[str]:
-        """The files of the source, also those that no chosen record lies in."""
-        return self.source.files
-
-    @property
     def blocks(self) -> np.ndarray:
         """Where the chosen records go over from one block of the source to another."""
         return block_borders(self.ids, self.source.blocks, is_sorted=self._is_sorted)
 
     def by_blocks(self) -> Self:
-        """Return the same records, of a source that is read by blocks."""
         return self._over(lambda origin: origin.by_blocks())
 
     def _over(self, change: Callable[[Source], Source]) -> Self:
@@ -148,29 +185,6 @@ class Chosen(Source):
     def _has_columns(self) -> bool:
         return self.source._has_columns
 
-    def location(self, which: int | np.ndarray) -> Location:
-        """Return where a record lies, or each of an array of them."""
-        if isinstance(which, int) or not np.ndim(which):
-            return self.source.location(int(self._chosen(np.array([self._number(which)]))[0]))
-        return self.source.location(self._chosen(self._numbers(which)))
-
-    def raw(self, which: int) -> bytes:
-        """Return a record's own bytes, where it has some."""
-        return self.source.raw(int(self._chosen(np.array([self._number(which)]))[0]))
-
-    def _records(self, ids: np.ndarray) -> list[Any]:
-        return self.source._records(self._chosen(ids))
-
-    def _columns(self, ids: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
-        return self.source._columns(self._chosen(ids), schema)
-
-    def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
-        return self.source._inferred(self._chosen(ids))
-
-    def _projected(self, ids: np.ndarray, fields: Fields) -> pa.RecordBatch:
-        # The source knows its types best; a view must not make it find them out again.
-        return self.source._projected(self._chosen(ids), fields)
-
 
 class Taken(Chosen):
     """The records of given numbers, in the given order; a number may come more than once."""
@@ -183,7 +197,6 @@ class Taken(Chosen):
 
     @property
     def ids(self) -> np.ndarray:
-        """The numbers in `source`, int64[len(self)]."""
         return self._ids
 
     def _fingerprint_over(self, fingerprint: str) -> str:

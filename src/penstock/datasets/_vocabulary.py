@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.datasets._arrow import id_ranges, lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._concatenated import Concatenated
-from penstock.datasets._once import keep_file
-from penstock.datasets._reading import lies_in_files, read_fields, refuse_unknown
+from penstock.datasets._once import from_cache, keep_file
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._facts import state_of
@@ -35,7 +35,6 @@ _log = logging.getLogger("penstock.datasets")
 _VERSION = 2
 """Raised whenever the same records would give other values, or in another order."""
 _COLUMN = "values"
-_STRETCH = 65_536
 _FEW = 1000
 """Records among which the first value nearly always is."""
 _MOST_LEFT_OUT = 10_000
@@ -63,7 +62,7 @@ def vocabulary(source: Source, name: str, length: int) -> pa.Array:
     own = (source.fingerprint, state_of(source))
     key = fingerprint_of("vocabulary", *own, str(_VERSION), name, str(length))
     path = cache_directory() / "views" / f"{key}.arrow"
-    values = _kept(path)
+    values = from_cache(path, _mapped_values)
     if values is None:
         values = _found(source, name, length)
         try:
@@ -99,7 +98,7 @@ def _found(source: Source, name: str, length: int) -> pa.Array:
     places: dict[Any, None] = {}
     # The loader raises for these records when it reads them.
     left_out: list[Exception] = []
-    for ids in _stretches(first, length):
+    for ids in id_ranges(first, length):
         for _, column in _readable(source, name, ids, types, left_out):
             distinct = column.unique().drop_null()
             places.update(dict.fromkeys(distinct.to_numpy(zero_copy_only=False).tolist()))
@@ -111,15 +110,10 @@ def _found(source: Source, name: str, length: int) -> pa.Array:
     return _array(list(places), types[0])
 
 
-def _stretches(start: int, stop: int) -> Iterator[NDArray[np.int64]]:
-    for low in range(start, stop, _STRETCH):
-        yield np.arange(low, min(low + _STRETCH, stop))
-
-
 def _first_value(source: Source, name: str, length: int) -> int | None:
     """Return the first record that has a value, among those that can be read."""
     few = min(_FEW, length)
-    for ids in chain([np.arange(few)], _stretches(few, length)):
+    for ids in chain([np.arange(few)], id_ranges(few, length)):
         for some, column in _readable(source, name, ids, None, []):
             if column.null_count < len(column):
                 return int(some[pc.index(column.is_valid(), True).as_py()])
@@ -203,20 +197,13 @@ def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
     return pa.array([value for value in values if value <= _MAX_INT64], pa.int64())
 
 
-def _kept(path: Path) -> pa.Array | None:
-    try:
-        with open_regular(path) as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        values = pa.ipc.open_file(pa.py_buffer(mapped)).get_batch(0).column(_COLUMN)
-        values.validate(full=True)
-    except FileNotFoundError:
-        return None
-    except (OSError, LookupError, ValueError, MemoryError, pa.ArrowException) as error:
-        _log.warning("%s cannot be used and is made again: %s", path, error)
-        return None
+def _mapped_values(path: Path) -> pa.Array:
+    with open_regular(path) as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    values = pa.ipc.open_file(pa.py_buffer(mapped)).get_batch(0).column(_COLUMN)
+    values.validate(full=True)
     if values.type not in _KINDS or values.null_count:
-        _log.warning("%s holds no vocabulary and is made again", path)
-        return None
+        raise ValueError("it holds no vocabulary")
     return values
 
 

@@ -120,9 +120,7 @@ def _put_in(
 ) -> pa.RecordBatch:
     """Return the fields of some records, with `those` in some rows."""
     others = np.setdiff1d(np.arange(len(ids)), rows)
-    order = np.empty(len(ids), np.int64)
-    order[np.concatenate([others, np.array(rows, np.int64)])] = np.arange(len(ids))
-    return joined([_read(source, ids[others], those.schema), those], order)
+    return joined([_read(source, ids[others], those.schema), those], np.argsort([*others, *rows]))
 
 
 def located(
@@ -167,8 +165,3 @@ def _line_number(source: Source, record: int) -> int | None:
             if left <= 0:
                 break
     return line
-
-
-def numbers_of(bad: Sequence[int]) -> NDArray[np.int64]:
-    """Return record numbers as an ascending array."""
-    return np.unique(np.array(bad, np.int64))

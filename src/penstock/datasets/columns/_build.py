@@ -7,15 +7,16 @@ import logging
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets.columns._bad import most_bad, numbers_of, too_many
+from penstock.datasets.columns._bad import most_bad, too_many
 from penstock.datasets.columns._estimate import estimated
 from penstock.datasets.columns._facts import are_unchanged, as_lists
 from penstock.datasets.columns._folder import META, list_columns, publish_column
@@ -39,8 +40,9 @@ from penstock.storage import (
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from penstock.datasets._source import Source
@@ -87,8 +89,15 @@ class Wanted:
         return 0 if self.old is None else self.old.meta.length
 
 
-@contextmanager
-def only_column_builder(root: Path) -> Iterator[None]:
+def by_start(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
+    """Return fields in groups that are decoded from the same record on."""
+    groups: dict[int, list[Wanted]] = {}
+    for one in wanted:
+        groups.setdefault(one.start, []).append(one)
+    return [groups[start] for start in sorted(groups)]
+
+
+def only_column_builder(root: Path) -> AbstractContextManager[None]:
     """Be the only process, on any host, that changes the columns in a folder.
 
     While another one is at it, wait as long as it finishes something; large data takes long.
@@ -101,14 +110,13 @@ def only_column_builder(root: Path) -> Iterator[None]:
         f"{_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another folder: path=",
         path=str(root),
     )
-    with only_one(
+    return only_one(
         root / COLUMNS_LOCK, _STUCK_SECONDS, stuck, lambda: {*glob.glob(parts, include_hidden=True)}
-    ):
-        yield
+    )
 
 
 def build(
-    source: Source, wanted: Sequence[Wanted], root: Path, how: Building, freshness: Freshness
+    source: Source, wanted: Iterable[Wanted], root: Path, how: Building, freshness: Freshness
 ) -> None:
     """Build columns; the caller is the only builder.
 
@@ -118,8 +126,7 @@ def build(
     _refuse_touched(source, freshness)
     if source.sample_index is not None:
         source = copy(source)  # It opens the files that are there now.
-    starts = sorted({one.start for one in wanted})
-    groups = [[one for one in wanted if one.start == start] for start in starts]
+    groups = by_start(wanted)
     folders = [_UnitFolder(source, group, root, how, freshness) for group in groups]
     _remove_leftovers(root, {folder.path for folder in folders})
     costs = [estimated(source, folder.schema, folder.start) for folder in folders]
@@ -143,13 +150,16 @@ def build(
         # After Ctrl-C what is finished stays, for the next time.
         for folder in folders:
             shutil.rmtree(folder.path, ignore_errors=True)
-        if isinstance(why, OSError) and not isinstance(why, PenstockError):
-            raise _not_written(root, why) from why
-        if isinstance(why, StorageError) and why.errno in NO_ROOM:
-            raise _not_written(root, why) from why
+        if isinstance(why, OSError) and (
+            not isinstance(why, PenstockError) or why.errno in NO_ROOM
+        ):
+            raise StorageError(
+                f"columns cannot be written in {root}: {why.strerror or why}. Free space there, "
+                f"or give another folder: {OTHER_FOLDER}.",
+                path=str(root),
+                errno=why.errno,
+            ) from why
         raise
-    for folder in folders:
-        shutil.rmtree(folder.path, ignore_errors=True)
     _remove_leftovers(root, set())
 
 
@@ -170,7 +180,7 @@ class _UnitFolder:
         self._fingerprint, self._files = freshness.fingerprint, freshness.files
         self._ranges = cut(source, self.start)
         self.schema = pa.schema([pa.field(one.field.name, one.field.type) for one in group])
-        records = [self._fingerprint, [*as_lists(self._files)], len(source)]
+        records = [self._fingerprint, as_lists(self._files), len(source)]
         key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
         self.path = root / f"{BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
         # A builder killed while publishing had begun with more fields than are missing now.
@@ -204,11 +214,11 @@ class _UnitFolder:
         files = UnitFiles(self.units)
         length = len(self._source)
         if self._on_error == "mask":
-            bad = numbers_of([number for numbers in files.bad.values() for number in numbers])
+            bad = np.unique(np.array([*chain.from_iterable(files.bad.values())], np.int64))
             if len(bad) > self._most_bad:
                 raise too_many(self._source, bad, self.schema, self._most_bad)
         for field, old in ((one.field, one.old) for one in group):
-            found = numbers_of(files.bad.get(field.name, ()))
+            found = np.unique(np.array(files.bad.get(field.name, ()), np.int64))
             nulled = 0 if old is None else old.meta.nulled
             bad = np.empty(0, np.int64) if old is None else old.bad
             if self._on_error == "null":
@@ -265,12 +275,3 @@ def _refuse_touched(source: Source, before: Freshness) -> None:
             f"files were overwritten while their records were decoded: {source.files[0]}, or "
             f"others of {len(source.files):,}. Open them again when no process writes to them."
         )
-
-
-def _not_written(root: Path, why: OSError) -> StorageError:
-    return StorageError(
-        f"columns cannot be written in {root}: {why.strerror or why}. Free space there, or give "
-        f"another folder: {OTHER_FOLDER}.",
-        path=str(root),
-        errno=why.errno,
-    )

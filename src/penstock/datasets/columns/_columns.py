@@ -1,9 +1,13 @@
-"""The columns of one source: which are there, which are missing, and how they come about."""
+"""The columns of one source: which are there, which are missing, and how they come about.
+
+Columns of remote data may be published beside it for all hosts; each fetches them once.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -13,26 +17,44 @@ from penstock.datasets.columns._build import (
     Building,
     Wanted,
     build,
+    by_start,
     only_column_builder,
     remove_finished,
 )
 from penstock.datasets.columns._estimate import ColumnsEstimate, estimated
-from penstock.datasets.columns._folder import column_name
+from penstock.datasets.columns._folder import META, column_name, decode_column, sizes_in
+from penstock.datasets.columns._materialized import ColumnSpec
 from penstock.datasets.columns._place import OTHER_FOLDER, ColumnPlace, Freshness, column_place
-from penstock.datasets.columns._plan import ColumnSpec
-from penstock.datasets.columns._remote import fetch_columns, find_published, publish_columns
-from penstock.errors import CorruptIndexError
-from penstock.storage import is_remote
+from penstock.errors import (
+    CorruptFileError,
+    CorruptIndexError,
+    ObjectChangedError,
+    ObjectNotFoundError,
+)
+from penstock.storage import (
+    HiddenFolder,
+    fetch_files,
+    fetch_metadata,
+    is_plain_name,
+    is_remote,
+    locate,
+    publish_folder,
+    refuse_full_disk,
+    upload_folder,
+)
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.datasets._source import Source
-    from penstock.datasets.columns._folder import Column
-    from penstock.datasets.columns._remote import Published
+    from penstock.datasets.columns._folder import Column, ColumnMeta
+    from penstock.storage import Entry, Store
 
 _log = logging.getLogger("penstock.datasets")
+
+Published: TypeAlias = "dict[str, dict[str, Entry]]"
+"""For each folder in a remote place the files in it."""
 
 
 class SourceColumns:
@@ -62,79 +84,59 @@ class SourceColumns:
                 self._freshness = Freshness(self._origin)
                 fields = self.missing(schema)
                 if published := self._published(fields, 1):
-                    fetch_columns(published, self.place)
+                    self._fetch(published)
                     fields = self.missing(pa.schema(fields))
                 if fields:
                     if how.warns_of_unknown:
-                        self._warn_of_unknown(fields)
-                    wanted = [Wanted(field, self._begun(field)) for field in fields]
+                        for unknown in missing_fields(self._origin, [f.name for f in fields]):
+                            _log.warning("%s Where it is missing its column is null", unknown.text)
+                    wanted = map(self._wanted, fields)
                     build(self._origin, wanted, self.place.root, how, self._freshness)
                 found = self._all_found(schema)
                 if len(found) < len(schema):
-                    raise self._unusable(schema)
+                    names = ", ".join(field.name for field in self.missing(schema))
+                    raise CorruptIndexError(
+                        f"columns were written to {self.place.root} and cannot be read from "
+                        f"there: {names}. Give another folder: {OTHER_FOLDER}.",
+                        path=str(self.place.root),
+                    )
         if self._publishes:
-            folders = [(spec.folder, column.meta) for spec, column in found.items()]
-            publish_columns(folders, self.place, self._freshness)
+            self._publish(found)
         return found
 
     def existing(self, schema: pa.Schema) -> dict[ColumnSpec, Column] | None:
         """Return columns of all fields; None where one of them is missing."""
-        if self.place.beside is not None:
-            self._fetch(schema)
-        found = self._all_found(schema)
-        return found if len(found) == len(schema) else None
-
-    def _fetch(self, schema: pa.Schema) -> None:
-        """Fetch what is published of those that are missing."""
         length = len(self._origin)
-        if self._published(self.missing(schema), length):
+        if self.place.beside is not None and self._published(self.missing(schema), length):
             with only_column_builder(self.place.root):
                 # The builder before may have fetched them.
-                fetch_columns(self._published(self.missing(schema), length), self.place)
+                self._fetch(self._published(self.missing(schema), length))
+        found = self._all_found(schema)
+        return found if len(found) == len(schema) else None
 
     def missing(self, schema: pa.Schema) -> list[pa.Field]:
         """Return the fields without a column of all records."""
         return [field for field in schema if self._found(field) is None]
 
-    def cost(self, schema: pa.Schema) -> ColumnsEstimate:
-        """Return what it takes to build those that are missing."""
-        fields = self.missing(schema)
-        starts = {field.name: Wanted(field, self._begun(field)).start for field in fields}
-        costs = [
-            estimated(
-                self._origin, pa.schema([f for f in fields if starts[f.name] == start]), start
-            )
-            for start in set(starts.values())
+    def costs(self, schema: pa.Schema) -> list[ColumnsEstimate]:
+        """Return what it takes to build those that are missing, for each pass over the records."""
+        return [
+            estimated(self._origin, pa.schema([one.field for one in group]), group[0].start)
+            for group in by_start(map(self._wanted, self.missing(schema)))
         ]
-        return ColumnsEstimate(
-            sum(cost.seconds for cost in costs),
-            sum(cost.bytes for cost in costs),
-            max((cost.records for cost in costs), default=0),
-            str(self.place.root),
-        )
 
     def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, Column]:
-        """Return the columns, up to the first that is missing."""
-        all_found = {}
-        for field in schema:
-            found = self._found(field)
-            if found is None:
-                break
-            all_found[found[0]] = found[1]
-        return all_found
+        return dict(filter(None, map(self._found, schema)))
 
     def _found(self, field: pa.Field) -> tuple[ColumnSpec, Column] | None:
         """Return the column of a field that serves under the policy, if it has all records."""
         length = len(self._origin)
-        for spec, column in self._candidates(field):
-            if column.meta.length == length:
-                return spec, column
-        return None
+        return next((one for one in self._candidates(field) if one[1].meta.length == length), None)
 
-    def _begun(self, field: pa.Field) -> Column | None:
-        """Return the column of the first records, if data was only appended to them."""
+    def _wanted(self, field: pa.Field) -> Wanted:
+        """Return a field with the column of its first records, if others were only appended."""
         found = [column for _, column in self._candidates(field)]
-        return max(found, key=lambda column: column.meta.length, default=None)
+        return Wanted(field, max(found, key=lambda column: column.meta.length, default=None))
 
     def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, Column]]:
         found = []
@@ -145,35 +147,108 @@ class SourceColumns:
                 if column is None or (len(column.bad) and self._on_error == "null"):
                     continue
                 if len(column.bad) and self._on_error == "raise":
-                    self._refuse(field, column)
+                    # This raises what decoding a bad record raises.
+                    schema = pa.schema([pa.field(field.name, field.type)])
+                    decoded(self._origin, column.bad[:1], schema, "raise", 0)
                 found.append((spec, column))
         return found
 
-    def _refuse(self, field: pa.Field, column: Column) -> None:
-        """Raise what decoding a bad record raises."""
-        schema = pa.schema([pa.field(field.name, field.type)])
-        decoded(self._origin, column.bad[:1], schema, "raise", 0)
-
     def _published(self, fields: Sequence[pa.Field], least: int) -> Published:
         """Return what is published of some fields: so many records, and more than there are."""
-        if self.place.beside is None:
+        if self.place.beside is None or not fields:
             return {}
-        wanted = []
+        store, place = self._remote()
+        folders = _listed(store, place)
+        found: Published = {}
         for field in fields:
-            begun = Wanted(field, self._begun(field)).start
+            records = max(least, self._wanted(field).start + 1)
             for nulled in self._kinds:
                 name = column_name(field.name, field.type, nulled=nulled)
-                wanted.append((name, max(least, begun + 1)))
-        return find_published(wanted, self.place, self._freshness)
+                meta = _meta_of(store, folders.get(name, {}))
+                if meta is not None and meta.length >= records and self._freshness.holds(meta):
+                    # The folders with the offsets of its lists come before it.
+                    found |= _files_of(folders, name, meta)
+        return found
 
-    def _unusable(self, schema: pa.Schema) -> CorruptIndexError:
-        return CorruptIndexError(
-            f"columns were written to {self.place.root} and cannot be read from there: "
-            f"{', '.join(field.name for field in self.missing(schema))}. Give another folder: "
-            f"{OTHER_FOLDER}.",
-            path=str(self.place.root),
-        )
+    def _remote(self) -> tuple[Store, str]:
+        assert self.place.beside is not None  # noqa: S101 (only then something is published)
+        return locate(self.place.beside, self.place.options)
 
-    def _warn_of_unknown(self, fields: Sequence[pa.Field]) -> None:
-        for missing in missing_fields(self._origin, [field.name for field in fields]):
-            _log.warning("%s Where it is missing its column is null", missing.text)
+    def _fetch(self, published: Published) -> None:
+        """Bring published columns to this machine; the caller is the only builder there."""
+        place, (store, _) = self.place, self._remote()
+        wanted = {
+            name: files
+            for name, files in published.items()
+            # A folder of offsets is named after what is in it, unless it is damaged.
+            if META in files or sizes_in(place.root / name) != {n: e.size for n, e in files.items()}
+        }
+        needed = sum(e.size for files in wanted.values() for e in files.values())
+        refuse_full_disk(needed, place.root, "fetching these columns", OTHER_FOLDER)
+        try:
+            for name, files in wanted.items():
+                with HiddenFolder(place.root / name, "column") as hidden:
+                    fetch_files(store, files, hidden.path)
+                    publish_folder(hidden.path, hidden.final, "column", replace=True)
+        except (ObjectChangedError, ObjectNotFoundError) as why:
+            _log.warning("columns in %s are being replaced and are not used: %s", place.beside, why)
+
+    def _publish(self, columns: Mapping[ColumnSpec, Column]) -> None:
+        """Upload columns, each from its folder; it counts from when its `meta.json` is there."""
+        store, name = self._remote()
+        folders = _listed(store, name)
+        for spec, column in columns.items():
+            folder, meta = spec.folder, column.meta
+            there = _meta_of(store, folders.get(folder.name, {}))
+            if (
+                there is not None
+                and self._freshness.holds(there)
+                and there.length == meta.length
+                and _files_of(folders, folder.name, there)
+            ):
+                continue
+            for one, sizes in meta.folders(folder.name).items():
+                known = folders.get(one, {})
+                # The name of a folder of offsets is a digest of what is in it.
+                if one != folder.name and sizes == {file: e.size for file, e in known.items()}:
+                    continue
+                files = [*sizes, META] if one == folder.name else [*sizes]
+                local, remote = folder.parent / one, f"{name}/{one}"
+                upload_folder(store, local, remote, files, META, obsolete=known.keys() - {*files})
+                folders[one] = {}
+
+
+def _files_of(folders: Published, column: str, meta: ColumnMeta) -> Published:
+    """Return the files of a column; nothing where one of them is not there as it was written."""
+    found: Published = {}
+    for folder, sizes in meta.folders(column).items():
+        there = folders.get(folder)
+        if there is None or any(
+            name not in there or there[name].size != size for name, size in sizes.items()
+        ):
+            return {}
+        found[folder] = {name: there[name] for name in sizes}
+    found[column][META] = folders[column][META]
+    return found
+
+
+def _listed(store: Store, name: str) -> Published:
+    folders: Published = {}
+    with suppress(ObjectNotFoundError):
+        for entry in store.list(name, recursive=True):
+            folder, _, file = entry.name.removeprefix(f"{name}/").partition("/")
+            # Whatever objects are called, nothing is written anywhere else.
+            if all(is_plain_name(part) and part[0] != "." for part in (folder, file)):
+                folders.setdefault(folder, {})[file] = entry
+    return folders
+
+
+def _meta_of(store: Store, files: dict[str, Entry]) -> ColumnMeta | None:
+    if META not in files:
+        return None
+    try:
+        text = fetch_metadata(store, files[META].name, files[META])
+        return decode_column(text, store.path(files[META].name))
+    except (CorruptFileError, CorruptIndexError, ObjectChangedError, ObjectNotFoundError) as why:
+        _log.warning("%s cannot be used: %s", store.path(files[META].name), why)
+        return None

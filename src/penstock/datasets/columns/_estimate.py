@@ -41,50 +41,38 @@ class ColumnsEstimate:
     """About what building columns takes."""
 
     seconds: float
+    """With all processors."""
     bytes: int
     """The size of the columns; twice as much while they are built."""
     records: int
     """To be decoded."""
-    folder: str
+    folder: str = ""
     """Where they go."""
+    core_seconds: float = 0.0
+    """Decoding them takes on one processor."""
+    disk_bytes: int = 0
+    """Columns and units together, while they are built."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """About what building the columns of one source takes."""
-
-    core_seconds: float
-    """Of one processor."""
-    fetch_bytes: int
-    """To be read from a remote place."""
-    bytes: int
-    disk_bytes: int
-    records: int
-    columns: int
-
-    @property
-    def seconds(self) -> float:
-        """With all processors."""
-        seconds = self.core_seconds
-        if seconds > 1:
-            seconds = seconds / usable_cpus() + _WORKERS_SECONDS
-        writing = self.bytes / _WRITE_RATE + self.columns * _COLUMN_SECONDS
-        return max(seconds, self.fetch_bytes / _FETCH_RATE) + writing
-
-
-def estimated(source: Source, schema: pa.Schema, start: int = 0) -> Cost:
+def estimated(source: Source, schema: pa.Schema, start: int = 0) -> ColumnsEstimate:
     """Return what it takes to decode these fields of the records from `start` on."""
     length = len(source)
     records = length - start
     if not records or not len(schema):
-        return Cost(0.0, 0, 0, 0, records, len(schema))
-    seconds, size = _look(source, schema, start)
-    fetched = 0
-    if source.files and is_remote(source.files[0]):
-        fetched = int(_stored_bytes(source) * records / length)
+        return ColumnsEstimate(0.0, 0, records)
+    record_seconds, size = _look(source, schema, start)
+    seconds = core_seconds = record_seconds * records
+    if seconds > 1:
+        seconds = seconds / usable_cpus() + _WORKERS_SECONDS
+    if source.files and is_remote(source.files[0]) and source.index_meta is not None:
+        stored = sum(file.size for file in source.index_meta.files)
+        seconds = max(seconds, stored * records / length / _FETCH_RATE)
     column_bytes = int(size * length)
+    seconds += column_bytes / _WRITE_RATE + len(schema) * _COLUMN_SECONDS
     disk_bytes = column_bytes + int(size * records)
-    return Cost(seconds * records, fetched, column_bytes, disk_bytes, records, len(schema))
+    return ColumnsEstimate(
+        seconds, column_bytes, records, core_seconds=core_seconds, disk_bytes=disk_bytes
+    )
 
 
 def _look(source: Source, schema: pa.Schema, start: int) -> tuple[float, float]:
@@ -147,8 +135,3 @@ def column_bytes(array: pa.Array) -> int:
         return size + len(array) * (int(type_.bit_width) // 8)
     except ValueError:  # Texts have no width.
         return size + int(array.nbytes) + 4 * len(array)
-
-
-def _stored_bytes(source: Source) -> int:
-    meta = source.index_meta
-    return 0 if meta is None else sum(file.size for file in meta.files)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from penstock.index import digest
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from penstock.datasets._source import Source
     from penstock.index import FileMeta
@@ -61,7 +62,7 @@ def state_of(source: Source) -> str:
     for all records in memory.
     """
     files = (origin._bare.file_facts() for origin in origins_of(source))
-    return digest([*as_lists(chain.from_iterable(files))])
+    return digest(as_lists(chain.from_iterable(files)))
 
 
 def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool:
@@ -76,10 +77,9 @@ def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool
     )
 
 
-def as_lists(files: Iterable[FileFacts]) -> Iterator[list[object]]:
-    """Yield the facts as plain values, for a key."""
-    for file in files:
-        yield [file.path, file.size, file.modified, file.version]
+def as_lists(files: Iterable[FileFacts]) -> list[tuple[object, ...]]:
+    """Return the facts as plain values, for a key."""
+    return [*map(msgspec.structs.astuple, files)]
 
 
 def looked_at(path: str, name: str) -> FileFacts:
@@ -100,10 +100,9 @@ def listed_facts(path: str, entry: Entry) -> FileFacts:
     """Return the state of a file that was opened when a listing found it so."""
     if is_remote(path):
         return noted(path, entry)
-    try:
+    with suppress(OSError):
         found = os.stat(path)
-    except OSError:
-        return FileFacts(path, _GONE, 0)
-    if (found.st_size, found.st_mtime) != (entry.size, entry.modified):
-        return FileFacts(path, _GONE, 0)  # Its footer, and columns of it, are kept since then.
-    return FileFacts(path, found.st_size, found.st_mtime_ns)
+        # Its footer, and columns of it, are kept since it was opened.
+        if (found.st_size, found.st_mtime) == (entry.size, entry.modified):
+            return FileFacts(path, found.st_size, found.st_mtime_ns)
+    return FileFacts(path, _GONE, 0)

@@ -20,10 +20,9 @@ import pyarrow as pa
 
 from penstock.datasets.columns._facts import FileFacts  # noqa: TC001 (msgspec asks for it)
 from penstock.datasets.columns._take import map_column, mapped
-from penstock.datasets.columns._warnings import is_news, made_anew
 from penstock.datasets.columns._write import LevelFiles, check_type, write_column
-from penstock.datasets.fields._paths import LIST, is_listlike, steps_of
-from penstock.datasets.fields._types import type_text
+from penstock.datasets.fields._paths import is_listlike, steps_of
+from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import CorruptIndexError
 from penstock.storage import (
     HiddenFolder,
@@ -34,7 +33,7 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
     from pathlib import Path
 
@@ -49,6 +48,15 @@ _OFFSETS = re.compile(r"[^.].*-[0-9a-f]{16}", re.DOTALL)
 """The name of a folder with the offsets of lists; a long one is cut before "-offsets"."""
 _LONGEST_NAME = 180
 _SAFE = "[]<>(),= :"
+_warned: set[Path] = set()
+"""Columns that this process has given a warning about since they were made."""
+
+
+def is_news(column: Path) -> bool:
+    """Whether there was no warning about a column yet; the caller gives it now."""
+    is_new = column not in _warned
+    _warned.add(column)
+    return is_new
 
 
 class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,7 +91,6 @@ class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The type of the values."""
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow, validate=True)))
         return schema.field(0).type
 
@@ -169,7 +176,7 @@ def _name(text: str) -> str:
 def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says)
     root: Path,
     field: pa.Field,
-    arrays: Sequence[pa.Array],
+    arrays: Iterable[pa.Array],
     *,
     fingerprint: str,
     length: int,
@@ -180,10 +187,10 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says
 ) -> ColumnMeta:
     """Write a column and let it appear, as a whole, in place of one of the same name.
 
-    The arrays, one after the other, are the values of all records; they are gone through several
-    times, so a sequence may make them anew whenever it is asked for one. `files` are those of the
-    source as they were before. Threads of `pool` wait for the disk side by side, which takes no
-    longer than for one file. The caller is the only builder in this folder.
+    The arrays, one after the other, are the values of all records. They are read several times, so
+    an iterable may make them anew each time. `files` are those of the source as they were before.
+    Threads of `pool` wait for the disk side by side, which takes no longer than for one file. The
+    caller is the only builder in this folder.
     """
     check_type(field.name, field.type)
     name = column_name(field.name, field.type, nulled=nulled > 0)
@@ -193,7 +200,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says
         write_column(LevelFiles(folder), field.type, lambda: iter(arrays))
         if len(bad):
             (folder / BAD).write_bytes(np.sort(bad).astype("<i8").tobytes())
-        written = sorted(_files(folder))
+        written = sorted(path for path in folder.rglob("*") if path.is_file())
         sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in written}
         lists = [
             _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}", pool)
@@ -218,7 +225,7 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says
         )
         (folder / META).write_bytes(msgspec.json.format(msgspec.json.encode(meta)) + b"\n")
         publish_folder(folder, root / name, "column", replace=True, pool=pool)
-        made_anew(root / name)
+        _warned.discard(root / name)
     return meta
 
 
@@ -228,23 +235,13 @@ def _list_paths(path: str, type_: pa.DataType) -> Iterator[str]:
     >>> [*_list_paths("items[].tags", pa.list_(pa.list_(pa.int8())))]
     ['items[]', 'items[].tags[]']
     """
-    steps = steps_of(path)
-    ends = [at + 1 for at, step in enumerate(steps) if step is LIST]
+    is_path = len(steps_of(path)) > 1
+    ends = [found.end() for found in re.finditer(r"\[\]", path)] if is_path else []
     level = 0
     while is_listlike(type_) and not pa.types.is_fixed_size_list(type_):
-        if level < len(ends):
-            yield _path_of(steps[: ends[level]])
-        else:
-            yield path + "[]" * (level + 1 - len(ends))
-        type_ = type_.value_type
         level += 1
-
-
-def _path_of(steps: Sequence[str | None]) -> str:
-    text = ""
-    for step in steps:
-        text += "[]" if step is LIST else f".{step}"
-    return text.removeprefix(".")
+        yield path[: ends[level - 1]] if level <= len(ends) else path + "[]" * (level - len(ends))
+        type_ = type_.value_type
 
 
 def _shared(root: Path, name: str, folder: Path, pool: Executor | None) -> str:
@@ -268,10 +265,6 @@ def sizes_in(folder: Path) -> dict[str, int]:
     with suppress(FileNotFoundError, NotADirectoryError):
         return {path.name: path.stat().st_size for path in folder.iterdir()}
     return {}
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def find_column(

@@ -7,8 +7,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-
 from penstock.datasets._arrow import whole_schema
 from penstock.datasets._projection import typed_fields
 from penstock.datasets._views import origins_of
@@ -16,7 +14,7 @@ from penstock.datasets.columns._build import Building, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
 from penstock.datasets.columns._estimate import ColumnsEstimate
 from penstock.datasets.columns._folder import drop_columns, list_columns
-from penstock.datasets.columns._materialized import Materialized
+from penstock.datasets.columns._materialized import Materialized, without_columns
 from penstock.datasets.columns._place import Freshness, column_place
 from penstock.datasets.columns._write import check_type
 from penstock.errors import OptionError
@@ -25,10 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
+    import pyarrow as pa
+
     from penstock.datasets._source import Fields, Source
     from penstock.datasets.columns._bad import OnError
     from penstock.datasets.columns._folder import Column, ColumnMeta
-    from penstock.datasets.columns._plan import ColumnSpec
+    from penstock.datasets.columns._materialized import ColumnSpec
     from penstock.work import View
 
 _POLICIES = ("raise", "null", "mask")
@@ -82,7 +82,7 @@ def missing_columns(source: Source, schema: pa.Schema, *, most_bad: int = 0) -> 
     """
     how = Building("mask", most_bad=most_bad, warns_of_unknown=False)
     return source._over(
-        lambda origin: _materialized(origin, _without_columns(origin, schema), None, how)
+        lambda origin: _materialized(origin, without_columns(origin, schema), None, how)
     )
 
 
@@ -97,15 +97,9 @@ def _materialized(
 def _with(source: Source, found: Mapping[ColumnSpec, Column]) -> Materialized:
     """Return a source with these columns, and with those that it has of other fields."""
     known = source.specs if isinstance(source, Materialized) else ()
-    renewed = {(spec.path, spec.type) for spec in found}
-    kept = (spec for spec in known if (spec.path, spec.type) not in renewed)
+    renewed = {spec.field for spec in found}
+    kept = (spec for spec in known if spec.field not in renewed)
     return Materialized(source._bare, [*kept, *found], found)
-
-
-def _without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
-    """Return the fields that a source has no column of."""
-    known = {(s.path, s.type) for s in source.specs} if isinstance(source, Materialized) else ()
-    return pa.schema([field for field in schema if (field.name, field.type) not in known])
 
 
 def _origins(source: Source) -> list[Source]:
@@ -133,7 +127,7 @@ def columns_of(
     def change(origin: Source) -> Source:
         nonlocal has_all
         bare = origin._bare
-        fields = _without_columns(origin, schema)
+        fields = without_columns(origin, schema)
         found = SourceColumns(bare, path).existing(fields) if has_all and len(bare) else {}
         if found is None:
             has_all = False
@@ -150,12 +144,13 @@ def estimate_columns(
     """Return what it would take to build the columns of these fields that are missing."""
     # A source may be part of a view more than once.
     places = [SourceColumns(origin, path) for origin in _origins(source)]
-    costs = [one.cost(schema) for one in {one.place.root: one for one in places}.values()]
+    once = {one.place.root: one for one in places}
+    costs = [cost for one in once.values() for cost in one.costs(schema)]
     return ColumnsEstimate(
         sum(cost.seconds for cost in costs),
         sum(cost.bytes for cost in costs),
         sum(cost.records for cost in costs),
-        costs[0].folder,
+        str(places[0].place.root),
     )
 
 

@@ -1,41 +1,77 @@
 """A source some of whose fields are gathered from columns."""
 
-# ruff: noqa: SLF001 (it asks its origin through the methods of the contract)
+# ruff: noqa: SLF001 (it asks its source through the methods of the contract)
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._concatenated import Concatenated
+from penstock.datasets._join_batches import joined
 from penstock.datasets._once import Once
 from penstock.datasets._projection import typed_fields
-from penstock.datasets._source import Source
-from penstock.datasets._views import Chosen, origins_of
+from penstock.datasets._views import Chosen, OverSource, origins_of
+from penstock.datasets.columns._bad import decoded
+from penstock.datasets.columns._folder import column_name, find_column, is_news
 from penstock.datasets.columns._place import Freshness
-from penstock.datasets.columns._plan import ColumnSpec, GatherPlan
-from penstock.datasets.columns._warnings import is_news
+from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.fields._paths import steps_of, type_at
-from penstock.datasets.fields._types import arrow_type, type_text
+from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
-    from penstock.datasets._source import Fields, Location
+    from penstock.datasets._source import Fields, Source
     from penstock.datasets.columns._folder import Column
 
 _log = logging.getLogger("penstock.datasets")
 _MOST_PLANS = 64
 
 
-class Materialized(Source):
+class ColumnSpec(NamedTuple):
+    """Which column: enough to find it again in another process."""
+
+    root: str
+    path: str
+    type: pa.DataType
+    nulled: bool = False
+    """Whether it has null in place of values that do not fit."""
+
+    @property
+    def field(self) -> tuple[str, pa.DataType]:
+        """What it is a column of."""
+        return self.path, self.type
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.root) / column_name(self.path, self.type, nulled=self.nulled)
+
+    def find(self, freshness: Freshness, opened: Column | None = None) -> Column | None:
+        """Return the column, unless it is gone, damaged, or of other records.
+
+        `opened` is the column if this process has opened it before, and is checked again.
+        """
+        if opened is not None and opened.is_whole():
+            return opened if freshness.holds(opened.meta) else None
+        try:
+            column = find_column(Path(self.root), self.path, self.type, nulled=self.nulled)
+        except OSError as why:
+            if is_news(self.folder):
+                _log.warning("a column cannot be used: %s", why)
+            return None
+        return column if column is not None and freshness.holds(column.meta) else None
+
+
+class Materialized(OverSource):
     """A source and columns of it; see `Source.materialize`.
 
     Records, numbers, files and fingerprint are those of the source. Fields with columns are
@@ -45,105 +81,51 @@ class Materialized(Source):
 
     def __init__(
         self,
-        origin: Source,
+        source: Source,
         specs: Iterable[ColumnSpec],
         found: Mapping[ColumnSpec, Column] | None = None,
     ) -> None:
         """Read with the columns of `specs`; `found` are those that this process has opened."""
-        self.origin = origin
+        super().__init__(source)
         self.specs = tuple(specs)
-        self._prepare(found)
-
-    def _prepare(self, found: Mapping[ColumnSpec, Column] | None = None) -> None:
         self._known = found or {}
         self._opened = Once(self._open)
         self._plans: dict[object, tuple[object, GatherPlan]] = {}
 
+    @property
+    def origin(self) -> Source:
+        """The source without columns."""
+        return self.source
+
+    _bare = origin
+    _has_columns = True
+
     def _find(self) -> dict[tuple[str, pa.DataType], Column]:
-        freshness = Freshness(self.origin)
-        found: dict[tuple[str, pa.DataType], Column] = {}
-        for spec in self.specs:
-            column = spec.find(freshness, self._known.get(spec))
-            if column is not None:
-                found[spec.path, spec.type] = column
-        return found
+        freshness = Freshness(self.source)
+        found = {spec.field: spec.find(freshness, self._known.get(spec)) for spec in self.specs}
+        return {field: column for field, column in found.items() if column is not None}
 
     def _open(self) -> dict[tuple[str, pa.DataType], Column]:
         found = self._find()
-        gone = [spec for spec in self.specs if (spec.path, spec.type) not in found]
-        news = [spec for spec in gone if is_news(spec.folder)]
-        if news:
+        gone = [spec for spec in self.specs if spec.field not in found and is_news(spec.folder)]
+        if gone:
             _log.warning(
                 "%d columns in %s are gone, damaged or of other records, and their fields are "
                 "decoded anew for each batch: %s. To make them again: source.materialize(…)",
-                len(news),
-                news[0].root,
-                ", ".join(spec.path for spec in news),
+                len(gone),
+                gone[0].root,
+                ", ".join(spec.path for spec in gone),
             )
         return found
 
-    @property
-    def _bare(self) -> Source:
-        return self.origin
-
-    @property
-    def _has_columns(self) -> bool:
-        return True
-
-    def __len__(self) -> int:
-        return len(self.origin)
-
-    @property
-    def fingerprint(self) -> str:
-        """That of the source."""
-        return self.origin.fingerprint
-
-    def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
-        return self.origin._past(least, most)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """That of the source."""
-        return self.origin.schema
-
-    @property
-    def schema_is_complete(self) -> bool:
-        """Whether the schema is known to hold for every record."""
-        return self.origin.schema_is_complete
-
-    @property
-    def files(self) -> list[str]:
-        """Those of the source."""
-        return self.origin.files
-
-    @property
-    def blocks(self) -> NDArray[np.int64]:
-        """Those of the source."""
-        return self.origin.blocks
-
-    def location(self, which: Any) -> Location:
-        """Return where a record lies, or each of an array of them."""
-        return self.origin.location(which)
-
-    def raw(self, which: int) -> bytes:
-        """Return a record's own bytes, where it has some."""
-        return self.origin.raw(which)
-
     def __getitem__(self, which: Any) -> Any:
-        """Return the record of a number, or a list for a slice, a list or an array of them."""
-        return self.origin[which]
-
-    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
-        return self.origin._records(ids)
-
-    def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        return self.origin._inferred(ids)
+        return self.source[which]
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         # Here a name is only a name, which may also be a path to somewhere else.
         if all(len(steps_of(name)) == 1 for name in schema.names):
             return self._planned(id(schema), schema, schema).read(ids)
-        return self.origin._columns(ids, schema)
+        return self.source._columns(ids, schema)
 
     def _projected(self, ids: NDArray[np.int64], fields: Fields) -> pa.RecordBatch:
         if isinstance(fields, pa.Schema):
@@ -157,7 +139,7 @@ class Materialized(Source):
                 return self._planned(tuple(schema.names), None, schema).read(ids)
             except SchemaMismatchError:
                 pass  # These records hold something wider than the schema knows.
-        return self.origin._projected(ids, fields)
+        return self.source._projected(ids, fields)
 
     def _planned(self, key: object, anchor: object, fields: Fields) -> GatherPlan:
         """Return the plan for some fields; `anchor` lives as long as a key that is its address."""
@@ -166,8 +148,8 @@ class Materialized(Source):
         except TypeError:  # Not a type: reading it raises.
             known, key = None, object()
         if known is None:
-            schema = typed_fields(self.origin, fields, lambda: self.origin.schema)
-            known = anchor, GatherPlan(self.origin, schema, self.specs, self._opened.get())
+            schema = typed_fields(self.source, fields, lambda: self.source.schema)
+            known = anchor, GatherPlan(self.source, schema, self.specs, self._opened.get())
             if len(self._plans) >= _MOST_PLANS:
                 self._plans = {}
             self._plans[key] = known
@@ -177,15 +159,14 @@ class Materialized(Source):
         """Return names with the types of the schema, if there are columns of all of them."""
         if isinstance(fields, str) or not all(isinstance(name, str) for name in fields):
             return None
-        known = self.origin.schema
-        types = [type_at(known, name) for name in fields]
+        known = self.source.schema
+        typed = [(name, type_at(known, name)) for name in fields]
         found = self._opened.get()
-        if len(set(fields)) < len(types) or not all(
-            item in found and not pa.types.is_null(item[1])
-            for item in zip(fields, types, strict=True)
+        if len(set(fields)) < len(typed) or not all(
+            field in found and not pa.types.is_null(field[1]) for field in typed
         ):
             return None
-        return pa.schema([*zip(fields, types, strict=True)])
+        return pa.schema(typed)
 
     def __getstate__(self) -> dict[str, Any]:
         specs: dict[str, list[tuple[str, str | pa.DataType, bool]]] = {}
@@ -193,16 +174,15 @@ class Materialized(Source):
             text = type_text(type_)
             small = text if _is_spelt(text, type_) else type_
             specs.setdefault(root, []).append((path, small, nulled))
-        return {"origin": self.origin, "specs": specs}
+        return {"source": self.source, "specs": specs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.origin = state["origin"]
-        self.specs = tuple(
+        specs = (
             ColumnSpec(root, path, arrow_type(type_), nulled)
             for root, some in state["specs"].items()
             for path, type_, nulled in some
         )
-        self._prepare()
+        Materialized.__init__(self, state["source"], specs)
 
 
 def _is_spelt(text: str, type_: pa.DataType) -> bool:
@@ -213,6 +193,94 @@ def _is_spelt(text: str, type_: pa.DataType) -> bool:
         return False
 
 
+class GatherPlan:
+    """How the fields of one schema are read, found out once."""
+
+    def __init__(
+        self,
+        origin: Source,
+        schema: pa.Schema,
+        specs: Iterable[ColumnSpec],
+        found: Mapping[tuple[str, pa.DataType], Column],
+    ) -> None:
+        self._origin = origin
+        self._schema = schema
+        nulled = {spec.field for spec in specs if spec.nulled}
+        self._columns = [found.get((field.name, field.type)) for field in schema]
+        self._nulled = [(field.name, field.type) in nulled for field in schema]
+        there = [column for column in self._columns if column is not None]
+        self.bad = np.concatenate([np.empty(0, np.int64), *(column.bad for column in there)])
+        """Records that the columns know to be bad."""
+        self._length = min((column.meta.length for column in there), default=0)
+        self._is_short = self._length < len(self._origin)
+        self._is_plain = (
+            len(there) == len(schema)
+            and not self._is_short
+            and not len(self.bad)
+            and all(field.nullable for field in schema)
+            and len(schema) > 0
+        )
+
+    def known_bad(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return np.isin(ids, self.bad) if len(self.bad) else np.zeros(len(ids), np.bool_)
+
+    def read(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        if self._is_plain:
+            arrays = [column.take(ids) for column in self._columns]  # type: ignore[union-attr]
+            return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        if self._is_short and len(ids) and int(ids.max()) >= self._length:
+            return self._read_apart(ids)
+        return self._gathered(ids)
+
+    def _read_apart(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        """Read what was appended since the columns were made from the source."""
+        is_new = ids >= self._length
+        new = self._read(ids[is_new], range(len(self._schema)))
+        if new.num_rows == len(ids) or not len(self._schema):
+            return new
+        order = np.argsort(np.argsort(is_new, kind="stable"))
+        return joined([self._gathered(ids[~is_new]), new], order)
+
+    def _gathered(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
+        is_bad = self.known_bad(ids)
+        if is_bad.any():
+            # Decoding says what is wrong with them, in whichever field it finds it first.
+            self._read(ids[is_bad], range(len(self._schema)))
+        arrays: dict[int, pa.Array] = {}
+        for at, (field, column) in enumerate(zip(self._schema, self._columns, strict=True)):
+            if column is None or (len(column.bad) and is_bad.any()):
+                continue
+            array = column.take(ids)
+            if field.nullable or not array.null_count:
+                arrays[at] = array
+        others = [at for at in range(len(self._schema)) if at not in arrays]
+        if len(others) == len(self._schema):
+            return self._read(ids, others)
+        if others:
+            arrays |= zip(others, self._read(ids, others).columns, strict=True)
+        ordered = [arrays[at] for at in range(len(self._schema))]
+        return pa.RecordBatch.from_arrays(ordered, schema=self._schema)
+
+    def _read(self, ids: NDArray[np.int64], which: Iterable[int]) -> pa.RecordBatch:
+        """Read some fields from the source, as their columns would be."""
+        places = list(which)
+        schema = self._schema
+        if len(places) < len(schema):
+            schema = pa.schema([schema.field(at) for at in places])
+        if not any(self._nulled[at] for at in places):
+            return self._origin._projected(ids, schema)
+        arrays: dict[int, pa.Array] = {}
+        for nulled in {self._nulled[at] for at in places}:
+            some = [at for at in places if self._nulled[at] is nulled]
+            part = pa.schema([self._schema.field(at) for at in some])
+            if nulled:
+                batch = decoded(self._origin, ids, part, "null", 0).columns
+            else:
+                batch = self._origin._projected(ids, part)
+            arrays |= zip(some, batch.columns, strict=True)
+        return pa.RecordBatch.from_arrays([arrays[at] for at in places], schema=schema)
+
+
 def has_columns(source: Source, schema: pa.Schema) -> bool:
     """Whether all records of a source come with columns of all these fields.
 
@@ -221,22 +289,16 @@ def has_columns(source: Source, schema: pa.Schema) -> bool:
     >>> has_columns(source.take([0]), pa.schema({"a": pa.int8()}))
     True
     """
-    wanted = {(field.name, field.type) for field in schema}
-    return all(
-        isinstance(origin, Materialized)
-        and wanted <= {(spec.path, spec.type) for spec in origin.specs}
-        for origin in origins_of(source)
-    )
+    return not len(without_columns(source, schema))
 
 
 def without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
     """Return the fields that have no column for some records of a source."""
-    found: set[tuple[str, pa.DataType]] | None = None
-    for origin in origins_of(source):
-        specs = origin.specs if isinstance(origin, Materialized) else ()
-        own = {(spec.path, spec.type) for spec in specs}
-        found = own if found is None else found & own
-    return pa.schema([field for field in schema if (field.name, field.type) not in (found or ())])
+    known = [
+        {spec.field for spec in origin.specs} if isinstance(origin, Materialized) else ()
+        for origin in origins_of(source)
+    ]
+    return pa.schema([f for f in schema if not all((f.name, f.type) in some for some in known)])
 
 
 def gone_columns(source: Source, schema: pa.Schema) -> list[str]:
@@ -249,16 +311,15 @@ def gone_columns(source: Source, schema: pa.Schema) -> list[str]:
     for origin in origins_of(source):
         if isinstance(origin, Materialized):
             known = origin._opened.known()
-            found = origin._find() if known is None else known
-            missing = wanted.difference(found)
-            gone += [spec.path for spec in origin.specs if (spec.path, spec.type) in missing]
+            missing = wanted.difference(origin._find() if known is None else known)
+            gone += [spec.path for spec in origin.specs if spec.field in missing]
     return gone
 
 
 def knows_bad(source: Source, schema: pa.Schema) -> bool:
     """Whether columns know of bad records at all."""
     return any(
-        isinstance(origin, Materialized) and origin._planned(id(schema), schema, schema).knows_bad
+        isinstance(origin, Materialized) and len(origin._planned(id(schema), schema, schema).bad)
         for origin in origins_of(source)
     )
 
@@ -275,7 +336,7 @@ def known_bad(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> NDAr
         return source._planned(id(schema), schema, schema).known_bad(ids)
     if isinstance(source, Chosen):
         return known_bad(source.source, source._chosen(ids), schema)
-    if isinstance(source, Concatenated) and len(ids):
+    if isinstance(source, Concatenated):
         shares, back = source._shares(ids)
         parts = [known_bad(source.sources[number], own, schema) for number, own in shares]
         found: NDArray[np.bool_] = np.concatenate(parts)[back]

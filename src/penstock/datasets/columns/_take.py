@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -21,6 +22,7 @@ from penstock.datasets.columns._write import (
     WORDS,
     code_type,
     has_width,
+    is_large_text,
     is_text,
     narrow_name,
     width_of,
@@ -65,7 +67,7 @@ def map_column(
     if is_.is_list(type_) or is_.is_large_list(type_):
         own = place.of_lists
         if place.level is not None and lists:
-            own = own.at(lists[place.level])
+            own = replace(own, folder=lists[place.level])
         borders = _Borders(own, OFFSETS, length)
         items = map_column(place.of_items, type_.value_type, borders.last, lists)
         return _Lists(type_, borders, _Valid(own, length), items)
@@ -83,12 +85,12 @@ def map_column(
         return _texts(place, type_, length, valid)
     if is_.is_fixed_size_list(type_):
         items = map_column(place.inside("item"), type_.value_type, length * type_.list_size)
-        return _Vectors(type_, valid, items)
+        return _Nested(type_, valid, [items])
     children = [
         map_column(place.inside(str(number)), field.type, length)
         for number, field in enumerate(type_)
     ]
-    return _Objects(type_, valid, children)
+    return _Nested(type_, valid, children)
 
 
 def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
@@ -254,25 +256,18 @@ class _Lists:
         )
 
 
-class _Vectors:
-    def __init__(self, type_: pa.DataType, valid: _Valid, items: Values) -> None:
-        self._type, self._valid, self._items = type_, valid, items
+class _Nested:
+    """Objects, whose fields have their numbers, or lists of one size."""
 
-    def take(self, ids: Ids) -> pa.Array:
-        size = self._type.list_size
-        numbers = (ids[:, None].astype(np.int64) * size + np.arange(size)).ravel()
-        items = self._items.take(numbers)
-        return pa.Array.from_buffers(
-            self._type, len(ids), [self._valid.bitmap(ids)], children=[items]
-        )
-
-
-class _Objects:
     def __init__(self, type_: pa.DataType, valid: _Valid, children: Sequence[Values]) -> None:
         self._type, self._valid, self._children = type_, valid, children
 
     def take(self, ids: Ids) -> pa.Array:
-        children = [child.take(ids) for child in self._children]
+        numbers = ids
+        if is_.is_fixed_size_list(self._type):
+            size = self._type.list_size
+            numbers = (ids[:, None].astype(np.int64) * size + np.arange(size)).ravel()
+        children = [child.take(numbers) for child in self._children]
         return pa.Array.from_buffers(
             self._type, len(ids), [self._valid.bitmap(ids)], children=children
         )
@@ -309,13 +304,9 @@ def _many_texts(
     data = mapped(place.file(values), np.uint8, borders.last)
     buffers = [None, pa.py_buffer(borders.offsets), pa.py_buffer(data)]
     is_narrow = borders.offsets.dtype == _INT32
-    if is_narrow == _is_large(type_):
+    if is_narrow == is_large_text(type_):
         type_ = pa.binary() if is_narrow else pa.large_binary()
     return borders, pa.Array.from_buffers(type_, length, buffers)
-
-
-def _is_large(type_: pa.DataType) -> bool:
-    return bool(is_.is_large_string(type_) or is_.is_large_binary(type_))
 
 
 class _Codes:
@@ -355,7 +346,7 @@ class _Texts:
             return taken
         _, offsets, data = taken.buffers()
         if not self._is_as_wide:
-            is_large = _is_large(self._type)
+            is_large = is_large_text(self._type)
             own, wanted = (np.int32, np.int64) if is_large else (np.int64, np.int32)
             borders = np.frombuffer(offsets, own, len(ids) + 1)
             if int(borders[-1]) > np.iinfo(wanted).max:

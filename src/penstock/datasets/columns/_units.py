@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
-from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.datasets._table_source import ArrowSink
 from penstock.datasets.columns._bad import decoded
 from penstock.work import PublishedUnit, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.datasets._source import Source
     from penstock.datasets.columns._bad import OnError
@@ -55,7 +54,6 @@ class RecordsUnit(PublishedUnit):
 
     @property
     def size(self) -> int:
-        """Records."""
         return self.stop - self.start
 
 
@@ -68,10 +66,9 @@ class ColumnUnit(RecordsUnit):
     most_bad: int
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
-        """Decode the records, a stretch at a time."""
         source = self.shared.value
         # No `with`: to close it after a write that failed would hide why.
-        writer = pa.ipc.new_file(pa.PythonFile(_DraftFile(draft), "w"), self.schema)
+        writer = pa.ipc.new_file(pa.PythonFile(ArrowSink(draft.write), "w"), self.schema)
         for start, stop in stretches(source, self.start, self.stop):
             ids = np.arange(start, stop, dtype=np.int64)
             with _no_search_for_garbage():
@@ -94,27 +91,6 @@ def _no_search_for_garbage() -> Iterator[None]:
             gc.enable()
 
 
-class _DraftFile(io.RawIOBase):
-    """A draft as pyarrow writes to it."""
-
-    def __init__(self, draft: Draft) -> None:
-        super().__init__()
-        self._draft = draft
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, data: Any) -> int:
-        with memoryview(data) as view:
-            self._draft.write(view)
-            self._position += view.nbytes
-            return view.nbytes
-
-
 def cut(source: Source, start: int) -> list[tuple[int, int]]:
     """Return ranges of the records from `start` on that lie together, of a bearable size each.
 
@@ -122,17 +98,13 @@ def cut(source: Source, start: int) -> list[tuple[int, int]]:
     """
     length = len(source)
     records = _UNIT_RECORDS
-    text_bytes = _text_bytes(source)
-    if text_bytes:
+    if source.index_meta is not None and source.index_meta.bytes:
+        text_bytes = source.index_meta.bytes
         unit_bytes = min(_UNIT_BYTES, max(_LEAST_BYTES, text_bytes // _MANY_UNITS))
         records = min(records, max(1, unit_bytes * length // text_bytes))
     borders = source.unit_borders
     borders = borders[borders > start] - start
     return [(start + low, start + high) for low, high in shares(length - start, borders, records)]
-
-
-def _text_bytes(source: Source) -> int:
-    return 0 if source.index_meta is None else source.index_meta.bytes
 
 
 def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -151,30 +123,19 @@ def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]
         yield from pairwise(np.unique([low, *parts.tolist(), high]).tolist())
 
 
-class UnitParts(Sequence[pa.Array]):
+class UnitParts:
     """The values of one field: of a column that is to grow, and then of units, part by part."""
 
     def __init__(self, files: UnitFiles, column: int, old: Column | None = None) -> None:
-        self._files = files
-        self._column = column
-        self._old = old
-        length = 0 if old is None else old.meta.length
-        starts = range(0, length, _OLD_STRETCH)
-        self._olds = [(low, min(low + _OLD_STRETCH, length)) for low in starts]
+        self._files, self._column, self._old = files, column, old
 
-    def __len__(self) -> int:
-        return len(self._olds) + len(self._files.batches)
-
-    @overload
-    def __getitem__(self, which: int) -> pa.Array: ...
-    @overload
-    def __getitem__(self, which: slice) -> list[pa.Array]: ...
-    def __getitem__(self, which: int | slice) -> pa.Array | list[pa.Array]:
-        if isinstance(which, slice):
-            return [self[at] for at in range(*which.indices(len(self)))]
-        if which < len(self._olds) and self._old is not None:
-            return self._old.take(np.arange(*self._olds[which], dtype=np.int64))
-        return self._files.column(which - len(self._olds), self._column)
+    def __iter__(self) -> Iterator[pa.Array]:
+        if self._old is not None:
+            length = self._old.meta.length
+            for low in range(0, length, _OLD_STRETCH):
+                yield self._old.take(np.arange(low, min(low + _OLD_STRETCH, length)))
+        for which in range(len(self._files.batches)):
+            yield self._files.column(which, self._column)
 
 
 class UnitFiles:
@@ -203,8 +164,6 @@ class UnitFiles:
 
     def column(self, which: int, number: int) -> pa.Array:
         """Return the values of one column in some records."""
-        if which >= len(self.batches):
-            raise IndexError(which)
         together = max(1, _KEPT_ARRAYS // len(self.batches))
         first = number - number % together
         if first != self._first:

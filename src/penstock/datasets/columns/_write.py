@@ -38,7 +38,6 @@ NARROW = tuple(map(np.dtype, ("<u1", "<u2", "<u4", "<i1", "<i2", "<i4")))
 """Types that integers are stored as if all fit; the narrowest first."""
 MOST_WORDS = 1 << 18
 """Distinct texts that a dictionary may have; more are seldom worth it."""
-_ONES = bytes([1]) * 65_536
 is_ = pa.types
 
 
@@ -54,11 +53,9 @@ class LevelFiles:
     """The paths of all files of a column that exists; other files are ignored."""
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this level."""
         return f"{self.folder}/{self.prefix}{name}" in self.files
 
     def file(self, name: str) -> Path:
-        """Return the path of a file of this level."""
         return self.folder / f"{self.prefix}{name}"
 
     @property
@@ -68,12 +65,7 @@ class LevelFiles:
             return self
         return replace(self, folder=self.folder / f"lists-{self.level}")
 
-    def at(self, folder: Path) -> LevelFiles:
-        """Return the place of the same files in another folder."""
-        return replace(self, folder=folder)
-
     def inside(self, name: str) -> LevelFiles:
-        """Return the place of what stands inside of values."""
         return replace(self, prefix=f"{self.prefix}{name}.", level=None)
 
     @property
@@ -125,6 +117,11 @@ def is_text(type_: pa.DataType) -> bool:
     )
 
 
+def is_large_text(type_: pa.DataType) -> bool:
+    """Whether its offsets have 64 bits."""
+    return bool(is_.is_large_string(type_) or is_.is_large_binary(type_))
+
+
 def narrow_name(name: str, dtype: np.dtype[Any]) -> str:
     """Return the name of a file whose numbers are narrower than their type.
 
@@ -171,7 +168,7 @@ def _write_valid(place: LevelFiles, arrays: Arrays) -> None:
 
 def _valid_bytes(array: pa.Array) -> bytes | memoryview:
     if not array.null_count:
-        return _ONES[: len(array)] if len(array) <= len(_ONES) else bytes([1]) * len(array)
+        return bytes([1]) * len(array)
     return memoryview(array.is_valid().cast(pa.uint8()).to_numpy())
 
 
@@ -301,13 +298,8 @@ def _dictionary(arrays: Arrays) -> list[bytes] | None:
 
 
 def _words_of(coded: pa.DictionaryArray) -> list[bytes]:
-    words = coded.dictionary
-    if is_.is_string(words.type):
-        words = words.cast(pa.binary())
-    elif is_.is_large_string(words.type):
-        words = words.cast(pa.large_binary())
-    found: list[bytes] = words.to_pylist()
-    return found
+    words: list[bytes] = coded.dictionary.cast(pa.large_binary()).to_pylist()
+    return words
 
 
 def _text_parts(array: pa.Array) -> tuple[memoryview | bytes, Lengths]:
@@ -315,11 +307,11 @@ def _text_parts(array: pa.Array) -> tuple[memoryview | bytes, Lengths]:
     if array.null_count:
         empty = "" if is_.is_string(array.type) or is_.is_large_string(array.type) else b""
         array = array.fill_null(empty)
-    is_large = is_.is_large_string(array.type) or is_.is_large_binary(array.type)
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):
         return b"", np.zeros(len(array), np.int64)
-    ends = np.frombuffer(offsets, np.int64 if is_large else np.int32, len(array) + 1 + array.offset)
+    dtype = np.int64 if is_large_text(array.type) else np.int32
+    ends = np.frombuffer(offsets, dtype, len(array) + 1 + array.offset)
     ends = ends[array.offset :]
     lengths = np.diff(ends).astype(np.int64)
     if data is None:

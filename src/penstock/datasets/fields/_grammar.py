@@ -1,4 +1,4 @@
-"""Field types as text: `int64 = -1`, `float32[768]`, `list<list<int64>>`."""
+"""Field types, and the Arrow types that hold them, as text: `int64 = -1`, `float32[768]`."""
 
 from __future__ import annotations
 
@@ -36,16 +36,11 @@ GRAMMAR = """\
     string          a list of texts; string = "" for null; binary, list<string>
     category        codes and a vocabulary"""
 
-SCALARS = {
+_SCALARS = {
     "bool": pa.bool_(),
-    "float16": pa.float16(),
-    "float32": pa.float32(),
-    "float64": pa.float64(),
-    **{
-        f"{u}int{bits}": getattr(pa, f"{u}int{bits}")()
-        for u in ("", "u")
-        for bits in (8, 16, 32, 64)
-    },
+    **{f"float{bits}": getattr(pa, f"float{bits}")() for bits in (16, 32, 64)},
+    **{f"int{bits}": getattr(pa, f"int{bits}")() for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": getattr(pa, f"uint{bits}")() for bits in (8, 16, 32, 64)},
     "date32": pa.date32(),
     "date64": pa.date64(),
 }
@@ -55,15 +50,16 @@ _WITH_UNIT = {
     "time32": pa.time32,
     "time64": pa.time64,
 }
-TEXTS = {
+_TEXTS = {
     "string": pa.string(),
     "large_string": pa.large_string(),
     "binary": pa.binary(),
     "large_binary": pa.large_binary(),
 }
-_KNOWN = [*SCALARS, *_WITH_UNIT, *TEXTS, "category", "list"]
+_OF_NULLS = {"null": pa.null(), "list<null>": pa.list_(pa.null())}
+"""Types of columns without a value, which no tensor has."""
+_KNOWN = [*_SCALARS, *_WITH_UNIT, *_TEXTS, "category", "list"]
 
-_SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _UNIT = re.compile(r"\[\s*(\w+)\s*(?:,\s*(?:tz\s*=\s*)?([^\]\s]+)\s*)?\]")
 _SIZE = re.compile(r"\[\s*(:?)\s*([0-9]+)\s*\]")
@@ -81,6 +77,23 @@ def parsed(text: str) -> FieldType:
     return _TypeParser(text).whole()
 
 
+def arrow_type(type_: str | pa.DataType) -> pa.DataType:
+    """Return the Arrow type of the values that a text names; a type stands for itself.
+
+    >>> arrow_type("list<list<float32>>")
+    ListType(list<item: list<item: float>>)
+    >>> arrow_type("timestamp[us, UTC]"), arrow_type("int64[:50] = -1")
+    (TimestampType(timestamp[us, tz=UTC]), ListType(list<item: int64>))
+    """
+    if isinstance(type_, pa.DataType):
+        return type_
+    if isinstance(type_, str):
+        return _OF_NULLS.get(type_) or parsed(type_).arrow
+    raise OptionError(
+        f"a field's type is a text such as 'int64' or a pyarrow.DataType, not {type_!r}"
+    )
+
+
 class _TypeParser:
     """One pass over a text, from left to right."""
 
@@ -90,7 +103,7 @@ class _TypeParser:
 
     def whole(self) -> FieldType:
         type_ = self._type()
-        if not self._ends():
+        if self._skip() < len(self.text):
             self._fault("nothing more was expected here")
         return type_
 
@@ -101,10 +114,11 @@ class _TypeParser:
             self._fault("a type was expected here")
         if name[0] in ("list", "large_list"):
             return self._list(is_large=name[0] == "large_list")
-        if name[0] in TEXTS:
-            return self._text(TEXTS[name[0]])
+        if name[0] in _TEXTS:
+            return self._text(_TEXTS[name[0]])
         if name[0] == "category":
-            return self._category()
+            self._nothing_behind("the code of a null category is -1, and it has no size")
+            return Category(pa.string())
         return self._number(name[0], start)
 
     def _list(self, *, is_large: bool) -> ListOf:
@@ -133,14 +147,11 @@ class _TypeParser:
             self._fault('a text in quotes was expected here, as in "" or "none"', start)
         try:
             value = json.loads(quoted[1], strict=False) if quoted[1] else quoted[2]
+            encoded = value.encode()  # A lone surrogate raises: Arrow cannot hold it.
             is_bytes = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
-            return Text(arrow, value.encode() if is_bytes else _utf8(value))
+            return Text(arrow, encoded if is_bytes else value)
         except ValueError as why:
             self._fault(f"this is no text: {why}", start)
-
-    def _category(self) -> Category:
-        self._nothing_behind("the code of a null category is -1, and it has no size")
-        return Category(pa.string())
 
     def _number(self, name: str, start: int) -> FieldType:
         item: Number | Dense = Number(self._scalar(name, start))
@@ -155,21 +166,18 @@ class _TypeParser:
             if size[1]:
                 if self._peek("["):
                     self._fault("nothing can stand behind a size such as [:50]")
-                return self._up_to(item, count)
+                if self._peek("?"):
+                    self._fault("a null list is empty without it")
+                return UpTo(self._with_default(item), count)
             item = Dense(item, count)
         if self._peek("?"):
             self.at += 1
             return Optional(item)
         return self._with_default(item)
 
-    def _up_to(self, item: Number | Dense, count: int) -> UpTo:
-        if self._peek("?"):
-            self._fault("a null list is empty without it")
-        return UpTo(self._with_default(item), count)
-
     def _scalar(self, name: str, start: int) -> pa.DataType:
-        if name in SCALARS:
-            return SCALARS[name]
+        if name in _SCALARS:
+            return _SCALARS[name]
         if name not in _WITH_UNIT:
             near = difflib.get_close_matches(name, _KNOWN, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -196,9 +204,8 @@ class _TypeParser:
         return _with(item, default)
 
     def _skip(self) -> int:
-        space = _SPACE.match(self.text, self.at)
-        assert space is not None  # noqa: S101 (it matches everywhere)
-        self.at = space.end()
+        while self.text[self.at : self.at + 1].isspace():
+            self.at += 1
         return self.at
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
@@ -210,9 +217,6 @@ class _TypeParser:
     def _peek(self, sign: str) -> bool:
         self._skip()
         return self.text.startswith(sign, self.at)
-
-    def _ends(self) -> bool:
-        return self._skip() == len(self.text)
 
     def _expect(self, sign: str) -> None:
         if not self._peek(sign):
@@ -229,12 +233,6 @@ class _TypeParser:
             f"this is no field type:\n    {self.text}\n    {' ' * at}^ {what}\n"
             f"Field types are\n{GRAMMAR}"
         )
-
-
-def _utf8(text: str) -> str:
-    """Return a text as it is; raise for a lone surrogate, which Arrow cannot hold."""
-    text.encode()
-    return text
 
 
 def _value(word: str, number: Number) -> float | None:

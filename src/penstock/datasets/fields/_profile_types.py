@@ -22,7 +22,7 @@ from penstock.datasets.fields._tensor_types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _ITEMS = "[]"
 _ANY_NAME = "*"
@@ -35,7 +35,6 @@ _PLAIN: dict[str, FieldType] = {
     "string": Text(pa.string()),
     "binary": Text(pa.binary()),
 }
-_INTEGERS = (pa.int64(), pa.uint64())
 
 
 class ProfileTypes(NamedTuple):
@@ -86,8 +85,8 @@ def profile_types(
             if known is not None:
                 types[field.path] = str(_with_null(parsed(known), field))
             elif schema_types is None or not field.is_object:
-                _refuse_odd(field, drift, has_schema=schema_types is not None)
-                types[field.path] = str(_with_null(_wrapped(field), field))
+                innermost = _checked(field, drift, has_schema=schema_types is not None)
+                types[field.path] = str(_with_null(_wrapped(innermost), field))
             if categories and field.is_category and types.get(field.path) == "string":
                 types[field.path] = str(Category(pa.string()))
         except _HasNoTypeError as why:
@@ -162,11 +161,6 @@ class _Field:
         return (*around, LIST if self.is_inside else self.name)
 
     @property
-    def is_misread(self) -> bool:
-        """Whether its path leads to something else; at the top a name may look like one."""
-        return self.around is not None and steps_of(self.path) != self.steps
-
-    @property
     def odd_part(self) -> _Field | None:
         """A field around it that is not always an object or a list, so that it cannot be read."""
         around = self.around
@@ -177,24 +171,14 @@ class _Field:
         return None
 
     @property
-    def lowest(self) -> int:
-        low = self._known["types"].get("int", {}).get("min")
-        return low if isinstance(low, int) else 0
-
-    @property
-    def integers(self) -> pa.DataType | None:
-        """The type that holds all its integers; None where there is none."""
-        seen = self._known["types"]["int"]
-        for type_ in _INTEGERS:
-            limits = np.iinfo(str(type_))
-            ends = (seen.get("min"), seen.get("max"))
-            if all(isinstance(end, int) and limits.min <= end <= limits.max for end in ends):
-                return type_
-        return None
+    def integers(self) -> tuple[object, object]:
+        """The smallest and the largest integer; None where that is unknown."""
+        seen = self._known["types"].get("int", {})
+        return seen.get("min"), seen.get("max")
 
 
-def _fields(document: Mapping[str, Any]) -> Iterator[_Field]:
-    """Yield all fields; each knows what it is a part of, which comes before it."""
+def _fields(document: Mapping[str, Any]) -> list[_Field]:
+    """Return all fields; each knows what it is a part of, which comes before it."""
     above: list[_Field] = []
     fields = []
     for known in document["fields"]:
@@ -203,17 +187,19 @@ def _fields(document: Mapping[str, Any]) -> Iterator[_Field]:
             above.pop()
         above.append(_Field(known, above[-1] if above else None))
         fields.append(above[-1])
-    yield from fields
+    return fields
 
 
-def _refuse_odd(field: _Field, drift: Mapping[str, str], *, has_schema: bool) -> None:
+def _checked(field: _Field, drift: Mapping[str, str], *, has_schema: bool) -> _Field:
+    """Return the innermost items of a field whose values can have one type."""
     innermost = field.innermost
     if innermost is None:
         raise _HasNoTypeError("all its lists are empty")
     if _ANY_NAME in field.path.split("."):
         is_first = field.name == _ANY_NAME
         raise _HasNoTypeError("its names are too many to be fields" if is_first else "")
-    if field.is_misread:
+    # At the top a name may look like a path.
+    if field.around is not None and steps_of(field.path) != field.steps:
         raise _HasNoTypeError("a name in it looks like a path, or is empty")
     if (odd := field.odd_part) is not None:
         raise _HasNoTypeError(f"{odd.path} is not always an object")
@@ -227,12 +213,11 @@ def _refuse_odd(field: _Field, drift: Mapping[str, str], *, has_schema: bool) ->
     if len(kinds) > 1 and kinds != {"int", "float"}:
         drifted = drift.get(innermost.path)
         raise _HasNoTypeError(drifted or f"it holds {' and '.join(sorted(kinds))}")
+    return innermost
 
 
-def _wrapped(field: _Field) -> FieldType:
-    """Return the type of a field whose values are of one kind, as if there was no null."""
-    innermost = field.innermost
-    assert innermost is not None  # noqa: S101 (checked by `_refuse_odd`)
+def _wrapped(innermost: _Field) -> FieldType:
+    """Return the type of a field with these items, of one kind, as if there was no null."""
     type_ = _plain(innermost)
     for _ in range(innermost.lists):
         assert isinstance(type_, Number | Dense | Text | ListOf)  # noqa: S101 (of plain kinds)
@@ -246,10 +231,11 @@ def _plain(field: _Field) -> FieldType:
         return _PLAIN[kind]
     if kind != "int":
         raise _HasNoTypeError(f"of {kind} only a schema knows the type")
-    type_ = field.integers
-    if type_ is None:
-        raise _HasNoTypeError("some of its integers fit neither int64 nor uint64")
-    return Number(type_)
+    for type_ in (pa.int64(), pa.uint64()):
+        limits = np.iinfo(str(type_))
+        if all(isinstance(end, int) and limits.min <= end <= limits.max for end in field.integers):
+            return Number(type_)
+    raise _HasNoTypeError("some of its integers fit neither int64 nor uint64")
 
 
 def _with_null(type_: FieldType, field: _Field) -> FieldType:
@@ -257,14 +243,14 @@ def _with_null(type_: FieldType, field: _Field) -> FieldType:
     if isinstance(type_, ListOf):
         innermost = field.innermost or field
         # A list that is null is empty; only what stands in the innermost one may be null.
-        return _with_default(type_, innermost.lowest) if innermost.may_be_null else type_
+        return _with_default(type_, innermost.integers[0]) if innermost.may_be_null else type_
     is_float = isinstance(type_, Number) and pa.types.is_floating(type_.arrow)  # Null is NaN.
     if isinstance(type_, Number | Dense) and field.may_be_null and not is_float:
         return Optional(type_)
     return type_
 
 
-def _with_default(type_: ListOf, lowest: int) -> ListOf:
+def _with_default(type_: ListOf, lowest: object) -> ListOf:
     """Return lists in which something stands for null: there is no mask inside of them."""
     item = type_.item
     if isinstance(item, ListOf):
@@ -276,5 +262,5 @@ def _with_default(type_: ListOf, lowest: int) -> ListOf:
     limits = np.iinfo(item.dtype)
     if limits.min == 0:
         return ListOf(replace(item, default=int(limits.max)))
-    is_free = pa.types.is_integer(item.arrow) and lowest >= 0
+    is_free = pa.types.is_integer(item.arrow) and not (isinstance(lowest, int) and lowest < 0)
     return ListOf(replace(item, default=-1 if is_free else int(limits.min)))

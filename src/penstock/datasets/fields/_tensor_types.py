@@ -12,8 +12,29 @@ import pyarrow as pa
 
 is_ = pa.types
 
-_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
-_MOMENTS = {"date32[day]": "date32", "date64[ms]": "date64"}
+_NAMES = {
+    "halffloat": "float16",
+    "float": "float32",
+    "double": "float64",
+    "date32[day]": "date32",
+    "date64[ms]": "date64",
+}
+"""What users call types that Arrow calls otherwise."""
+
+
+def type_text(type_: pa.DataType) -> str:
+    """Return a type as a user writes it, or as Arrow does.
+
+    >>> type_text(pa.list_(pa.float32())), type_text(pa.list_(pa.float32(), 3))
+    ('list<float32>', 'float32[3]')
+    >>> type_text(pa.decimal128(5))
+    'decimal128(5, 0)'
+    """
+    if is_.is_fixed_size_list(type_):
+        return f"{type_text(type_.value_type)}[{type_.list_size}]"
+    if is_.is_list(type_) or is_.is_large_list(type_):
+        return f"{'large_' * is_.is_large_list(type_)}list<{type_text(type_.value_type)}>"
+    return _NAMES.get(str(type_), str(type_))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +53,7 @@ class Number:
     @property
     def name(self) -> str:
         """The name of the type, without the default."""
-        text = str(self.arrow).replace("tz=", "")
-        return _NAMES.get(text) or _MOMENTS.get(text) or text
+        return type_text(self.arrow).replace("tz=", "")
 
     def __str__(self) -> str:
         return self.name + default_text(self)
@@ -85,7 +105,6 @@ class Dense:
 
     @property
     def name(self) -> str:
-        """The name of the type, without the default."""
         return f"{self.item.name}[{self.size}]"
 
     def __str__(self) -> str:
@@ -100,7 +119,6 @@ class Optional:
 
     @property
     def arrow(self) -> pa.DataType:
-        """As without a mask."""
         return self.item.arrow
 
     def __str__(self) -> str:
@@ -116,7 +134,6 @@ class UpTo:
 
     @property
     def arrow(self) -> pa.DataType:
-        """Lists."""
         return pa.list_(self.item.arrow)
 
     def __str__(self) -> str:
@@ -133,7 +150,6 @@ class ListOf:
 
     @property
     def arrow(self) -> pa.DataType:
-        """Lists."""
         return (pa.large_list if self.is_large else pa.list_)(self.item.arrow)
 
     def __str__(self) -> str:

@@ -252,7 +252,7 @@ def _projecting(fields: Fields) -> Callable[[bytes], Any]:
         raise OptionError(f"fields={fields!r}: expected names, or names with types.")
     types: dict[str, Any] = dict.fromkeys(names, Any)
     if not isinstance(fields, Sequence):
-        from penstock.datasets._projection import arrow_type  # noqa: PLC0415 (pyarrow)
+        from penstock.datasets.fields._grammar import arrow_type  # noqa: PLC0415 (pyarrow)
 
         kinds = (
             fields.items() if isinstance(fields, Mapping) else zip(names, fields.types, strict=True)

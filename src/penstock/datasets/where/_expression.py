@@ -9,15 +9,16 @@ comparison, whichever way round: ask with `is null` and `is not null`.
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.datasets.where._words import Token, number_in, text_in, tokens_of, unreadable
+from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from penstock.errors import OptionError
 
 DEEPEST = 100
 """How far parentheses and `not` may be nested."""
@@ -27,6 +28,19 @@ _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _FOREIGN = {"=": "==", "<>": "!=", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not"}
 _VALUES = {"true": True, "false": False, "null": None}
 _WORDS = {"and", "or", "not", "in", "is", "contains", "starts", "with", *_VALUES}
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+      (?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?!\w)
+    | (?P<word>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
+    | `(?P<name>[^`]+)`
+    | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    | (?P<sign>==|!=|<=|>=|<>|&&|\|\||[<>=(),&|!])
+    | (?P<end>\Z)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {'"': '\\"', "\\'": "'"}
 
 Value = bool | int | float | str
 
@@ -98,6 +112,49 @@ def _names(node: Node) -> Iterator[str]:
         yield node.name
 
 
+class Token(NamedTuple):
+    """A word, a name in backquotes, a number, a text, a sign, or the end."""
+
+    kind: str
+    text: str
+    at: int
+
+    def __str__(self) -> str:
+        return "the end" if self.kind == "end" else repr(self.text)
+
+
+def tokens_of(text: str) -> Iterator[Token]:
+    """Yield the tokens of an expression, the end as the last one.
+
+    >>> [token.text for token in tokens_of("age >= 18 and `odd name` in ('a')")]
+    ['age', '>=', '18', 'and', 'odd name', 'in', '(', "'a'", ')', '']
+    """
+    at, kind = 0, ""
+    while kind != "end":
+        found = _TOKEN.match(text, at)
+        if found is None:
+            at += len(text[at:]) - len(text[at:].lstrip())
+            why = f"{text[at]!r} means nothing here. A name with this sign stands in backquotes."
+            if text[at] in "'\"`":
+                why = f"this {text[at]} is never closed."
+            raise unreadable(text, at, why)
+        kind = found.lastgroup or ""
+        yield Token(kind, found[kind], found.start(kind))
+        at = found.end()
+
+
+def unreadable(text: str, at: int, problem: str) -> OptionError:
+    """Return the error for an expression that is no expression."""
+    return point_at(text, at, f"this expression cannot be read: {problem}")
+
+
+def point_at(text: str, at: int, problem: str) -> OptionError:
+    """Return an error that shows a place in an expression."""
+    start = text.rfind("\n", 0, at) + 1
+    line = text[start:].partition("\n")[0]
+    return OptionError(f"{problem}\n  {line}\n  {' ' * (at - start)}^")
+
+
 class _ConditionParser:
     def __init__(self, text: str) -> None:
         self.text = text
@@ -134,8 +191,8 @@ class _ConditionParser:
         return node
 
     def _several(self, word: str) -> Node:
-        parts = [self._several("and") if word == "or" else self._one()]
-        while self._skip(word):
+        parts: list[Node] = []
+        while not parts or self._skip(word):
             parts.append(self._several("and") if word == "or" else self._one())
         return parts[0] if len(parts) == 1 else Several(word == "and", tuple(parts))
 
@@ -160,20 +217,17 @@ class _ConditionParser:
         if first.kind in ("number", "text") or first.text.lower() in _VALUES:
             return self._turned_round(first)
         name = self._field(first)
-        is_not = False
         if self._skip("is"):
             is_not = self._skip("not")
             self._expect("null", "'is not'" if is_not else "'is'")
             return Not(IsNull(name)) if is_not else IsNull(name)
         sign = self._take()
-        if sign.text.lower() == "not" and self._is_next("in", "contains", "starts"):
-            is_not = True
-            sign = self._take()
-        how = sign.text.lower() if sign.kind in ("sign", "word") else ""
-        node = self._beside(name, how, sign)
+        is_not = sign.text.lower() == "not" and self._is_next("in", "contains", "starts")
+        node = self._beside(name, self._take() if is_not else sign)
         return Not(node) if is_not else node
 
-    def _beside(self, name: str, how: str, sign: Token) -> Node:
+    def _beside(self, name: str, sign: Token) -> Node:
+        how = sign.text.lower() if sign.kind in ("sign", "word") else ""
         if how == "in":
             return self._among(name)
         if how == "starts":
@@ -202,9 +256,7 @@ class _ConditionParser:
         self._expect("(", "'in'")
         tokens = [self._take()]
         values = [self._value(tokens[0])]
-        while self._skip(","):
-            if self._is_next(")"):
-                break
+        while self._skip(",") and not self._is_next(")"):
             tokens.append(self._take())
             values.append(self._value(tokens[-1]))
         self._expect(")", "the values")
@@ -220,9 +272,9 @@ class _ConditionParser:
 
     def _value(self, token: Token) -> Value:
         if token.kind == "number":
-            return number_in(token, self.text)
+            return self._number(token)
         if token.kind == "text":
-            return text_in(token, self.text)
+            return self._text(token)
         word = token.text.lower()
         if token.kind == "word" and word in _VALUES:
             value = _VALUES[word]
@@ -233,6 +285,28 @@ class _ConditionParser:
         if token.kind in ("word", "name"):
             problem += " Two fields are compared by a pyarrow expression."
         raise self._wrong(token.at, problem)
+
+    def _number(self, token: Token) -> int | float:
+        try:
+            return int(token.text)
+        except ValueError:
+            number = float(token.text)
+        if not math.isfinite(number):
+            raise self._wrong(token.at, "this number is beyond the range of floats.")
+        return number
+
+    def _text(self, token: Token) -> str:
+        # Inside single quotes a double one needs no escape, and JSON knows no escaped single one.
+        inner = re.sub(
+            r'\\.|"', lambda met: _ESCAPES.get(met[0], met[0]), token.text[1:-1], flags=re.DOTALL
+        )
+        try:
+            value: str = json.loads(f'"{inner}"', strict=False)
+            value.encode()  # Half of a surrogate pair is no text that a column could hold.
+        except ValueError:
+            problem = "this text has an escape that JSON does not know; a backslash itself is \\\\."
+            raise self._wrong(token.at, problem) from None
+        return value
 
 
 _AFTER_FIELD = (
