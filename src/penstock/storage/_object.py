@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
+import random
 import secrets
 import tempfile
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +16,7 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import ObjectNotFoundError, OptionError, StorageError
+from penstock.storage._drafts import OwnedFile
 from penstock.storage._environment import endpoint_is_plain_http
 from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
@@ -23,9 +27,7 @@ from penstock.storage._object_errors import (
     object_error,
 )
 from penstock.storage._options import StorageOptions
-from penstock.storage._owned_file import OwnedFile
 from penstock.storage._remote_file import RemoteFile
-from penstock.storage._retry import retry
 from penstock.storage._store import Entry
 
 if TYPE_CHECKING:
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 T = TypeVar("T")
+
+_log = logging.getLogger("penstock.storage")
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+_CHANCE = random.SystemRandom()
+"""Neither the numbers that the user's own seed promises him, nor the same in every fork."""
 
 LARGEST_SINGLE_PUT = 5 << 30
 """What the stores accept as one request, and so as one exclusive publish."""
@@ -53,7 +61,6 @@ class ObjectStore:
     options: StorageOptions = field(default_factory=StorageOptions)
 
     def path(self, name: str) -> str:
-        """Return the URL of an object."""
         return f"{self.url}/{name}"
 
     def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
@@ -79,7 +86,6 @@ class ObjectStore:
                 yield _entry(meta)
 
     def entry(self, name: str) -> Entry:
-        """Return size, time and ETag of one object."""
         return _entry(self.request("read", self.path(name), lambda: self.client().head(name)))
 
     def open(self, name: str, known: Entry | None = None) -> RemoteFile:
@@ -96,7 +102,6 @@ class ObjectStore:
         return []
 
     def delete(self, name: str) -> None:
-        """Remove an object."""
         self.entry(name)  # Stores answer a delete of nothing with success.
         self.request("delete", self.path(name), lambda: self.client().delete(name))
 
@@ -134,6 +139,36 @@ class ObjectStore:
         """Return `call()`, sent again while that may help; for what the client does not repeat."""
         seconds = self.options.retry_timeout
         return retry(call, what=what, is_passing=is_passing, timeout=seconds, on_repeat=on_repeat)
+
+
+def retry(
+    call: Callable[[], T],
+    *,
+    what: str,
+    is_passing: Callable[[Exception], bool],
+    timeout: float,
+    on_repeat: Callable[[], object] = lambda: None,
+) -> T:
+    """Return `call()`, repeated while it fails for a passing reason and time is left.
+
+    The pause before attempt n is random between 0 and 0.1 s × 2ⁿ (at most 10 s), so that many
+    clients that were throttled together do not come back together. The last failure is raised.
+    `on_repeat` is called before each attempt but the first.
+    """
+    deadline = time.monotonic() + timeout
+    attempt = 0
+    while True:
+        try:
+            return call()
+        except Exception as failure:
+            attempt += 1
+            longest = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE)
+            pause = _CHANCE.uniform(0, longest)
+            if not is_passing(failure) or time.monotonic() + pause >= deadline:
+                raise
+            _log.debug("%s failed (attempt %d), again in %.1f s", what, attempt, pause)
+            time.sleep(pause)
+            on_repeat()
 
 
 class ObjectDraft:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock.storage._coalesce import at_once, read_coalesced
+from penstock.storage._coalesce import read_coalesced
 from penstock.storage._meter import current_meter, waiting
 from penstock.storage._object_errors import is_throttled
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from penstock.storage._store import Entry
 
 _CHUNK_BYTES = 256 << 10
+_THREADS = 16
+"""Ranges that are read at once, because each waits for the network."""
 
 
 class RemoteFile:
@@ -39,7 +41,7 @@ class RemoteFile:
             )
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return read_coalesced(self.read_at, ranges, at_once)
+        return read_coalesced(self.read_at, ranges, _THREADS)
 
     def close(self) -> None:
         """Nothing is open between two requests."""
