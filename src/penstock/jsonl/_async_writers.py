@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from penstock.jsonl._draft_writer import WriteOptions
-    from penstock.jsonl._targets import DirTarget, Target
+    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
 
 _LEAST_BYTES = 256
 """What a record counts for at least, between two pauses of an event loop."""

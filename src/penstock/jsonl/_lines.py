@@ -20,8 +20,7 @@ from penstock.jsonl._encode import LineEncoder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.jsonl._draft_writer import WriteOptions
-    from penstock.jsonl._targets import Target
+    from penstock.jsonl._targets import Target, WriteOptions
 
 _log = logging.getLogger("penstock.jsonl")
 _writers: WeakSet[Lines] = WeakSet()

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from orjson import dumps
 
-from penstock.jsonl._encode import LOOKED_AT, OPTIONS
+from penstock.jsonl._encode import LOOKED_AT, OPTIONS, contains
 from penstock.jsonl._lines import Lines, refuse_part_lines, refuse_single
-from penstock.jsonl._search import contains
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
-    from penstock.jsonl._draft_writer import WriteOptions
-    from penstock.jsonl._targets import DirTarget, Target
+    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
 
 _TOGETHER = 128
 """Lines that are gathered before they are searched and handed on together."""
