@@ -59,6 +59,19 @@ def list_array(
     return pa.ListArray.from_arrays(narrow, items, type=type_, mask=mask)
 
 
+def is_listlike(type_: pa.DataType) -> bool:
+    """Whether arrays of a type hold a list in each row."""
+    kinds = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
+    return any(getattr(pa.types, f"is_{kind}")(type_) for kind in kinds)
+
+
+def dictionary_array(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return an array of a dictionary's value type as one of the dictionary type."""
+    encoded = array.dictionary_encode()
+    indices = encoded.indices.cast(type_.index_type)
+    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=type_.ordered)
+
+
 def map_array(
     lengths: NDArray[np.int64],
     nulls: NDArray[np.bool_],

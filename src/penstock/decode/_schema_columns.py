@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decode._assemble import is_listlike
 from penstock.decode._columns import (
     REFUSALS,
     BooleanColumn,
@@ -74,7 +75,6 @@ class DurationColumn(JsonColumn):
     accepts = frozenset({int})
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return integers as the counts that Arrow stores."""
         return pa.array(values, self.type)
 
 
@@ -121,14 +121,6 @@ _LEAVES: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str], 
     (is_.is_fixed_size_binary, TextColumn),
 ]
 
-_LISTS = (
-    is_.is_list,
-    is_.is_large_list,
-    is_.is_fixed_size_list,
-    is_.is_list_view,
-    is_.is_large_list_view,
-)
-
 
 def column_for(type_: pa.DataType, path: str) -> JsonColumn:
     """Return the column that reads JSON values as `type_`, or refuse a type that JSON cannot be."""
@@ -147,7 +139,7 @@ def _column(type_: pa.DataType, path: str) -> JsonColumn:
     for is_type, leaf in _LEAVES:
         if is_type(type_):
             return leaf(type_, path)
-    if any(is_list(type_) for is_list in _LISTS):
+    if is_listlike(type_):
         return ListColumn(type_, path, _column(type_.value_type, f"{path}[]"))
     if is_.is_struct(type_):
         names = [field.name for field in type_]

@@ -24,15 +24,6 @@ from penstock.decode._columns import (
     json_text,
 )
 from penstock.decode._kinds import (
-    BOOLEAN,
-    FLOAT,
-    MIXED,
-    NATURAL,
-    NEGATIVE,
-    NULL,
-    TEXT,
-    UNSIGNED,
-    WIDE,
     Fields,
     Foreign,
     Kind,
@@ -50,15 +41,15 @@ if TYPE_CHECKING:
     from penstock.decode._records import Record
 
 _COLUMNS: dict[Scalar, Callable[[pa.DataType, str], JsonColumn]] = {
-    NULL: NullColumn,
-    BOOLEAN: BooleanColumn,
-    NATURAL: IntegerColumn,
-    NEGATIVE: IntegerColumn,
-    UNSIGNED: IntegerColumn,
-    FLOAT: FloatColumn,
-    TEXT: TextColumn,
-    WIDE: JsonTextColumn,
-    MIXED: JsonTextColumn,
+    Scalar.NULL: NullColumn,
+    Scalar.BOOLEAN: BooleanColumn,
+    Scalar.NATURAL: IntegerColumn,
+    Scalar.NEGATIVE: IntegerColumn,
+    Scalar.UNSIGNED: IntegerColumn,
+    Scalar.FLOAT: FloatColumn,
+    Scalar.TEXT: TextColumn,
+    Scalar.WIDE: JsonTextColumn,
+    Scalar.MIXED: JsonTextColumn,
 }
 
 
