@@ -33,7 +33,6 @@ class Misfit(Exception):  # noqa: N818 - says what a value is, not what went wro
         self.path, self.value, self.wanted, self.why = path, value, wanted, why
 
     def text(self) -> str:
-        """Return it as a sentence for an error."""
         value = repr(self.value)
         if len(value) > _LONGEST_VALUE:
             value = value[: _LONGEST_VALUE - 1] + "…"

@@ -14,8 +14,10 @@ import pyarrow.compute as pc
 
 from penstock.decode._as_records import as_shown
 from penstock.decode._assemble import (
+    LISTS,
+    TEXTS,
     dictionary_array,
-    is_listlike,
+    is_any,
     list_array,
     list_lengths,
     map_array,
@@ -29,8 +31,6 @@ from penstock.decode._schema_columns import column_for
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 is_ = pa.types
@@ -81,7 +81,7 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         return pa.ExtensionArray.from_storage(type_, fit_array(array, type_.storage_type, path))
     if is_.is_dictionary(type_):
         return _fit_leaf(fit_array(array, type_.value_type, path), type_, path)
-    if is_listlike(type_):
+    if is_any(type_, LISTS):
         return _fit_lists(array, type_, path)
     if is_.is_struct(type_):
         return _fit_structs(array, type_, path)
@@ -105,7 +105,7 @@ def _fit_field(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
 
 
 def _fit_lists(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
-    if not is_listlike(array.type):
+    if not is_any(array.type, LISTS):
         raise _first_value(array, type_, path)
     nulls, lengths, items = null_rows(array), list_lengths(array), array.flatten()
     if is_.is_fixed_size_list(type_):
@@ -203,13 +203,13 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         if pc.any(pc.greater(pc.abs(array), float(WHOLE_FLOATS))).as_py():
             raise ValueError("a float this large may stand for a neighbouring integer")
         return array.cast(type_)
-    if is_.is_floating(type_) and _in(("integer", "floating", "decimal"), have):
+    if is_.is_floating(type_) and is_any(have, ("integer", "floating", "decimal")):
         return narrowed_floats(array.cast(pa.float64(), safe=False), type_)
     if is_.is_integer(type_) and is_.is_decimal(have):
         return array.cast(type_)
     if is_.is_dictionary(type_):
         return dictionary_array(array, type_)
-    if any(_in(family, have) and _in(family, type_) for family in _FAMILIES):
+    if any(is_any(have, family) and is_any(type_, family) for family in _FAMILIES):
         return array.cast(type_)
     if have.id in _JSON_SCALARS:
         # Strings as moments or decimals, integers as counts: rare, and the rules are written once.
@@ -217,15 +217,9 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     raise TypeError(f"it is {have}")
 
 
-def _in(family: Sequence[str], type_: pa.DataType) -> bool:
-    return any(getattr(is_, f"is_{name}")(type_) for name in family)
-
-
-_STRINGS = ("string", "large_string", "string_view")
-_BYTES = ("binary", "large_binary", "binary_view", "fixed_size_binary")
 _FAMILIES = (
     ("integer",),
-    (*_STRINGS, *_BYTES),
+    TEXTS,
     ("decimal",),
     ("timestamp", "date"),
     ("time",),

@@ -131,7 +131,6 @@ def arrow_type(kind: Kind) -> pa.DataType:
 
 
 def arrow_schema(record: Fields) -> pa.Schema:
-    """Return the schema of records of a kind."""
     return pa.schema([(name, arrow_type(kind)) for name, kind in record.fields.items()])
 
 
@@ -158,7 +157,6 @@ def join(old: Kind, new: Kind, path: str, on_mixed: OnMixed) -> Kind:
 
 
 def join_records(old: Fields, new: Fields, path: str, on_mixed: OnMixed) -> Fields:
-    """Return the record that holds the fields of both."""
     merged = dict(old.fields)
     for name, kind in new.fields.items():
         merged[name] = join(merged.get(name, Scalar.NULL), kind, inner_path(path, name), on_mixed)
@@ -189,7 +187,6 @@ def settled(kind: Kind, path: str, on_mixed: OnMixed) -> Kind:
 
 
 def settled_record(record: Fields, path: str, on_mixed: OnMixed) -> Fields:
-    """Return a record of settled fields."""
     fields = record.fields.items()
     return Fields({name: settled(kind, inner_path(path, name), on_mixed) for name, kind in fields})
 
@@ -288,7 +285,6 @@ def _word(type_: type) -> str:
 
 
 def kind_of_batch(batch: pa.RecordBatch) -> Fields:
-    """Return the kind of the records in a batch."""
     names = batch.schema.names
     return Fields({name: kind_of_array(array) for name, array in zip(names, batch, strict=True)})
 

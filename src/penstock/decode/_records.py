@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import compress
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -37,16 +38,7 @@ def decode_as_json(line: bytes) -> object:
         # Decoded here, not by `json`: it would guess UTF-16 for a line that holds NUL bytes.
         return json.loads(line.decode("utf-8"))
     except RecursionError:
-        message = "nested too deeply"
-        raise ValueError(message) from None
-
-
-class RefusedLine(NamedTuple):
-    """A line that is left out unless `OnBad` raises."""
-
-    line_index: int
-    raw: bytes
-    why: Exception
+        raise ValueError("nested too deeply") from None
 
 
 class ParsedRecords(NamedTuple):
@@ -54,7 +46,7 @@ class ParsedRecords(NamedTuple):
 
     rows: list[Record]
     lines: list[tuple[int, bytes]]  # of each row: index in the text, bytes without newline
-    bad: list[RefusedLine]
+    bad: list[tuple[int, bytes, Exception]]  # of each line: the same, and why it is none
     plain: bool  # every line is as RFC 8259 has it: finite numbers, no lone surrogates
 
     def without(self, misfits: dict[int, Exception]) -> ParsedRecords:
@@ -63,13 +55,13 @@ class ParsedRecords(NamedTuple):
         return ParsedRecords(
             [self.rows[row] for row in kept],
             [self.lines[row] for row in kept],
-            self.bad + [RefusedLine(*self.lines[row], why) for row, why in misfits.items()],
+            self.bad + [(*self.lines[row], why) for row, why in misfits.items()],
             self.plain,
         )
 
     def report(self, on_bad: OnBad) -> None:
         """Tell `on_bad` of every bad line in the order of the text."""
-        for bad in sorted(self.bad, key=lambda bad: bad.line_index):
+        for bad in sorted(self.bad, key=itemgetter(0)):
             on_bad(*bad)
 
 
@@ -93,14 +85,14 @@ def _read_each(lines: list[tuple[int, bytes]]) -> ParsedRecords:
         try:
             value = decode_line(line)
         except ValueError as why:
-            records.bad.append(RefusedLine(index, line, why))
+            records.bad.append((index, line, why))
             continue
         if isinstance(value, dict):
             records.rows.append(value)
             records.lines.append((index, line))
         else:
             reason = f"a record is a JSON object, and this line is {_NAMES[type(value)]}"
-            records.bad.append(RefusedLine(index, line, ValueError(reason)))
+            records.bad.append((index, line, ValueError(reason)))
     return records
 
 

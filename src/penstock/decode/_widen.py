@@ -54,7 +54,6 @@ _COLUMNS: dict[Scalar, Callable[[pa.DataType, str], JsonColumn]] = {
 
 
 def batch_of_records(rows: Sequence[Record], record: Fields) -> pa.RecordBatch:
-    """Return records as a batch of a kind that holds them."""
     columns = [
         _column(kind, name).build([row.get(name) for row in rows])
         for name, kind in record.fields.items()

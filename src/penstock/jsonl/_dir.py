@@ -160,15 +160,8 @@ class JsonlDir(JsonlPath):
         most_records: int | None,
         most_bytes: int | None,
     ) -> DirTarget:
-        store, directory = locate(self.path, self.storage_options)
-        return DirTarget(
-            store,
-            directory,
-            options,
-            shard_extension=extension,
-            max_records_per_shard=most_records,
-            max_bytes_per_shard=most_bytes,
-        )
+        place = locate(self.path, self.storage_options)
+        return DirTarget(*place, options, extension, most_records, most_bytes)
 
     def _listing(self, *, recursive: bool) -> list[tuple[str, Entry]]:
         """Return what is read, in reading order: names relative to the directory, and entries."""

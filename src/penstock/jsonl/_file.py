@@ -29,7 +29,6 @@ from penstock.storage import LocalStore, locate, open_for_reading, open_for_writ
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from types import TracebackType
     from typing import Literal, Self
 
     from penstock.jsonl._policy import OnError
@@ -149,8 +148,7 @@ class JsonlFile(JsonlPath):
         if mode == "wb":
             store, name = self._written()
             return cast("IO[bytes]", open_for_writing(store, name.rpartition("/")[0], name))
-        message = f"mode={mode!r}: expected 'rb' or 'wb'."
-        raise OptionError(message)
+        raise OptionError(f"mode={mode!r}: expected 'rb' or 'wb'.")
 
     def open(self, mode: Literal["rb", "wb"] = "rb") -> AsyncFile:
         """Return the same for `async with`, its calls awaited."""
@@ -188,13 +186,8 @@ class AsyncFile:
         self._file = await in_thread(self._open_file)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await in_thread(self._file.__exit__, kind, failure, trace)
+    async def __aexit__(self, *failure: object) -> None:
+        await in_thread(self._file.__exit__, *failure)
 
     async def read(self, size: int = -1) -> bytes:
         """Return up to `size` bytes, or all that are left."""

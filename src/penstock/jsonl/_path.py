@@ -44,8 +44,7 @@ class JsonlPath(ABC):
         self.storage_options = storage_options
         _, name = locate(self.path, storage_options)
         if not name and not self._may_be_bucket:
-            message = f"{self.path}: this names a bucket; a file needs a name in it."
-            raise OptionError(message)
+            raise OptionError(f"{self.path}: this names a bucket; a file needs a name in it.")
 
     @classmethod
     def new_remote(cls, name: str, storage_options: Mapping[str, Any] | None = None) -> Self:

@@ -108,8 +108,6 @@ class DraftWriter:
 
 
 class _PlainEncoder:
-    """Text as it is."""
-
     def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]:
         yield text
 
@@ -136,8 +134,7 @@ def check_level(compression: Compression | None, level: int) -> None:
     """Say which levels a compression has."""
     lowest, highest = _LEVELS[compression] if compression else (level, level)
     if not lowest <= level <= highest:
-        message = f"compression_level={level}: {compression} takes {lowest} to {highest}."
-        raise OptionError(message)
+        raise OptionError(f"compression_level={level}: {compression} takes {lowest} to {highest}.")
 
 
 class Target(ABC):
@@ -237,12 +234,11 @@ class FileTarget(Target):
 class DirTarget(Target):
     """A directory of shards; each takes its number when it is published."""
 
-    def __init__(  # noqa: PLR0913 (the limits of a directory, by name)
+    def __init__(  # noqa: PLR0913, PLR0917 (where lines go, how, and the limits of a shard)
         self,
         store: Store,
         directory: str,
         options: WriteOptions,
-        *,
         shard_extension: str,
         max_records_per_shard: int | None,
         max_bytes_per_shard: int | None,
@@ -253,11 +249,10 @@ class DirTarget(Target):
         self._most_records = _limit("max_records_per_shard", max_records_per_shard)
         self._most_bytes = _limit("max_bytes_per_shard", max_bytes_per_shard)
         if not isinstance(store, LocalStore) and self._most_bytes > _LARGEST_REMOTE_SHARD:
-            message = (
+            raise OptionError(
                 f"max_bytes_per_shard={max_bytes_per_shard}: a shard in object storage is "
                 f"published by one request and may hold at most {_LARGEST_REMOTE_SHARD:,} bytes."
             )
-            raise OptionError(message)
         self._next: int | None = None
         self.published: list[str] = []
 

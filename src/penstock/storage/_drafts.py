@@ -51,7 +51,6 @@ class OwnedFile:
 
     @property
     def size(self) -> int:
-        """Bytes written."""
         return os.fstat(self.descriptor).st_size
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

@@ -154,6 +154,5 @@ def listed(path: str) -> Entry | None:
 
 def _entry(path: str, status: os.stat_result) -> Entry:
     if stat.S_ISDIR(status.st_mode):
-        message = f"{path} is a directory, not a file."
-        raise ObjectNotFoundError(message, path=path)
+        raise ObjectNotFoundError(f"{path} is a directory, not a file.", path=path)
     return Entry(path, status.st_size, status.st_mtime)

@@ -54,8 +54,7 @@ def translated(path: str, verb: str) -> Iterator[None]:
                 f"it is a link to {os.readlink(path)}, and nothing is there. Bring that back, or "
                 "remove the link"
             )
-        message = f"cannot {verb} {path}: {why}."
-        raise kind(message, path=path, errno=failure.errno) from failure
+        raise kind(f"cannot {verb} {path}: {why}.", path=path, errno=failure.errno) from failure
 
 
 def refuse_full_disk(needed: int, folder: Path, what: str, remedy: str) -> None:

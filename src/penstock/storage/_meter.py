@@ -65,13 +65,11 @@ class Meter:
         self.waiting: dict[object, InFlight] = {}
 
     def count(self, **more: float) -> None:
-        """Add to some counters."""
         with _lock:
             for name, amount in more.items():
                 setattr(self, name, getattr(self, name) + amount)
 
     def counts(self) -> dict[str, float]:
-        """Return all counters by name."""
         with _lock:
             return {name: getattr(self, name) for name in self.COUNTS}
 
@@ -106,7 +104,6 @@ def metered(meter: Meter | None) -> Iterator[Meter | None]:
 
 
 def current_meter() -> Meter | None:
-    """Return the meter to count on, if there is one."""
     return _meter.get()
 
 

@@ -16,18 +16,20 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import ObjectNotFoundError, OptionError, StorageError
+from penstock.storage._coalesce import read_coalesced
 from penstock.storage._drafts import OwnedFile
 from penstock.storage._environment import endpoint_is_plain_http
 from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
+from penstock.storage._meter import current_meter, waiting
 from penstock.storage._object_errors import (
     ConflictError,
     client_panic,
     is_passing,
+    is_throttled,
     object_error,
 )
 from penstock.storage._options import StorageOptions
-from penstock.storage._remote_file import RemoteFile
 from penstock.storage._store import Entry
 
 if TYPE_CHECKING:
@@ -49,6 +51,9 @@ _MULTIPART_ABOVE = 64 << 20
 _PART_BYTES = 16 << 20
 _SLOWEST_UPLOAD = 1e6
 _MANY = 1000  # The deadline ends the repeats, not their number.
+_CHUNK_BYTES = 256 << 10
+_THREADS = 16
+"""Ranges that are read at once, because each waits for the network."""
 _OWNER = "penstock-draft"
 """Metadata by which a writer recognises its own upload under a name."""
 
@@ -171,6 +176,86 @@ def retry(
             on_repeat()
 
 
+class RemoteFile:
+    """An object read by ranged requests, all for one version; see `penstock.storage.OpenFile`."""
+
+    __slots__ = ("_entry", "_store", "path", "size")
+
+    def __init__(self, store: ObjectStore, entry: Entry) -> None:
+        self._store = store
+        self._entry = entry
+        self.path = store.path(entry.name)
+        self.size = entry.size
+
+    def read_at(self, start: int, length: int) -> bytes:
+        if not length:
+            return b""
+        what = f"{self.path} (bytes {start:,} to {start + length:,})"
+        body = _Body(self._store, self._entry, start, start + length)
+        with waiting(self.path, start, start + length):
+            return self._store.request(
+                "read", what, lambda: self._store.retry(what, body.fetch, body.count_repeat)
+            )
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return read_coalesced(self.read_at, ranges, _THREADS)
+
+    def close(self) -> None:
+        """Nothing is open between two requests."""
+
+
+class _Body:
+    """A range on its way: a request that breaks off is followed by one for the rest.
+
+    The client's own retries are off, since they could not be counted.
+    """
+
+    def __init__(self, store: ObjectStore, entry: Entry, start: int, stop: int) -> None:
+        self._store = store
+        self._entry = entry
+        self._start = start
+        self._stop = stop
+        self._parts: list[Any] = []
+        self._received = 0
+        self._version = entry.version
+        self._meter = current_meter()
+
+    def fetch(self) -> bytes:
+        """Ask for what is missing, and return the whole if that came."""
+        self._count(requests=1)
+        try:
+            self._receive()
+        except Exception as failure:
+            if is_throttled(failure):
+                self._count(throttled=1)
+            raise
+        length = self._stop - self._start
+        if self._received != length:
+            # The client takes a short answer for a whole one.
+            received, self._received, self._parts = self._received, 0, []
+            raise ConnectionError(f"{length:,} bytes asked for, {received:,} received")
+        return b"".join(self._parts)
+
+    def _receive(self) -> None:
+        options: dict[str, Any] = {"range": (self._start + self._received, self._stop)}
+        if self._version:
+            # Also where the version is known from the first answer only: two must not be mixed.
+            options["if_match"] = self._version
+        answer = self._store.client(repeats=False).get(self._entry.name, options=options)
+        self._version = self._version or answer.meta["e_tag"]
+        for part in answer.stream(min_chunk_size=_CHUNK_BYTES):
+            self._parts.append(part)
+            self._received += len(part)
+            self._count(bytes=len(part))
+
+    def count_repeat(self) -> None:
+        self._count(retries=1)
+
+    def _count(self, **more: int) -> None:
+        if self._meter is not None:
+            self._meter.count(**more)
+
+
 class ObjectDraft:
     """A draft spooled to an unnamed local file and uploaded when published."""
 
@@ -264,8 +349,7 @@ def _new_client(url: str, options: StorageOptions, *, repeats: bool, seconds: fl
     except Exception as failure:  # noqa: BLE001 (every refusal becomes an error of ours)
         problem = options.redact(str(failure)).partition("\n")[0]
     del config, client_options  # They hold secrets that a traceback with locals would show.
-    message = f"cannot use storage options for {url}: {problem}"
-    raise OptionError(message)
+    raise OptionError(f"cannot use storage options for {url}: {problem}")
 
 
 def _entry(meta: ObjectMeta) -> Entry:

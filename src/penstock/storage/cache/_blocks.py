@@ -58,8 +58,6 @@ class Block:
 
 
 class BlockBytes(NamedTuple):
-    """The bytes of a block."""
-
     data: pa.Buffer
     is_mapped: bool
     """Whether they lie in a file that others share; else they take this process's memory."""
@@ -105,7 +103,6 @@ class BlockCache:
 
     @property
     def folder(self) -> Path:
-        """Where blocks are kept."""
         return self._room.folder if self._room is not None else self._folder
 
     @property
