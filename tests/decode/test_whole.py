@@ -6,8 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 
 from penstock.decode import unify
+from penstock.decode._unify import WholeSchema
 from penstock.decode._values import inferred_batch
-from penstock.decode._whole import WholeSchema
 from tests.decode.json_values import cut_records
 
 

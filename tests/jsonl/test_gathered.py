@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import OptionError
 from penstock.jsonl import JsonlDir, JsonlFile
-from penstock.jsonl._search import contains
+from penstock.jsonl._encode import contains
 from tests.rounds import rounds
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from penstock import DataLoader
 from penstock.cli._typed_fields import parse_fields
 from penstock.datasets import CsvRows, drop_columns_of, list_columns_of, typed_schema
 from penstock.errors import BadRecordsError, OptionError, SchemaMismatchError, StorageError
-from penstock.loading._column_command import command_for
+from penstock.loading._column_choice import command_for
 from penstock.order import Order
 from tests.cli.commands import succeed
 from tests.loading.samples import FLAT_TYPES, TYPES, MapStyle, flat, make, record, write_jsonl

@@ -27,8 +27,8 @@ from penstock.storage import (
     metered,
 )
 from penstock.storage._locks import locked
-from penstock.storage.cache import _files
-from penstock.storage.cache._files import HEADER_BYTES
+from penstock.storage.cache import _blocks
+from penstock.storage.cache._blocks import HEADER_BYTES
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 from tests.faults.child import Child, run, run_together
 from tests.storage.block_programs import (
@@ -160,7 +160,7 @@ def test_a_damaged_file_is_fetched_again(
     }
     path.unlink()
     path.write_bytes(damaged[damage])
-    monkeypatch.setattr(_files, "_verified", set())  # As in another process.
+    monkeypatch.setattr(_blocks, "_verified", set())  # As in another process.
     assert get(1) == content(1)
     assert get(1) == content(1)
     assert fetched == [1, 2, 1]

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.errors import ObjectExistsError, StorageError
 from penstock.storage import LocalStore
-from penstock.storage._drafts import list_drafts, publish_by_claim
+from penstock.storage._drafts import drafts_in, publish_by_claim
 from tests.faults.child import Child, run, run_together
 from tests.rounds import rounds
 from tests.storage import draft_programs
@@ -58,9 +58,9 @@ def test_a_killed_writers_draft_is_removed_and_a_living_ones_never(tmp_path: Pat
     ):
         assert [dead.hear(), alive.hear()] == ["held", "held"]
         assert LocalStore().clear_dead_drafts(place) == []
-        assert [gone for _, gone in list_drafts(place)] == [False, False]
+        assert [one.writer for one in drafts_in(place)] == ["at work", "at work"]
         dead.kill()
-        assert sorted((e.size, gone) for e, gone in list_drafts(place)) == [(5, False), (400, True)]
+        assert {e.size: writer for e, writer in drafts_in(place)} == {5: "at work", 400: "gone"}
         assert [entry.size for entry in LocalStore().clear_dead_drafts(place)] == [400]
         assert LocalStore().clear_dead_drafts(place) == []
         alive.tell("survivor")

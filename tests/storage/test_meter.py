@@ -19,6 +19,7 @@ from penstock.storage import (
     metered,
     reading,
 )
+from penstock.storage._meter import waiting
 from tests.servers.faults import Fault, delay, s3_error, truncate_body
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _read_a_while(_: int) -> None:
 def test_counts_travel_between_processes() -> None:
     meter = Meter()
     meter.count(requests=2, seconds_reading=0.5)
-    with meter.waiting("a", 0, 1):
+    with metered(meter), waiting("a", 0, 1):
         assert meter.in_flight() == [InFlight("a", 0, 1, meter.in_flight()[0].since)]
         twin = pickle.loads(pickle.dumps(meter))
     assert twin.counts() == meter.counts()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.storage._retry import retry
+from penstock.storage._object import retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

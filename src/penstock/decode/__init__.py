@@ -10,19 +10,19 @@ if TYPE_CHECKING:
     from penstock.decode._assemble import empty_batch as empty_batch
     from penstock.decode._bad_rows import bad_rows as bad_rows
     from penstock.decode._bad_rows import read_around_bad as read_around_bad
-    from penstock.decode._blank import blank_lines as blank_lines
     from penstock.decode._fit import fit_batch as fit_batch
     from penstock.decode._inferring import InferringDecoder as InferringDecoder
-    from penstock.decode._lines import decode_as_json as decode_as_json
-    from penstock.decode._lines import decode_fast as decode_fast
-    from penstock.decode._lines import decode_line as decode_line
     from penstock.decode._pandas import keep_pandas_out as keep_pandas_out
     from penstock.decode._records import OnBad as OnBad
+    from penstock.decode._records import decode_as_json as decode_as_json
+    from penstock.decode._records import decode_fast as decode_fast
+    from penstock.decode._records import decode_line as decode_line
+    from penstock.decode._text import blank_lines as blank_lines
     from penstock.decode._typed import TypedDecoder as TypedDecoder
+    from penstock.decode._unify import WholeSchema as WholeSchema
     from penstock.decode._unify import unify as unify
     from penstock.decode._values import inferred_batch as inferred_batch
     from penstock.decode._values import typed_batch as typed_batch
-    from penstock.decode._whole import WholeSchema as WholeSchema
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -30,14 +30,14 @@ __all__, __getattr__, __dir__ = facade(
         "InferringDecoder": "_inferring",
         "OnBad": "_records",
         "TypedDecoder": "_typed",
-        "WholeSchema": "_whole",
+        "WholeSchema": "_unify",
         "as_records": "_as_records",
         "as_values": "_as_records",
         "bad_rows": "_bad_rows",
-        "blank_lines": "_blank",
-        "decode_as_json": "_lines",
-        "decode_fast": "_lines",
-        "decode_line": "_lines",
+        "blank_lines": "_text",
+        "decode_as_json": "_records",
+        "decode_fast": "_records",
+        "decode_line": "_records",
         "empty_batch": "_assemble",
         "fit_batch": "_fit",
         "inferred_batch": "_values",

@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
+TEXTS = (
+    *("string", "large_string", "string_view"),
+    *("binary", "large_binary", "binary_view", "fixed_size_binary"),
+)
+"""Kinds of Arrow types, by the names of their tests in `pyarrow.types`."""
+
 
 def null_mask(nulls: NDArray[np.bool_]) -> pa.Array | None:
     """Return the mask that Arrow's constructors take, or None when nothing is null."""
@@ -57,6 +64,18 @@ def list_array(
         sizes = pa.array(lengths, pa.int32())
         return pa.ListViewArray.from_arrays(narrow[:-1], sizes, items, type=type_, mask=mask)
     return pa.ListArray.from_arrays(narrow, items, type=type_, mask=mask)
+
+
+def is_any(type_: pa.DataType, kinds: Sequence[str]) -> bool:
+    """Whether a type is of one of these kinds, by the names of the tests in `pyarrow.types`."""
+    return any(getattr(pa.types, f"is_{kind}")(type_) for kind in kinds)
+
+
+def dictionary_array(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return an array of a dictionary's value type as one of the dictionary type."""
+    encoded = array.dictionary_encode()
+    indices = encoded.indices.cast(type_.index_type)
+    return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=type_.ordered)
 
 
 def map_array(

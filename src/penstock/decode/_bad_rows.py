@@ -61,7 +61,7 @@ def read_around_bad(
 
 def bad_rows(
     length: int, read: Callable[[int, int], object], errors: Errors, *, has_bad: bool = False
-) -> Iterator[tuple[int, Exception]]:
+) -> Iterator[tuple[int, Any]]:
     """Yield the number of each bad row, ascending, with its error; see `read_around_bad`."""
     for found in read_around_bad(length, read, errors, has_bad=has_bad):
         if found.why is not None:

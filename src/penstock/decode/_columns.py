@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 WHOLE_FLOATS = 2**53
 """Up to here a float that is a whole number is exactly that number."""
 
+_LONGEST_VALUE = 80
+
 # Errors of pyarrow for values that do not fit: its own, and Python's from the conversion.
 REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
@@ -29,6 +31,16 @@ class Misfit(Exception):  # noqa: N818 - says what a value is, not what went wro
     def __init__(self, path: str, value: object, wanted: str, why: str = "") -> None:
         super().__init__(path, value, wanted, why)
         self.path, self.value, self.wanted, self.why = path, value, wanted, why
+
+    def text(self) -> str:
+        value = repr(self.value)
+        if len(value) > _LONGEST_VALUE:
+            value = value[: _LONGEST_VALUE - 1] + "…"
+        why = f" ({self.why})" if self.why else ""
+        return (
+            f"field {self.path!r} holds {value}, which does not fit {self.wanted}{why}. "
+            "Give the field a type that holds it"
+        )
 
 
 def json_types(values: Sequence[object]) -> set[type]:
@@ -109,7 +121,6 @@ class NullColumn(JsonColumn):
     accepts = frozenset()
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return as many nulls."""
         return pa.nulls(len(values))
 
 
@@ -121,7 +132,6 @@ class BooleanColumn(JsonColumn):
     accepts = frozenset({bool})
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return them as they are."""
         return pa.array(values, self.type)
 
 
@@ -133,7 +143,6 @@ class IntegerColumn(JsonColumn):
     accepts = frozenset({int, float})
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return them as they are; Arrow checks the range."""
         if float in json_types(values):
             values = [self._whole(v) if isinstance(v, float) else v for v in values]
         return pa.array(values, self.type)
@@ -154,22 +163,24 @@ class FloatColumn(JsonColumn):
     accepts = frozenset({int, float})
 
     def verify(self, array: pa.Array) -> None:
-        """Find numbers that the type is too narrow for."""
         # All were finite doubles when decoded: an infinity is one that was too large.
         if not pa.types.is_float64(self.type) and pc.is_inf(array).true_count:
             raise self.misfit(None, "one of them is beyond the range of the type")
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return the nearest numbers of the type."""
         if int in json_types(values):
             values = [float(v) if isinstance(v, int) else v for v in values]
-        wide = pa.array(values, pa.float64())
-        if pa.types.is_float64(self.type):
-            return wide
-        narrow = wide.cast(self.type, safe=False)
-        if pc.sum(pc.is_inf(narrow)) != pc.sum(pc.is_inf(wide)):
-            raise OverflowError("it is beyond the range of the type")
-        return narrow
+        return narrowed_floats(pa.array(values, pa.float64()), self.type)
+
+
+def narrowed_floats(wide: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return doubles as the nearest floats of a type, none of which becomes infinite."""
+    if pa.types.is_float64(type_):
+        return wide
+    narrow = wide.cast(type_, safe=False)
+    if pc.sum(pc.is_inf(narrow)) != pc.sum(pc.is_inf(wide)):
+        raise OverflowError("it is beyond the range of the type")
+    return narrow
 
 
 class TextColumn(JsonColumn):
@@ -180,7 +191,6 @@ class TextColumn(JsonColumn):
     accepts = frozenset({str})
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return them as they are; a lone surrogate has no UTF-8."""
         try:
             return pa.array(values, self.type)
         except UnicodeEncodeError:
@@ -193,7 +203,6 @@ class JsonTextColumn(JsonColumn):
     accepts = frozenset({bool, int, float, str, list, dict})
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return the texts."""
         if json_types(values) - {str}:
             values = [v if v is None or isinstance(v, str) else json_text(v) for v in values]
         return pa.array(values, self.type)

@@ -14,6 +14,10 @@ import pyarrow.compute as pc
 
 from penstock.decode._as_records import as_shown
 from penstock.decode._assemble import (
+    LISTS,
+    TEXTS,
+    dictionary_array,
+    is_any,
     list_array,
     list_lengths,
     map_array,
@@ -21,25 +25,15 @@ from penstock.decode._assemble import (
     record_batch,
     struct_array,
 )
-from penstock.decode._columns import REFUSALS, WHOLE_FLOATS, Misfit
+from penstock.decode._bad_rows import bad_rows
+from penstock.decode._columns import REFUSALS, WHOLE_FLOATS, Misfit, narrowed_floats
 from penstock.decode._schema_columns import column_for
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 is_ = pa.types
-
-_LONGEST_VALUE = 80
-_LISTS = (
-    is_.is_list,
-    is_.is_large_list,
-    is_.is_fixed_size_list,
-    is_.is_list_view,
-    is_.is_large_list_view,
-)
 
 
 class _RowMisfit(Misfit):
@@ -87,7 +81,7 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         return pa.ExtensionArray.from_storage(type_, fit_array(array, type_.storage_type, path))
     if is_.is_dictionary(type_):
         return _fit_leaf(fit_array(array, type_.value_type, path), type_, path)
-    if _is_listlike(type_):
+    if is_any(type_, LISTS):
         return _fit_lists(array, type_, path)
     if is_.is_struct(type_):
         return _fit_structs(array, type_, path)
@@ -98,15 +92,8 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
 
 def mismatch(misfit: Misfit, number: int) -> SchemaMismatchError:
     """Return the error about a value of a record that does not fit."""
-    value = repr(misfit.value)
-    if len(value) > _LONGEST_VALUE:
-        value = value[: _LONGEST_VALUE - 1] + "…"
-    why = f" ({misfit.why})" if misfit.why else ""
     return SchemaMismatchError(
-        f"record {number:,}: field {misfit.path!r} holds {value}, which does not fit "
-        f"{misfit.wanted}{why}. Give the field a type that holds it",
-        field=misfit.path,
-        record=number,
+        f"record {number:,}: {misfit.text()}", field=misfit.path, record=number
     )
 
 
@@ -117,12 +104,8 @@ def _fit_field(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
     return fit_array(array, field.type, path)
 
 
-def _is_listlike(type_: pa.DataType) -> bool:
-    return any(is_list(type_) for is_list in _LISTS)
-
-
 def _fit_lists(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
-    if not _is_listlike(array.type):
+    if not is_any(array.type, LISTS):
         raise _first_value(array, type_, path)
     nulls, lengths, items = null_rows(array), list_lengths(array), array.flatten()
     if is_.is_fixed_size_list(type_):
@@ -202,16 +185,14 @@ def _fit_leaf(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
 
 def _culprit(array: pa.Array, type_: pa.DataType, path: str, why: Exception) -> _RowMisfit:
     """Return the error about the first value that does not fit, found by halving."""
-    start = 0
-    while len(array) > 1:
-        half = len(array) // 2
-        try:
-            _cast(array[:half], type_, path)
-            array, start = array[half:], start + half
-        except (Misfit, *REFUSALS) as earlier:
-            array, why = array[:half], earlier
+
+    def cast(start: int, stop: int) -> pa.Array:
+        return _cast(array[start:stop], type_, path)
+
+    errors = (Misfit, *REFUSALS)
+    row, why = next(bad_rows(len(array), cast, errors, has_bad=True), (0, why))
     reason = why.why if isinstance(why, Misfit) else str(why)
-    return _RowMisfit(Misfit(path, as_shown(array[0]), str(type_), reason), start)
+    return _RowMisfit(Misfit(path, as_shown(array[row]), str(type_), reason), row)
 
 
 def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
@@ -222,15 +203,13 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         if pc.any(pc.greater(pc.abs(array), float(WHOLE_FLOATS))).as_py():
             raise ValueError("a float this large may stand for a neighbouring integer")
         return array.cast(type_)
-    if is_.is_floating(type_) and _in(("integer", "floating", "decimal"), have):
-        return _to_floats(array, type_)
+    if is_.is_floating(type_) and is_any(have, ("integer", "floating", "decimal")):
+        return narrowed_floats(array.cast(pa.float64(), safe=False), type_)
     if is_.is_integer(type_) and is_.is_decimal(have):
         return array.cast(type_)
     if is_.is_dictionary(type_):
-        encoded = array.dictionary_encode()
-        indices = encoded.indices.cast(type_.index_type)
-        return pa.DictionaryArray.from_arrays(indices, encoded.dictionary, ordered=type_.ordered)
-    if any(_in(family, have) and _in(family, type_) for family in _FAMILIES):
+        return dictionary_array(array, type_)
+    if any(is_any(have, family) and is_any(type_, family) for family in _FAMILIES):
         return array.cast(type_)
     if have.id in _JSON_SCALARS:
         # Strings as moments or decimals, integers as counts: rare, and the rules are written once.
@@ -238,23 +217,9 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     raise TypeError(f"it is {have}")
 
 
-def _to_floats(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    wide = array.cast(pa.float64(), safe=False)
-    narrow = wide.cast(type_, safe=False)
-    if pc.sum(pc.is_inf(narrow)) != pc.sum(pc.is_inf(wide)):
-        raise OverflowError("it is beyond the range of the type")
-    return narrow
-
-
-def _in(family: Sequence[str], type_: pa.DataType) -> bool:
-    return any(getattr(is_, f"is_{name}")(type_) for name in family)
-
-
-_STRINGS = ("string", "large_string", "string_view")
-_BYTES = ("binary", "large_binary", "binary_view", "fixed_size_binary")
 _FAMILIES = (
     ("integer",),
-    (*_STRINGS, *_BYTES),
+    TEXTS,
     ("decimal",),
     ("timestamp", "date"),
     ("time",),

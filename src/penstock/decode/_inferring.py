@@ -18,18 +18,21 @@ from penstock.decode._assemble import (
 )
 from penstock.decode._columns import json_text
 from penstock.decode._kinds import (
-    NULL,
     Fields,
+    Scalar,
+    TooDeepError,
     arrow_schema,
     arrow_type,
     describe,
     first_change,
     join_records,
+    kind_of_batch,
+    kind_of_records,
+    say_nothing,
     settled_record,
     turns_into_text,
 )
 from penstock.decode._records import OnBad, ParsedRecords, Record, read_records
-from penstock.decode._seen import TooDeepError, kind_of_batch, kind_of_records
 from penstock.decode._text import (
     count_object_lines,
     is_utf8,
@@ -160,11 +163,11 @@ class InferringDecoder:
 
     def _mismatch(self, records: ParsedRecords) -> SchemaMismatchError:
         changes = (
-            (index, first_change(self._record, kind_of_records([row], _say_nothing)))
+            (index, first_change(self._record, kind_of_records([row], say_nothing)))
             for row, (index, _) in zip(records.rows, records.lines, strict=True)
         )
         index, (path, known, seen) = next((at, change) for at, change in changes if change)
-        before = "had no such field" if known is NULL else f"have {arrow_type(known)} there"
+        before = "had no such field" if known is Scalar.NULL else f"have {arrow_type(known)} there"
         why = (
             f"field {path!r} holds {describe(seen)}, but the records that made the schema "
             f'{before}. Drop schema="strict" to let the schema widen, or give one that '
@@ -184,14 +187,10 @@ def _reader_for_head(text: bytes) -> ArrowReader | None:
     if len(head) < len(text):
         head = head[: head.rfind(b"\n") + 1]
     try:
-        record = kind_of_records(read_records(head).rows, _say_nothing)
+        record = kind_of_records(read_records(head).rows, say_nothing)
         return ArrowReader(arrow_schema(record))
     except (TooDeepError, UnicodeEncodeError):
         return None
-
-
-def _say_nothing(path: str, what: str) -> None:
-    """Ignore it: the warning comes with the batch."""
 
 
 def _misfits(rows: list[Record]) -> dict[int, Exception]:
@@ -199,7 +198,7 @@ def _misfits(rows: list[Record]) -> dict[int, Exception]:
     misfits: dict[int, Exception] = {}
     for number, row in enumerate(rows):
         try:
-            kind_of_records([row], _say_nothing)
+            kind_of_records([row], say_nothing)
             json_text(row).encode()
         except TooDeepError as why:
             misfits[number] = why

@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.decode._columns import json_types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from penstock.decode._records import Record
 
 
 class Scalar(Enum):
@@ -50,32 +60,52 @@ class Foreign:
 
 Kind = Scalar | ListKind | Fields | Foreign
 
-NULL, BOOLEAN, TEXT, MIXED = Scalar.NULL, Scalar.BOOLEAN, Scalar.TEXT, Scalar.MIXED
-NATURAL, NEGATIVE, UNSIGNED = Scalar.NATURAL, Scalar.NEGATIVE, Scalar.UNSIGNED
-WIDE, FLOAT = Scalar.WIDE, Scalar.FLOAT
-
-_NUMBERS = (NATURAL, NEGATIVE, UNSIGNED, WIDE, FLOAT)
-_INT64 = (NATURAL, NEGATIVE)
+_NUMBERS = (Scalar.NATURAL, Scalar.NEGATIVE, Scalar.UNSIGNED, Scalar.WIDE, Scalar.FLOAT)
+_INT64 = (Scalar.NATURAL, Scalar.NEGATIVE)
 _TYPES = {
-    NULL: pa.null(),
-    BOOLEAN: pa.bool_(),
-    NATURAL: pa.int64(),
-    NEGATIVE: pa.int64(),
-    UNSIGNED: pa.uint64(),
-    WIDE: pa.string(),
-    FLOAT: pa.float64(),
-    TEXT: pa.string(),
-    MIXED: pa.string(),
+    Scalar.NULL: pa.null(),
+    Scalar.BOOLEAN: pa.bool_(),
+    Scalar.NATURAL: pa.int64(),
+    Scalar.NEGATIVE: pa.int64(),
+    Scalar.UNSIGNED: pa.uint64(),
+    Scalar.WIDE: pa.string(),
+    Scalar.FLOAT: pa.float64(),
+    Scalar.TEXT: pa.string(),
+    Scalar.MIXED: pa.string(),
+}
+
+INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+
+DEEPEST = 64
+"""Levels of nesting that a column may have; Arrow's readers of its own files stop there too."""
+
+_SCALARS: dict[type, Scalar] = {bool: Scalar.BOOLEAN, float: Scalar.FLOAT, str: Scalar.TEXT}
+
+is_ = pa.types
+_KINDS: dict[int, Scalar] = {
+    pa.null().id: Scalar.NULL,
+    pa.bool_().id: Scalar.BOOLEAN,
+    pa.uint64().id: Scalar.UNSIGNED,
+    pa.float16().id: Scalar.FLOAT,
+    pa.float32().id: Scalar.FLOAT,
+    pa.float64().id: Scalar.FLOAT,
+    pa.string().id: Scalar.TEXT,
+    pa.large_string().id: Scalar.TEXT,
+    pa.string_view().id: Scalar.TEXT,
 }
 
 OnMixed = Callable[[str, str], object]
 """Called with the path of a field that becomes a string, and the kinds of its values."""
 
 
+def say_nothing(path: str, what: str) -> None:
+    """Ignore mixed values: the warning comes with their batch."""
+
+
 def describe(kind: Kind) -> str:
     """Return the words for values of a kind.
 
-    >>> describe(ListKind(NATURAL)), describe(FLOAT)
+    >>> describe(ListKind(Scalar.NATURAL)), describe(Scalar.FLOAT)
     ('lists', 'floats')
     """
     if isinstance(kind, Scalar):
@@ -88,7 +118,7 @@ def describe(kind: Kind) -> str:
 def arrow_type(kind: Kind) -> pa.DataType:
     """Return the Arrow type that holds values of a kind.
 
-    >>> arrow_type(Fields({"a": ListKind(UNSIGNED)}))
+    >>> arrow_type(Fields({"a": ListKind(Scalar.UNSIGNED)}))
     StructType(struct<a: list<item: uint64>>)
     """
     if isinstance(kind, Scalar):
@@ -101,7 +131,6 @@ def arrow_type(kind: Kind) -> pa.DataType:
 
 
 def arrow_schema(record: Fields) -> pa.Schema:
-    """Return the schema of records of a kind."""
     return pa.schema([(name, arrow_type(kind)) for name, kind in record.fields.items()])
 
 
@@ -112,9 +141,9 @@ def inner_path(path: str, name: str) -> str:
 
 def join(old: Kind, new: Kind, path: str, on_mixed: OnMixed) -> Kind:
     """Return the kind that holds the values of both; new fields stand after the old ones."""
-    if new is NULL or old == new:
+    if new is Scalar.NULL or old == new:
         return old
-    if old is NULL or new is MIXED:
+    if old is Scalar.NULL or new is Scalar.MIXED:
         return new
     if old in _NUMBERS and new in _NUMBERS:
         return _join_numbers((old, new))
@@ -122,25 +151,24 @@ def join(old: Kind, new: Kind, path: str, on_mixed: OnMixed) -> Kind:
         return ListKind(join(old.item, new.item, f"{path}[]", on_mixed))
     if isinstance(old, Fields) and isinstance(new, Fields):
         return join_records(old, new, path, on_mixed)
-    if old is not MIXED:
+    if old is not Scalar.MIXED:
         on_mixed(path, f"{describe(old)} and {describe(new)}")
-    return MIXED
+    return Scalar.MIXED
 
 
 def join_records(old: Fields, new: Fields, path: str, on_mixed: OnMixed) -> Fields:
-    """Return the record that holds the fields of both."""
     merged = dict(old.fields)
     for name, kind in new.fields.items():
-        merged[name] = join(merged.get(name, NULL), kind, inner_path(path, name), on_mixed)
+        merged[name] = join(merged.get(name, Scalar.NULL), kind, inner_path(path, name), on_mixed)
     return Fields(merged)
 
 
 def _join_numbers(kinds: tuple[Kind, Kind]) -> Kind:
-    if FLOAT in kinds:
-        return FLOAT
-    if NATURAL in kinds:
-        return kinds[kinds[0] is NATURAL]
-    return WIDE
+    if Scalar.FLOAT in kinds:
+        return Scalar.FLOAT
+    if Scalar.NATURAL in kinds:
+        return kinds[kinds[0] is Scalar.NATURAL]
+    return Scalar.WIDE
 
 
 def settled(kind: Kind, path: str, on_mixed: OnMixed) -> Kind:
@@ -148,9 +176,9 @@ def settled(kind: Kind, path: str, on_mixed: OnMixed) -> Kind:
 
     Until then a float may join them and make a double of all.
     """
-    if kind is WIDE:
-        on_mixed(path, describe(WIDE))
-        return MIXED
+    if kind is Scalar.WIDE:
+        on_mixed(path, describe(Scalar.WIDE))
+        return Scalar.MIXED
     if isinstance(kind, ListKind):
         return ListKind(settled(kind.item, f"{path}[]", on_mixed))
     if isinstance(kind, Fields):
@@ -159,7 +187,6 @@ def settled(kind: Kind, path: str, on_mixed: OnMixed) -> Kind:
 
 
 def settled_record(record: Fields, path: str, on_mixed: OnMixed) -> Fields:
-    """Return a record of settled fields."""
     fields = record.fields.items()
     return Fields({name: settled(kind, inner_path(path, name), on_mixed) for name, kind in fields})
 
@@ -173,13 +200,13 @@ def first_change(old: Kind, seen: Kind, path: str = "") -> tuple[str, Kind, Kind
         for name, kind in seen.fields.items():
             at = inner_path(path, name)
             if name not in old.fields:
-                return at, NULL, kind
+                return at, Scalar.NULL, kind
             if change := first_change(old.fields[name], kind, at):
                 return change
         return None
     if isinstance(old, ListKind) and isinstance(seen, ListKind):
         return first_change(old.item, seen.item, f"{path}[]")
-    new = join(old, seen, path, lambda path, what: None)  # noqa: ARG005
+    new = join(old, seen, path, say_nothing)
     return None if old == new or (old in _INT64 and new in _INT64) else (path, old, seen)
 
 
@@ -189,4 +216,91 @@ def turns_into_text(seen: Kind, into: Kind) -> bool:
         return any(turns_into_text(kind, into.fields[name]) for name, kind in seen.fields.items())
     if isinstance(seen, ListKind) and isinstance(into, ListKind):
         return turns_into_text(seen.item, into.item)
-    return into is MIXED and seen not in (MIXED, TEXT, NULL)
+    return into is Scalar.MIXED and seen not in (Scalar.MIXED, Scalar.TEXT, Scalar.NULL)
+
+
+class TooDeepError(ValueError):
+    """A record is nested more deeply than a column may be."""
+
+
+def kind_of_records(
+    rows: Sequence[Record], on_mixed: OnMixed, path: str = "", depth: int = 1
+) -> Fields:
+    """Return the kind of some records; `on_mixed` is called for fields of mixed values."""
+    _check_depth(depth)
+    names = dict.fromkeys(chain.from_iterable(rows))
+    return Fields(
+        {
+            name: kind_of_values(
+                [row.get(name) for row in rows], inner_path(path, name), on_mixed, depth
+            )
+            for name in names
+        }
+    )
+
+
+def kind_of_values(values: Sequence[object], path: str, on_mixed: OnMixed, depth: int) -> Kind:
+    """Return the kind that holds all of the values, None aside."""
+    types = json_types(values)
+    if not types:
+        return Scalar.NULL
+    present = [value for value in values if value is not None]
+    if types <= {int, float}:
+        return _kind_of_numbers(present, types, path, on_mixed)
+    if len(types) > 1:
+        on_mixed(path, " and ".join(sorted({_word(type_) for type_ in types})))
+        return Scalar.MIXED
+    if types == {dict}:
+        return kind_of_records(cast("list[Record]", present), on_mixed, path, depth + 1)
+    if types == {list}:
+        _check_depth(depth + 1)
+        items = list(chain.from_iterable(cast("list[list[object]]", present)))
+        return ListKind(kind_of_values(items, f"{path}[]", on_mixed, depth + 1))
+    return _SCALARS[types.pop()]
+
+
+def _check_depth(depth: int) -> None:
+    if depth > DEEPEST:
+        raise TooDeepError(f"it is nested more than {DEEPEST} levels deep, deeper than Arrow reads")
+
+
+def _kind_of_numbers(
+    values: Sequence[object], types: set[type], path: str, on_mixed: OnMixed
+) -> Scalar:
+    integers = cast("list[int]", [value for value in values if isinstance(value, int)])
+    least, most = min(integers, default=0), max(integers, default=0)
+    if least < INT64_MIN or most > UINT64_MAX:
+        on_mixed(path, "integers beyond 64 bits")
+        return Scalar.MIXED
+    if float in types:
+        return Scalar.FLOAT
+    if least >= 0:
+        return Scalar.NATURAL if most <= INT64_MAX else Scalar.UNSIGNED
+    return Scalar.NEGATIVE if most <= INT64_MAX else Scalar.WIDE
+
+
+def _word(type_: type) -> str:
+    words = {int: describe(Scalar.NATURAL), list: "lists", dict: "objects"}
+    return words.get(type_) or describe(_SCALARS[type_])
+
+
+def kind_of_batch(batch: pa.RecordBatch) -> Fields:
+    names = batch.schema.names
+    return Fields({name: kind_of_array(array) for name, array in zip(names, batch, strict=True)})
+
+
+def kind_of_array(array: pa.Array) -> Kind:
+    """Return the kind that an array's type stands for; of integers also the sign counts."""
+    type_ = array.type
+    if type_.id in _KINDS:
+        return _KINDS[type_.id]
+    if is_.is_integer(type_):
+        least = pc.min(array).as_py()
+        return Scalar.NEGATIVE if least is not None and least < 0 else Scalar.NATURAL
+    if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
+        return ListKind(kind_of_array(array.flatten()))
+    if is_.is_struct(type_):
+        # `flatten` hides the values under a null struct, `field` would show them.
+        parts = zip(type_, array.flatten(), strict=True)
+        return Fields({field.name: kind_of_array(part) for field, part in parts})
+    return Foreign(type_)

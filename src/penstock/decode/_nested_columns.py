@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from itertools import chain, repeat
-from operator import is_
+from operator import attrgetter, is_
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.decode._assemble import list_array, map_array, struct_array
+from penstock.decode._assemble import dictionary_array, list_array, map_array, struct_array
 from penstock.decode._columns import JsonColumn, Misfit
-from penstock.decode._struct_class import StructClass, optional
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,60 @@ def row_lengths(rows: Sequence[Sequence[object] | Mapping[str, object]]) -> NDAr
     return np.fromiter(map(len, rows), np.int64, len(rows))
 
 
+def optional(column: JsonColumn, *, nullable: bool) -> Any:  # noqa: ANN401 - a type made at run time
+    """Return the annotation of a column for msgspec, with None where null may stand."""
+    return column.annotation | None if nullable else column.annotation
+
+
+class StructClass:
+    """A class that msgspec decodes JSON objects as, and arrays of the fields of such objects."""
+
+    def __init__(self, parts: Sequence[tuple[pa.Field, JsonColumn]]) -> None:
+        # Numbered, since the names in the text may be no names in Python.
+        names = [f"f{number}" for number in range(len(parts))]
+        fields: list[tuple[str, Any] | tuple[str, Any, None]] = [
+            (name, optional(column, nullable=True), None)
+            if field.nullable
+            else (name, column.annotation)
+            for name, (field, column) in zip(names, parts, strict=True)
+        ]
+        in_text = {name: field.name for name, (field, _) in zip(names, parts, strict=True)}
+        self.type: type[msgspec.Struct] = msgspec.defstruct(
+            "Row", fields, rename=in_text, kw_only=True, gc=False
+        )
+        self.blank = self.type(**dict.fromkeys(names))
+        """Stands for a null object."""
+        self._parts = [
+            (field, column, attrgetter(name))
+            for name, (field, column) in zip(names, parts, strict=True)
+        ]
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[pa.Field, JsonColumn]]) -> StructClass | None:
+        """Return the class of objects with such fields, or None where msgspec cannot have it."""
+        try:
+            return cls(parts)
+        except ValueError:
+            # It takes no names with quotes, backslashes or control characters.
+            return None
+
+    @cached_property
+    def decoder(self) -> msgspec.json.Decoder[object]:
+        """What decodes lines of text."""
+        return msgspec.json.Decoder(self.type)
+
+    def arrays(self, rows: Sequence[object], blanks: int = 0) -> list[pa.Array]:
+        """Return each field of decoded objects as an array; so many of them are blank."""
+        arrays = []
+        for field, column, getter in self._parts:
+            array = column.decoded(list(map(getter, rows)))
+            # msgspec takes null for a field of any type.
+            if not field.nullable and array.null_count > blanks:
+                raise Misfit(column.path, None, f"{field.type} not null")
+            arrays.append(array)
+        return arrays
+
+
 class ListColumn(JsonColumn):
     """JSON arrays as lists of any list-like type."""
 
@@ -52,7 +107,6 @@ class ListColumn(JsonColumn):
 
     @cached_property
     def annotation(self) -> Any:  # noqa: ANN401 (made at run time)
-        """A list of what the items are decoded as."""
         return GenericAlias(list, optional(self.item, nullable=self.item_nullable))
 
     def convert(self, values: Sequence[object]) -> pa.Array:
@@ -64,7 +118,6 @@ class ListColumn(JsonColumn):
         return super().decoded(values) if self.trusted else self._lists(values, self.item.decoded)
 
     def verify(self, array: pa.Array) -> None:
-        """Look at the items."""
         self.item.verify(array.flatten())
 
     def _lists(self, values: Sequence[object], make: Make) -> pa.Array:
@@ -112,7 +165,6 @@ class StructColumn(JsonColumn):
         return struct_array(arrays, nulls, self.type)
 
     def decoded(self, values: Sequence[object]) -> pa.Array:
-        """Return the structs, made field by field."""
         if self._class is None:
             return self.build(values)
         nulls = null_flags(values)
@@ -133,15 +185,12 @@ class MapColumn(JsonColumn):
 
     @cached_property
     def annotation(self) -> Any:  # noqa: ANN401 (made at run time)
-        """A dict from strings to what the items are decoded as."""
         return GenericAlias(dict, (str, optional(self.item, nullable=self.item_nullable)))
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return the maps, entries in the order of the text."""
         return self._maps(values, self.item.build)
 
     def decoded(self, values: Sequence[object]) -> pa.Array:
-        """Return the maps, all their items made together."""
         return self._maps(values, self.item.decoded)
 
     def _maps(self, values: Sequence[object], make: Make) -> pa.Array:
@@ -154,52 +203,38 @@ class MapColumn(JsonColumn):
         return map_array(row_lengths(rows), nulls, self.key.build(keys), make(items), self.type)
 
 
-class DictionaryColumn(JsonColumn):
+class _WrappedColumn(JsonColumn):
+    """Values of another column, made into an array of this type as a whole."""
+
+    def __init__(self, type_: pa.DataType, path: str, inner: JsonColumn) -> None:
+        super().__init__(type_, path)
+        self.inner = inner
+        self.accepts = inner.accepts
+
+    @property
+    def annotation(self) -> Any:  # noqa: ANN401 (made at run time)
+        return self.inner.annotation
+
+    def convert(self, values: Sequence[object]) -> pa.Array:
+        return self.wrapped(self.inner.build(values))
+
+    def decoded(self, values: Sequence[object]) -> pa.Array:
+        return self.wrapped(self.inner.decoded(values))
+
+    @abstractmethod
+    def wrapped(self, array: pa.Array) -> pa.Array:
+        """Return an array of the inner column as one of this type."""
+
+
+class DictionaryColumn(_WrappedColumn):
     """Values of another column, each distinct one stored once a batch."""
 
-    def __init__(self, type_: pa.DataType, path: str, value: JsonColumn) -> None:
-        super().__init__(type_, path)
-        self.value = value
-        self.accepts = value.accepts
-
-    @property
-    def annotation(self) -> Any:  # noqa: ANN401 (made at run time)
-        """That of the values."""
-        return self.value.annotation
-
-    def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return the values as indices into the batch's own dictionary."""
-        return self._encoded(self.value.build(values))
-
-    def decoded(self, values: Sequence[object]) -> pa.Array:
-        """Return the same of values that were decoded."""
-        return self._encoded(self.value.decoded(values))
-
-    def _encoded(self, array: pa.Array) -> pa.Array:
-        encoded = array.dictionary_encode()
-        indices = encoded.indices.cast(self.type.index_type)
-        return pa.DictionaryArray.from_arrays(
-            indices, encoded.dictionary, ordered=self.type.ordered
-        )
+    def wrapped(self, array: pa.Array) -> pa.Array:
+        return dictionary_array(array, self.type)
 
 
-class ExtensionColumn(JsonColumn):
+class ExtensionColumn(_WrappedColumn):
     """Values of an extension type, read as its storage type."""
 
-    def __init__(self, type_: pa.BaseExtensionType, path: str, storage: JsonColumn) -> None:
-        super().__init__(type_, path)
-        self.storage = storage
-        self.accepts = storage.accepts
-
-    @property
-    def annotation(self) -> Any:  # noqa: ANN401 (made at run time)
-        """That of the storage."""
-        return self.storage.annotation
-
-    def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return the storage under its type."""
-        return pa.ExtensionArray.from_storage(self.type, self.storage.build(values))
-
-    def decoded(self, values: Sequence[object]) -> pa.Array:
-        """Return the same of values that were decoded."""
-        return pa.ExtensionArray.from_storage(self.type, self.storage.decoded(values))
+    def wrapped(self, array: pa.Array) -> pa.Array:
+        return pa.ExtensionArray.from_storage(self.type, array)

@@ -1,12 +1,14 @@
-"""The lines of a text as Python objects, and the lines that are none."""
+"""Lines of JSON text as the values that Python's `json` gives, and the lines that are none."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from itertools import compress
+from operator import itemgetter
 from typing import NamedTuple
 
-from penstock.decode._lines import decode_fast, decode_line
+import msgspec
 
 OnBad = Callable[[int, bytes, Exception], None]
 """Called for each line that cannot be read: its index in the text (from 0, blank lines counted),
@@ -14,13 +16,29 @@ its bytes without the newline, and why. It raises, or returns and the line is le
 
 Record = dict[str, object]
 
+# msgspec keeps integers of any size (orjson turns those beyond 64 bit into floats) and is as fast.
+decode_fast = msgspec.json.Decoder().decode
 
-class RefusedLine(NamedTuple):
-    """A line that is left out unless `OnBad` raises."""
 
-    line_index: int
-    raw: bytes
-    why: Exception
+def decode_line(line: bytes) -> object:
+    """Return the value of one line; raise `ValueError` when Python's `json` refuses it too.
+
+    >>> decode_line(b'{"n": 123456789012345678901234567890}')
+    {'n': 123456789012345678901234567890}
+    """
+    try:
+        return decode_fast(line)
+    except (ValueError, RecursionError):
+        return decode_as_json(line)
+
+
+def decode_as_json(line: bytes) -> object:
+    r"""Return what `json.loads` makes of a line that the fast decoder refused (NaN, `\ud800` …)."""
+    try:
+        # Decoded here, not by `json`: it would guess UTF-16 for a line that holds NUL bytes.
+        return json.loads(line.decode("utf-8"))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 class ParsedRecords(NamedTuple):
@@ -28,7 +46,7 @@ class ParsedRecords(NamedTuple):
 
     rows: list[Record]
     lines: list[tuple[int, bytes]]  # of each row: index in the text, bytes without newline
-    bad: list[RefusedLine]
+    bad: list[tuple[int, bytes, Exception]]  # of each line: the same, and why it is none
     plain: bool  # every line is as RFC 8259 has it: finite numbers, no lone surrogates
 
     def without(self, misfits: dict[int, Exception]) -> ParsedRecords:
@@ -37,13 +55,13 @@ class ParsedRecords(NamedTuple):
         return ParsedRecords(
             [self.rows[row] for row in kept],
             [self.lines[row] for row in kept],
-            self.bad + [RefusedLine(*self.lines[row], why) for row, why in misfits.items()],
+            self.bad + [(*self.lines[row], why) for row, why in misfits.items()],
             self.plain,
         )
 
     def report(self, on_bad: OnBad) -> None:
         """Tell `on_bad` of every bad line in the order of the text."""
-        for bad in sorted(self.bad, key=lambda bad: bad.line_index):
+        for bad in sorted(self.bad, key=itemgetter(0)):
             on_bad(*bad)
 
 
@@ -67,14 +85,14 @@ def _read_each(lines: list[tuple[int, bytes]]) -> ParsedRecords:
         try:
             value = decode_line(line)
         except ValueError as why:
-            records.bad.append(RefusedLine(index, line, why))
+            records.bad.append((index, line, why))
             continue
         if isinstance(value, dict):
             records.rows.append(value)
             records.lines.append((index, line))
         else:
             reason = f"a record is a JSON object, and this line is {_NAMES[type(value)]}"
-            records.bad.append(RefusedLine(index, line, ValueError(reason)))
+            records.bad.append((index, line, ValueError(reason)))
     return records
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decode._assemble import LISTS, TEXTS, is_any
 from penstock.decode._columns import (
     REFUSALS,
     BooleanColumn,
@@ -74,7 +75,6 @@ class DurationColumn(JsonColumn):
     accepts = frozenset({int})
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return integers as the counts that Arrow stores."""
         return pa.array(values, self.type)
 
 
@@ -102,32 +102,16 @@ def _digits(number: object) -> str:
 
 is_ = pa.types
 
-_LEAVES: list[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, str], JsonColumn]]] = [
-    (is_.is_null, NullColumn),
-    (is_.is_boolean, BooleanColumn),
-    (is_.is_integer, IntegerColumn),
-    (is_.is_floating, FloatColumn),
-    (is_.is_decimal, DecimalColumn),
-    (is_.is_duration, DurationColumn),
-    (is_.is_timestamp, MomentColumn),
-    (is_.is_date, MomentColumn),
-    (is_.is_time, MomentColumn),
-    (is_.is_string, TextColumn),
-    (is_.is_large_string, TextColumn),
-    (is_.is_string_view, TextColumn),
-    (is_.is_binary, TextColumn),
-    (is_.is_large_binary, TextColumn),
-    (is_.is_binary_view, TextColumn),
-    (is_.is_fixed_size_binary, TextColumn),
+_LEAVES: list[tuple[Sequence[str], Callable[[pa.DataType, str], JsonColumn]]] = [
+    (("null",), NullColumn),
+    (("boolean",), BooleanColumn),
+    (("integer",), IntegerColumn),
+    (("floating",), FloatColumn),
+    (("decimal",), DecimalColumn),
+    (("duration",), DurationColumn),
+    (("timestamp", "date", "time"), MomentColumn),
+    (TEXTS, TextColumn),
 ]
-
-_LISTS = (
-    is_.is_list,
-    is_.is_large_list,
-    is_.is_fixed_size_list,
-    is_.is_list_view,
-    is_.is_large_list_view,
-)
 
 
 def column_for(type_: pa.DataType, path: str) -> JsonColumn:
@@ -144,10 +128,10 @@ def column_for(type_: pa.DataType, path: str) -> JsonColumn:
 def _column(type_: pa.DataType, path: str) -> JsonColumn:
     if isinstance(type_, pa.BaseExtensionType):
         return ExtensionColumn(type_, path, _column(type_.storage_type, path))
-    for is_type, leaf in _LEAVES:
-        if is_type(type_):
+    for kinds, leaf in _LEAVES:
+        if is_any(type_, kinds):
             return leaf(type_, path)
-    if any(is_list(type_) for is_list in _LISTS):
+    if is_any(type_, LISTS):
         return ListColumn(type_, path, _column(type_.value_type, f"{path}[]"))
     if is_.is_struct(type_):
         names = [field.name for field in type_]

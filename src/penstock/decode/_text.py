@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PIECE = 1 << 18
-_NEWLINE, _RETURN, _OPEN, _CLOSE, _ZERO = b"\n\r{}0"
+_NEWLINE, _RETURN, _OPEN, _CLOSE, _ZERO, _SPACE = b"\n\r{}0 "
+_WHITE = b" \t\r\v\f"
 
 # Python refuses to read an integer of more than 4,300 digits. Of a run that long every 256th byte
 # is a digit, at least 16 times in a row.
@@ -129,3 +130,25 @@ def may_hold_foreign_numbers(text: bytes) -> bool:
     """
     # Four searches for plain bytes take a fraction of the time of one for a pattern.
     return b"-NaN" in text or text.count(b"Inf") > text.count(b"Infinity")
+
+
+def blank_lines(
+    text: bytes | memoryview, starts: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    r"""Return which of the lines that lie one behind the other hold nothing but white space.
+
+    A line ends where its newline stands, or with the text.
+
+    >>> blank_lines(b"one\n\n \t\n two", np.array([0, 4, 5, 8]), np.array([3, 4, 7, 12])).tolist()
+    [False, True, True, False]
+    """
+    blank: NDArray[np.bool_] = starts == ends
+    # White space and what else lies below it; where no line begins so, nothing more is looked at.
+    begin = np.frombuffer(text, np.uint8).take(starts, mode="clip") if len(text) else starts
+    doubtful = np.flatnonzero((begin <= _SPACE) & ~blank)
+    if len(doubtful):
+        first, last = int(doubtful[0]), int(doubtful[-1])
+        part = bytes(text[int(starts[first]) : int(ends[last])]).translate(None, _WHITE) + b"\n"
+        stops = np.flatnonzero(np.frombuffer(part, np.uint8) == _NEWLINE)
+        blank[first : last + 1] = np.diff(stops, prepend=-1) == 1
+    return blank

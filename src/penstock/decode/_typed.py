@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 from penstock.decode._assemble import record_batch
 from penstock.decode._bad_rows import bad_rows
 from penstock.decode._columns import REFUSALS, JsonColumn, Misfit
+from penstock.decode._nested_columns import StructClass
 from penstock.decode._records import OnBad, ParsedRecords, read_records
 from penstock.decode._schema_columns import column_for
-from penstock.decode._struct_class import StructClass
 from penstock.decode._text import count_object_lines, is_utf8, may_hold_endless_number
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import msgspec
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
-
-_LONGEST_VALUE = 80
 
 
 class TypedDecoder:
@@ -54,12 +52,7 @@ class TypedDecoder:
         `ends` are the places of all newlines, where known, and of the text's own end where it has
         no newline. Pure: it may run ahead of time in any thread.
         """
-        if self._row is None or not is_utf8(text) or may_hold_endless_number(text):
-            return None
-        try:
-            return self._built(self._row, _decode_rows(self._row.decoder, text, ends))
-        except (Misfit, RecursionError, *REFUSALS):
-            return None
+        return self._attempted(text, lambda row: _decode_rows(row.decoder, text, ends))
 
     def attempt_lines(self, lines: Sequence[bytes]) -> pa.RecordBatch | None:
         r"""Return the same of lines that hold one record each, with or without a newline.
@@ -71,17 +64,20 @@ class TypedDecoder:
         ----
         n: [1,null]
         """
-        text = b"".join(lines)
-        if self._row is None or not is_utf8(text) or may_hold_endless_number(text):
+        # The ends of lines are known already, which saves a twelfth of the time.
+        return self._attempted(b"".join(lines), lambda row: list(map(row.decoder.decode, lines)))
+
+    def _attempted(
+        self, text: bytes, decode: Callable[[StructClass], list[object]]
+    ) -> pa.RecordBatch | None:
+        row = self._row
+        if row is None or not is_utf8(text) or may_hold_endless_number(text):
             return None
         try:
-            # The ends of lines are known already, which saves a twelfth of the time.
-            return self._built(self._row, list(map(self._row.decoder.decode, lines)))
+            rows = decode(row)
+            return record_batch(row.arrays(rows), len(rows), self.schema)
         except (Misfit, RecursionError, *REFUSALS):
             return None
-
-    def _built(self, row: StructClass, rows: Sequence[object]) -> pa.RecordBatch:
-        return record_batch(row.arrays(rows), len(rows), self.schema)
 
     def settle(
         self, text: bytes, attempted: pa.RecordBatch | None, on_bad: OnBad
@@ -124,7 +120,7 @@ class TypedDecoder:
                 return _build(field, column, values[start:stop])  # noqa: B023 (used at once)
 
             for row, why in bad_rows(len(values), build, (Misfit,)):
-                misfits.setdefault(row, _mismatch(why))
+                misfits.setdefault(row, SchemaMismatchError(why.text()))
         return misfits
 
 
@@ -145,15 +141,3 @@ def _build(field: pa.Field, column: JsonColumn, values: Sequence[object]) -> pa.
     if not field.nullable and any(value is None for value in values):
         raise Misfit(column.path, None, f"{column.type} not null")
     return column.build(values)
-
-
-def _mismatch(misfit: Exception) -> SchemaMismatchError:
-    assert isinstance(misfit, Misfit)  # noqa: S101 (what a column raises)
-    value = repr(misfit.value)
-    if len(value) > _LONGEST_VALUE:
-        value = value[: _LONGEST_VALUE - 1] + "…"
-    why = f" ({misfit.why})" if misfit.why else ""
-    return SchemaMismatchError(
-        f"field {misfit.path!r} holds {value}, which does not fit {misfit.wanted}{why}. "
-        "Give the field a type that holds it"
-    )

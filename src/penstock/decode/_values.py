@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.decode._assemble import record_batch
+from penstock.decode._bad_rows import bad_rows
 from penstock.decode._columns import REFUSALS, JsonColumn, Misfit
 from penstock.decode._fit import fit_array, mismatch
-from penstock.decode._kinds import settled_record
+from penstock.decode._kinds import TooDeepError, kind_of_records, settled_record
 from penstock.decode._schema_columns import column_for
-from penstock.decode._seen import TooDeepError, kind_of_records
 from penstock.decode._widen import batch_of_records
 from penstock.errors import SchemaMismatchError
 
@@ -49,10 +49,17 @@ def typed_batch(
     for field in schema:
         column = column_for(field.type, field.name)
         values = [row.get(field.name) for row in rows]
+
+        def build(start: int, stop: int) -> pa.Array:
+            return _build(column, field, values[start:stop])  # noqa: B023 (used at once)
+
         try:
-            arrays.append(_build(column, field, values))
-        except Misfit:
-            row, misfit = _first_misfit(column, field, values)
+            arrays.append(build(0, len(values)))
+        except Misfit as whole:
+            # Where each row fits by itself, foreign values of several types do not fit together,
+            # or a dictionary is too small.
+            bad = bad_rows(len(values), build, (Misfit,), has_bad=True)
+            row, misfit = next(bad, (0, whole))
             raise mismatch(misfit, int(numbers[row])) from None
     return record_batch(arrays, len(rows), schema)
 
@@ -149,22 +156,6 @@ def _build_foreign(column: JsonColumn, values: Sequence[object]) -> pa.Array:
             return fit_array(pa.array(values), column.type, column.path)
         except REFUSALS as why:
             raise column.misfit(misfit.value, str(why)) from None
-
-
-def _first_misfit(
-    column: JsonColumn, field: pa.Field, values: Sequence[object]
-) -> tuple[int, Misfit]:
-    for row, value in enumerate(values):
-        try:
-            _build(column, field, [value])
-        except Misfit as misfit:
-            return row, misfit
-    # Each row fits by itself: foreign values of several types, or a dictionary that is too small.
-    try:
-        _build(column, field, values)
-    except Misfit as misfit:
-        return 0, misfit
-    raise AssertionError("a column was refused and then taken")
 
 
 def _plain(value: object) -> object:

@@ -24,15 +24,6 @@ from penstock.decode._columns import (
     json_text,
 )
 from penstock.decode._kinds import (
-    BOOLEAN,
-    FLOAT,
-    MIXED,
-    NATURAL,
-    NEGATIVE,
-    NULL,
-    TEXT,
-    UNSIGNED,
-    WIDE,
     Fields,
     Foreign,
     Kind,
@@ -50,20 +41,19 @@ if TYPE_CHECKING:
     from penstock.decode._records import Record
 
 _COLUMNS: dict[Scalar, Callable[[pa.DataType, str], JsonColumn]] = {
-    NULL: NullColumn,
-    BOOLEAN: BooleanColumn,
-    NATURAL: IntegerColumn,
-    NEGATIVE: IntegerColumn,
-    UNSIGNED: IntegerColumn,
-    FLOAT: FloatColumn,
-    TEXT: TextColumn,
-    WIDE: JsonTextColumn,
-    MIXED: JsonTextColumn,
+    Scalar.NULL: NullColumn,
+    Scalar.BOOLEAN: BooleanColumn,
+    Scalar.NATURAL: IntegerColumn,
+    Scalar.NEGATIVE: IntegerColumn,
+    Scalar.UNSIGNED: IntegerColumn,
+    Scalar.FLOAT: FloatColumn,
+    Scalar.TEXT: TextColumn,
+    Scalar.WIDE: JsonTextColumn,
+    Scalar.MIXED: JsonTextColumn,
 }
 
 
 def batch_of_records(rows: Sequence[Record], record: Fields) -> pa.RecordBatch:
-    """Return records as a batch of a kind that holds them."""
     columns = [
         _column(kind, name).build([row.get(name) for row in rows])
         for name, kind in record.fields.items()

@@ -18,6 +18,7 @@ from penstock.jsonl._records import AsyncStream, Stream
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 from penstock.storage import refuse_inherited
+from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterator
@@ -81,8 +82,7 @@ def _decoder(schema: SchemaChoice) -> TypedDecoder | InferringDecoder:
         return TypedDecoder(schema)
     if schema is None or schema == "strict":
         return InferringDecoder(strict=schema == "strict")
-    message = f"schema={schema!r}: expected a pyarrow.Schema, 'strict' or None."
-    raise OptionError(message)
+    raise OptionError(f"schema={schema!r}: expected a pyarrow.Schema, 'strict' or None.")
 
 
 def _decoded(
@@ -114,9 +114,7 @@ def _decoded(
             raise failure
     finally:
         pool.shutdown(cancel_futures=True)
-        close = getattr(pieces, "close", None)
-        if close is not None:
-            close()
+        close_source(pieces)
 
 
 def _refuse_inherited(process: int) -> None:

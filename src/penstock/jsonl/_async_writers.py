@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from penstock.jsonl._lines import Lines, refuse_part_lines, refuse_single
 from penstock.jsonl._records import SLICE_BYTES
+from penstock.jsonl._text import lines_of_blocks
 from penstock.jsonl._threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Iterable, Iterator
-    from types import TracebackType
+    from collections.abc import AsyncIterable, Iterable
     from typing import Self
 
-    from penstock.jsonl._draft_writer import WriteOptions
-    from penstock.jsonl._targets import DirTarget, Target
+    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
 
 _LEAST_BYTES = 256
 """What a record counts for at least, between two pauses of an event loop."""
@@ -30,9 +29,8 @@ class JsonlWriter(Lines):
         self._encode = self._encoder.encode
         self._buffer = bytearray()
         self._records = 0
-        # What the buffer may hold before the target must be asked; nothing at first.
+        # What the buffer may hold before lines are handed on; nothing at first.
         self._most_bytes = -1.0
-        self._most_records = 0.0
         self._busy = asyncio.Lock()
         self._since_pause = 0
 
@@ -58,15 +56,10 @@ class JsonlWriter(Lines):
     async def write_raw(self, data: bytes) -> None:
         """Write lines that are JSON already; they must be whole."""
         refuse_part_lines(data)
-        # Under the lock: what fits must not change between the question and the answer.
-        async with self._busy:
-            for text, records in self._whole_lines(data):
-                if not self._fits(len(text)):
-                    await in_thread(self._make_room, len(text))
-                self._buffer += text
-                self._records += records
-                if self._is_time_to_pause(len(text)):
-                    await asyncio.sleep(0)
+        async with self._busy:  # All of it together, whatever other tasks write.
+            for text in lines_of_blocks([data], SLICE_BYTES):
+                await self._put(text, text.count(b"\n"))
+                await asyncio.sleep(0)
 
     async def flush(self) -> None:
         """Hand everything written so far to the operating system; it is not published by that."""
@@ -79,50 +72,43 @@ class JsonlWriter(Lines):
             await in_thread(self._publish)
 
     async def _append(self, line: bytes) -> None:
-        if self._busy.locked() or not self._fits(len(line)):
+        if self._busy.locked() or not self._fits(line, 1):
             async with self._busy:
-                if not self._fits(len(line)):
-                    await in_thread(self._make_room, len(line))
-                self._buffer += line
-                self._records += 1
+                await self._put(line, 1)
         else:
             self._buffer += line
             self._records += 1
-        if self._is_time_to_pause(len(line)):
-            await asyncio.sleep(0)
+        self._since_pause += max(len(line), _LEAST_BYTES)
+        if self._since_pause >= SLICE_BYTES:
+            self._since_pause = 0
+            await asyncio.sleep(0)  # Let others run, once a slice.
 
-    def _fits(self, size: int, records: int = 1) -> bool:
+    async def _put(self, text: bytes, records: int) -> None:
+        if self._fits(text, records):
+            self._buffer += text
+            self._records += records
+        else:
+            await in_thread(self._hand_on, text, records)
+
+    def _fits(self, text: bytes, records: int) -> bool:
         return (
-            len(self._buffer) + size <= self._most_bytes
-            and self._records + records <= self._most_records
+            len(self._buffer) + len(text) <= self._most_bytes
+            and self._records + records <= self._left_records
         )
 
-    def _whole_lines(self, data: bytes) -> Iterator[tuple[bytes, int]]:
-        """Yield raw lines with their number: all at once, or singly where a limit is near."""
-        if self._fits(len(data), 0) and self._fits(len(data), lines := data.count(b"\n")):
-            yield data, lines
-            return
-        start = 0
-        while start < len(data):
-            end = data.index(b"\n", start) + 1
-            yield data[start:end], 1
-            start = end
-
-    def _make_room(self, line_bytes: int) -> None:
-        """Empty the buffer into the target, which may publish a shard; blocks."""
+    def _hand_on(self, text: bytes, records: int) -> None:
+        """Hand the buffer and these lines to the target, which may publish a shard; blocks."""
         self._check_open()
-        self._most_bytes = -1.0
-        with self._failing_for_good():
-            self._drain()
-            room_bytes, self._most_records = self._target.room(line_bytes)
-            self._most_bytes = min(room_bytes, self._flush_bytes)
+        self._drain()
+        self._add(text, records)
+        self._most_bytes = min(self._left_bytes, self._flush_bytes)
 
     def _drain(self) -> None:
         if self._buffer:
             text, self._buffer = self._buffer, bytearray()
             records, self._records = self._records, 0
-            self._target.add(text, records)
-        self._most_bytes = -1.0  # The next write must ask the target.
+            self._add(text, records)
+        self._most_bytes = -1.0  # The next write comes by `_hand_on`.
         self._warn_of_not_finite()
 
     def _discard(self) -> None:
@@ -130,30 +116,16 @@ class JsonlWriter(Lines):
         self._most_bytes = -1.0
 
     def forked(self) -> None:
-        """Make the next write in this forked process come by _check_process."""
         self._most_bytes = -1.0
 
     def _is_used(self) -> bool:
-        return self._most_records > 0
-
-    def _is_time_to_pause(self, text_bytes: int) -> bool:
-        """Whether others should run: once a slice."""
-        self._since_pause += max(text_bytes, _LEAST_BYTES)
-        if self._since_pause < SLICE_BYTES:
-            return False
-        self._since_pause = 0
-        return True
+        return super()._is_used() or bool(self._buffer)
 
     async def __aenter__(self) -> Self:
         await in_thread(self._prepare)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         async with self._busy:
             await in_thread(self._publish if kind is None else self._discard)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import decimal
 import enum
@@ -15,7 +16,6 @@ import msgspec
 import orjson
 
 from penstock.errors import UnserializableRecordError
-from penstock.jsonl._search import contains
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +24,21 @@ if TYPE_CHECKING:
 OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS
 LOOKED_AT: object = object()
 """In place of a record whose line needs no second look."""
+
+_strstr = ctypes.CDLL(None).strstr
+_strstr.restype = ctypes.c_void_p
+_strstr.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+
+
+def contains(text: bytes, word: bytes) -> bool:
+    """Return `word in text`, for JSON and other text without NUL bytes.
+
+    On tens of kilobytes the C library is eight times as fast as Python.
+
+    >>> contains(b'{"a":null}', b"null")
+    True
+    """
+    return _strstr(text, word) is not None
 
 
 class LineEncoder:
@@ -227,33 +242,30 @@ class _Plain:
         try:
             return orjson.loads(orjson.dumps(value))  # Datetimes, UUIDs: as on the fast way.
         except TypeError:
-            message = (
-                f"cannot write {path.lstrip('.') or 'the record'}: JSON has no "
-                f"{type(value).__qualname__} ({_short(value)}). Convert it first."
-            )
-            raise UnserializableRecordError(message, field=path.lstrip(".")) from None
+            kind = type(value).__qualname__
+            why = f"JSON has no {kind} ({_short(value)}). Convert it first."
+            raise _unserializable(path, why) from None
 
 
 def _integer(value: int, path: str) -> int:
     try:
         str(value)
     except ValueError:  # More digits than sys.set_int_max_str_digits allows, by default 4,300.
-        message = (
-            f"cannot write {path.lstrip('.') or 'the record'}: Python writes no integer of "
-            f"{value.bit_length():,} bits as text. Write it as a string."
-        )
-        raise UnserializableRecordError(message, field=path.lstrip(".")) from None
+        bits = f"Python writes no integer of {value.bit_length():,} bits as text."
+        raise _unserializable(path, f"{bits} Write it as a string.") from None
     return value
 
 
 def _key(key: object, path: str) -> str:
     if isinstance(key, str):
         return str(key)
-    message = (
-        f"cannot write {path.lstrip('.') or 'the record'}: its key {_short(key)} is "
-        f"{type(key).__qualname__}, and JSON keys are strings."
-    )
-    raise UnserializableRecordError(message, field=path.lstrip("."))
+    kind = type(key).__qualname__
+    raise _unserializable(path, f"its key {_short(key)} is {kind}, and JSON keys are strings.")
+
+
+def _unserializable(path: str, why: str) -> UnserializableRecordError:
+    field = path.lstrip(".")
+    return UnserializableRecordError(f"cannot write {field or 'the record'}: {why}", field=field)
 
 
 def _short(value: object) -> str:

@@ -15,8 +15,6 @@ _TEXT_BYTES = 1 << 20
 
 
 class GzipEncoder:
-    """Text into one gzip member."""
-
     def __init__(self, level: int) -> None:
         self._member = zlib.compressobj(level, wbits=_GZIP_WINDOW)
 
@@ -67,5 +65,4 @@ def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:
         what = f"its gzip data ends early, after {at:,} bytes"
         if not members:
             what = f"no gzip data is in its {at:,} bytes, and gzip writes some even for no text"
-        message = f"{path} is cut off: {what}. Get it again."
-        raise TruncatedFileError(message, path=path)
+        raise TruncatedFileError(f"{path} is cut off: {what}. Get it again.", path=path)

@@ -20,8 +20,7 @@ from penstock.jsonl._encode import LineEncoder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.jsonl._draft_writer import WriteOptions
-    from penstock.jsonl._targets import Target
+    from penstock.jsonl._targets import Target, WriteOptions
 
 _log = logging.getLogger("penstock.jsonl")
 _writers: WeakSet[Lines] = WeakSet()
@@ -37,6 +36,9 @@ class Lines(ABC):
         self._closed = False
         self._failure: BaseException | None = None
         self._process = os.getpid()
+        self._left_bytes = self._left_records = 0.0
+        """What the target takes before it begins another shard."""
+        self._used = False
         _writers.add(self)
 
     @property
@@ -47,6 +49,40 @@ class Lines(ABC):
     @abstractmethod
     def _drain(self) -> None:
         """Hand everything gathered to the target."""
+
+    def _add(self, text: bytes | bytearray, records: int) -> None:
+        """Hand whole lines to the target."""
+        if not text:
+            return
+        self._used = True
+        try:
+            if len(text) > self._left_bytes or records > self._left_records:
+                text, records = self._add_to_full(text, records)
+            self._target.add(text, records)
+        except BaseException as failure:
+            self._failure = failure
+            raise
+        self._left_bytes -= len(text)
+        self._left_records -= records
+
+    def _add_to_full(self, text: bytes | bytearray, records: int) -> tuple[bytes | bytearray, int]:
+        """Hand on what fits before a limit, again and again; return what is left for the end."""
+        start = 0
+        while True:
+            first = text.index(b"\n", start) + 1
+            self._left_bytes, self._left_records = self._target.room(first - start)
+            if len(text) - start <= self._left_bytes and records <= self._left_records:
+                return text[start:], records
+            end, lines = first, 1
+            while lines < min(records, self._left_records):
+                line_end = text.index(b"\n", end) + 1
+                if line_end - start > self._left_bytes:
+                    break
+                end, lines = line_end, lines + 1
+            if lines == records:  # One line that is longer than any limit.
+                return text[start:], records
+            self._target.add(text[start:end], lines)
+            start, records = end, records - lines
 
     def _warn_of_not_finite(self) -> None:
         if self._encoder.not_finite and not self._warned:
@@ -109,8 +145,7 @@ class Lines(ABC):
     def _check_open(self) -> None:
         self._check_process()
         if self._closed:
-            message = f"the writer of {self.path} is closed; open another one."
-            raise OptionError(message)
+            raise OptionError(f"the writer of {self.path} is closed; open another one.")
         if self._failure is not None:
             message = f"an earlier write to {self.path} failed: {self._failure}"
             raise StorageError(message, path=self.path) from self._failure
@@ -119,9 +154,9 @@ class Lines(ABC):
     def forked(self) -> None:
         """Make the next write in this forked process come by _check_process."""
 
-    @abstractmethod
     def _is_used(self) -> bool:
         """Whether a record was ever taken."""
+        return self._used
 
     def __del__(self) -> None:
         # A forked child holds a copy, which it must not report.
@@ -136,8 +171,7 @@ class Lines(ABC):
 def refuse_part_lines(data: bytes) -> None:
     """Raise for raw data that is not whole lines."""
     if not isinstance(data, bytes | bytearray):
-        message = f"write_raw takes bytes, not {type(data).__name__}."
-        raise UnserializableRecordError(message)
+        raise UnserializableRecordError(f"write_raw takes bytes, not {type(data).__name__}.")
     if data and not data.endswith(b"\n"):
         message = f"write_raw takes whole lines; this ends without a newline: {data[-40:]!r}"
         raise OptionError(message)

@@ -88,5 +88,4 @@ def in_reading_order(items: Iterable[T], name_of: Callable[[T], str]) -> list[T]
 
 
 def base_name(name: str) -> str:
-    """Return the last part of a name."""
     return name.rpartition("/")[2]

@@ -27,11 +27,10 @@ class ErrorPolicy:
 
     def __init__(self, on_error: OnError) -> None:
         if on_error not in ("raise", "skip") and not callable(on_error):
-            message = (
+            raise OptionError(
                 f"on_error={on_error!r}: expected 'raise', 'skip' or a function of "
                 "(line_number, raw_line, exception)."
             )
-            raise OptionError(message)
         self._on_error = on_error
         self._last_log = 0.0
         self._not_logged = 0
@@ -76,7 +75,6 @@ def malformed(bad: MalformedLine, *, remedy: bool = True) -> MalformedLineError:
 
 
 def reason_text(reason: Exception) -> str:
-    """Return in words why a line is bad."""
     if isinstance(reason, UnicodeDecodeError):
         return f"not UTF-8 at byte {reason.start:,} of the line"
     if isinstance(reason, json.JSONDecodeError):

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 from penstock.jsonl._decode import DecodedRun, MalformedLine, Record, decode_piece
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
+from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 
     from penstock.jsonl._policy import ErrorPolicy
     from penstock.jsonl._text import TextPiece
@@ -126,7 +127,7 @@ class DecodedRuns:
 
     async def aclose(self) -> None:
         """Let go of the file."""
-        await in_thread(_close, self._pieces)  # It may wait for a read that is under way.
+        await in_thread(close_source, self._pieces)  # It may wait for a read that is under way.
 
     async def _take_some(self) -> None:
         if self._end is None:
@@ -139,7 +140,6 @@ class DecodedRuns:
 
 
 def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
-    """Return records one by one."""
     lists = _settled(runs, policy)
     return Stream(chain.from_iterable(lists), policy, lists)
 
@@ -151,8 +151,6 @@ def batch_stream(runs: Iterator[Run], policy: ErrorPolicy, size: int) -> Stream[
 
 
 def record_stream_async(runs: AsyncRuns, policy: ErrorPolicy) -> AsyncStream[Record]:
-    """Return records one by one."""
-
     async def records() -> AsyncGenerator[Record]:
         try:
             async for run in runs:
@@ -203,7 +201,7 @@ def _settled(runs: Iterator[Run], policy: ErrorPolicy) -> Generator[list[Record]
                 yield run.items
         policy.finish()
     finally:
-        _close(runs)
+        close_source(runs)
 
 
 def _batches(lists: Generator[list[Record]], size: int) -> Generator[list[Record]]:
@@ -235,9 +233,3 @@ def _take(pieces: Iterator[TextPiece]) -> tuple[list[TextPiece], Exception | Non
 
 def _decode_whole(piece: TextPiece) -> list[Run]:
     return list(decode_piece(piece))
-
-
-def _close(source: Iterable[object]) -> None:
-    close = getattr(source, "close", None)
-    if close is not None:
-        close()

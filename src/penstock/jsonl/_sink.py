@@ -14,7 +14,6 @@ from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from types import TracebackType
     from typing import Self
 
     from penstock.jsonl._sync_writers import JsonlWriterSync
@@ -45,10 +44,9 @@ def writer(
         options.setdefault("overwrite", False)
         return RecordSink(JsonlFile(text, storage_options).writer_sync(**options))
     if text.lower().endswith(OTHER_FORMATS) or text.startswith("odps://"):
-        message = (
+        raise OptionError(
             f"cannot write {text}: this release writes .jsonl[.zst|.gz] files and directories."
         )
-        raise OptionError(message)
     return RecordSink(JsonlDir(text, storage_options).writer_sync(**options))
 
 
@@ -83,13 +81,8 @@ class RecordSink:
         self._lines.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._lines.__exit__(kind, failure, trace)
+    def __exit__(self, *failure: object) -> None:
+        self._lines.__exit__(*failure)
 
 
 def _rows(data: Any) -> Iterable[object]:  # noqa: ANN401 (whatever the user has)
@@ -104,8 +97,7 @@ def _rows(data: Any) -> Iterable[object]:  # noqa: ANN401 (whatever the user has
     if names:
         return _transposed({name: data[name] for name in names})
     if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
-        message = f"cannot write {type(data).__qualname__}: expected records or columns."
-        raise OptionError(message)
+        raise OptionError(f"cannot write {type(data).__qualname__}: expected records or columns.")
     records: Iterable[object] = data
     return records
 
@@ -120,19 +112,17 @@ def _transposed(data: Mapping[str, object]) -> list[object]:
     columns = {name: _plain_list(column) for name, column in data.items()}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
-        message = (
+        raise OptionError(
             f"columns of different lengths cannot be rows: {lengths}. "
             "A single record of arrays is written as a list: write([record])."
         )
-        raise OptionError(message)
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _chosen(rows: Iterable[object], valid: list[object]) -> list[object]:
     rows = list(rows)
     if len(rows) != len(valid):
-        message = f"valid has {len(valid):,} entries for {len(rows):,} rows."
-        raise OptionError(message)
+        raise OptionError(f"valid has {len(valid):,} entries for {len(rows):,} rows.")
     return [row for row, chosen in zip(rows, valid, strict=True) if chosen]
 
 

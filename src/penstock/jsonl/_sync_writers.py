@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from orjson import dumps
 
-from penstock.jsonl._encode import LOOKED_AT, OPTIONS
+from penstock.jsonl._encode import LOOKED_AT, OPTIONS, contains
 from penstock.jsonl._lines import Lines, refuse_part_lines, refuse_single
-from penstock.jsonl._search import contains
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import TracebackType
     from typing import Self
 
-    from penstock.jsonl._draft_writer import WriteOptions
-    from penstock.jsonl._targets import DirTarget, Target
+    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
 
 _TOGETHER = 128
 """Lines that are gathered before they are searched and handed on together."""
@@ -45,8 +42,6 @@ class JsonlWriterSync(Lines):
         self._default = self._encoder.default
         self._looks_at_once = options.allow_nan
         self._last: object = None
-        self._left_bytes = self._left_records = 0.0
-        self._used = False
 
     @property
     def not_finite(self) -> int:
@@ -151,40 +146,6 @@ class JsonlWriterSync(Lines):
             self._warn_of_not_finite()
         self._add(text, len(lines))
 
-    def _add(self, text: bytes, records: int) -> None:
-        """Hand whole lines to the target."""
-        if not text:
-            return
-        self._used = True
-        try:
-            if len(text) > self._left_bytes or records > self._left_records:
-                text, records = self._add_to_full(text, records)
-            self._target.add(text, records)
-        except BaseException as failure:
-            self._failure = failure
-            raise
-        self._left_bytes -= len(text)
-        self._left_records -= records
-
-    def _add_to_full(self, text: bytes, records: int) -> tuple[bytes, int]:
-        """Hand on what fits before a limit, again and again; return what is left for the end."""
-        start = 0
-        while True:
-            first = text.index(b"\n", start) + 1
-            self._left_bytes, self._left_records = self._target.room(first - start)
-            if len(text) - start <= self._left_bytes and records <= self._left_records:
-                return text[start:], records
-            end, lines = first, 1
-            while lines < min(records, self._left_records):
-                line_end = text.index(b"\n", end) + 1
-                if line_end - start > self._left_bytes:
-                    break
-                end, lines = line_end, lines + 1
-            if lines == records:  # One line that is longer than any limit.
-                return text[start:], records
-            self._target.add(text[start:end], lines)
-            start, records = end, records - lines
-
     def _most_before_a_limit(self) -> int:
         """Return how many lines may be gathered before one could begin a new shard."""
         left = min(self._left_records + 1, self._left_bytes // _LONG_LINE)
@@ -199,23 +160,17 @@ class JsonlWriterSync(Lines):
         super()._discard()
 
     def forked(self) -> None:
-        """Make the next write in this forked process come by _check_process."""
         self._most_gathered = 0
         self._alone = threading.RLock()  # The old one may be held by a thread that is not here.
 
     def _is_used(self) -> bool:
-        return self._used or bool(self._gathered)
+        return super()._is_used() or bool(self._gathered)
 
     def __enter__(self) -> Self:
         self._prepare()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         with self._alone:
             if kind is None:
                 self._publish()

@@ -1,62 +1,203 @@
-"""Targets of a writer: one file, or a directory of numbered shards."""
+"""Targets of a writer: one file, or a directory of numbered shards; drafts until published."""
 
 from __future__ import annotations
 
 import logging
 import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
-from penstock.jsonl._draft_writer import DraftWriter, WriteOptions, check_level
+from penstock.jsonl._gzip import GzipEncoder
 from penstock.jsonl._names import (
-    base_name,
     checked_extension,
     compression_of,
     next_number,
     shard_name,
 )
+from penstock.jsonl._zstd import ZstdEncoder
 from penstock.order import whole_number
 from penstock.storage import LocalStore, join, refuse_special_file
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from penstock.jsonl._names import Compression
     from penstock.storage import Store
 
 _log = logging.getLogger("penstock.jsonl")
 _LARGEST_REMOTE_SHARD = 4 << 30
+_LEVELS: dict[Compression, tuple[int, int]] = {"zstd": (-131072, 22), "gzip": (0, 9)}
 
 
-class Target(Protocol):
-    """Takes text; used by one thread at a time."""
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """How lines become bytes."""
 
-    path: str
+    flush_bytes: int = 1 << 20
+    """Text gathered in memory, at most, before it is compressed and written."""
+    compression_level: int = 3
+    """Of zstd or gzip, where the name asks for one."""
+    frame_bytes: int = 256 << 10
+    """Text in one independently readable zstd frame."""
+    allow_nan: bool = False
+    """Write NaN and infinities as Python does instead of `null`."""
 
-    def prepare(self) -> None:
-        """Fail now where writing cannot work."""
-        ...
+    def __post_init__(self) -> None:
+        whole_number("flush_bytes", self.flush_bytes, 1)
+        whole_number("frame_bytes", self.frame_bytes, 1)
+        if not hasattr(self.compression_level, "__index__"):
+            message = f"compression_level={self.compression_level!r}: expected a whole number."
+            raise OptionError(message)
 
-    def room(self, line_bytes: int) -> tuple[float, float]:
-        """Return bytes and records that may come next, this line first; rotate if it must."""
-        ...
+
+class _TextEncoder(Protocol):
+    """Text in, the file's bytes out."""
+
+    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]: ...
+    def flush(self) -> Iterator[bytes]: ...
+    def finish(self) -> Iterator[bytes]: ...
+    def close(self) -> None: ...
+
+
+class DraftWriter:
+    """One file on its way; used by one thread at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        directory: str,
+        label: str,
+        compression: Compression | None,
+        options: WriteOptions,
+    ) -> None:
+        self._draft = store.draft(directory, label)
+        self._encoder = _text_encoder(compression, options)
+        self.text_bytes = 0
+        self.records = 0
 
     def add(self, text: bytes | bytearray, records: int) -> None:
         """Take whole lines."""
-        ...
+        self._write(self._encoder.add(text))
+        self.text_bytes += len(text)
+        self.records += records
+
+    def flush(self) -> None:
+        """Hand everything taken so far to the operating system."""
+        self._write(self._encoder.flush())
+
+    def finish(self) -> None:
+        """Write what is left; after this the draft is ready to be published."""
+        self._write(self._encoder.finish())
+        self._encoder.close()
+
+    def publish(self, name: str, *, exclusive: bool) -> None:
+        """Make the finished file visible; a taken name leaves the draft as it is."""
+        self._draft.publish(name, exclusive=exclusive)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        self._encoder.close()
+        self._draft.discard()
+
+    def _write(self, pieces: Iterable[bytes | bytearray]) -> None:
+        for piece in pieces:
+            if piece:
+                self._draft.write(piece)
+
+
+class _PlainEncoder:
+    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]:
+        yield text
+
+    def flush(self) -> Iterator[bytes]:
+        yield from ()
+
+    def finish(self) -> Iterator[bytes]:
+        yield from ()
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _text_encoder(compression: Compression | None, options: WriteOptions) -> _TextEncoder:
+    check_level(compression, options.compression_level)
+    if compression == "zstd":
+        return ZstdEncoder(options.compression_level, options.frame_bytes)
+    if compression == "gzip":
+        return GzipEncoder(options.compression_level)
+    return _PlainEncoder()
+
+
+def check_level(compression: Compression | None, level: int) -> None:
+    """Say which levels a compression has."""
+    lowest, highest = _LEVELS[compression] if compression else (level, level)
+    if not lowest <= level <= highest:
+        raise OptionError(f"compression_level={level}: {compression} takes {lowest} to {highest}.")
+
+
+class Target(ABC):
+    """Takes text and makes it visible when it is published; used by one thread at a time."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 (where lines go, and how)
+        self,
+        store: Store,
+        name: str,
+        directory: str,
+        label: str,
+        compression: Compression | None,
+        options: WriteOptions,
+    ) -> None:
+        check_level(compression, options.compression_level)
+        self.path = store.path(name)
+        self._store = store
+        self._directory = directory
+        self._label = label
+        self._compression = compression
+        self._options = options
+        self._draft: DraftWriter | None = None
+        self._cleared = False
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Fail now where writing cannot work."""
+
+    @abstractmethod
+    def room(self, line_bytes: int) -> tuple[float, float]:
+        """Return bytes and records that may come next, this line first; rotate if it must."""
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Make everything visible."""
+
+    def add(self, text: bytes | bytearray, records: int) -> None:
+        """Take whole lines."""
+        self._begun().add(text, records)
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
-        ...
-
-    def publish(self) -> None:
-        """Make everything visible."""
-        ...
+        if self._draft is not None:
+            self._draft.flush()
 
     def discard(self) -> None:
         """Forget what is not published."""
-        ...
+        if self._draft is not None:
+            self._draft.discard()
+
+    def _begun(self) -> DraftWriter:
+        if self._draft is None:
+            if not self._cleared:
+                for entry in self._store.clear_dead_drafts(self._directory):
+                    _log.info("removed %s, which a writer that is gone left unfinished", entry.name)
+                self._cleared = True
+            self._draft = DraftWriter(
+                self._store, self._directory, self._label, self._compression, self._options
+            )
+        return self._draft
 
 
-class FileTarget:
+class FileTarget(Target):
     """One file, published when everything is written."""
 
     def __init__(
@@ -68,15 +209,10 @@ class FileTarget:
         compression: Compression | None,
         overwrite: bool,
     ) -> None:
-        check_level(compression, options.compression_level)
-        self.path = store.path(name)
-        self._store = store
+        directory, _, label = name.rpartition("/")
+        super().__init__(store, name, directory, label, compression, options)
         self._name = name
-        self._directory = name.rpartition("/")[0]
-        self._compression = compression
-        self._options = options
         self._exclusive = not overwrite
-        self._draft: DraftWriter | None = None
 
     def prepare(self) -> None:
         if self._exclusive and _exists(self._store, self._name):
@@ -89,62 +225,35 @@ class FileTarget:
         del line_bytes
         return math.inf, math.inf
 
-    def add(self, text: bytes | bytearray, records: int) -> None:
-        self._begun().add(text, records)
-
-    def flush(self) -> None:
-        self._begun().flush()
-
     def publish(self) -> None:
         draft = self._begun()
         draft.finish()
         draft.publish(self._name, exclusive=self._exclusive)
 
-    def discard(self) -> None:
-        if self._draft is not None:
-            self._draft.discard()
 
-    def _begun(self) -> DraftWriter:
-        if self._draft is None:
-            clear_dead_drafts(self._store, self._directory)
-            label = base_name(self._name)
-            self._draft = DraftWriter(
-                self._store, self._directory, label, self._compression, self._options
-            )
-        return self._draft
-
-
-class DirTarget:
+class DirTarget(Target):
     """A directory of shards; each takes its number when it is published."""
 
-    def __init__(  # noqa: PLR0913 (the limits of a directory, by name)
+    def __init__(  # noqa: PLR0913, PLR0917 (where lines go, how, and the limits of a shard)
         self,
         store: Store,
         directory: str,
         options: WriteOptions,
-        *,
         shard_extension: str,
         max_records_per_shard: int | None,
         max_bytes_per_shard: int | None,
     ) -> None:
         self._extension = checked_extension(shard_extension)
-        self._compression = compression_of(shard_extension)
-        check_level(self._compression, options.compression_level)
-        self.path = store.path(directory)
-        self._store = store
-        self._directory = directory
-        self._options = options
+        label, compression = f"shard{shard_extension}", compression_of(shard_extension)
+        super().__init__(store, directory, directory, label, compression, options)
         self._most_records = _limit("max_records_per_shard", max_records_per_shard)
         self._most_bytes = _limit("max_bytes_per_shard", max_bytes_per_shard)
         if not isinstance(store, LocalStore) and self._most_bytes > _LARGEST_REMOTE_SHARD:
-            message = (
+            raise OptionError(
                 f"max_bytes_per_shard={max_bytes_per_shard}: a shard in object storage is "
                 f"published by one request and may hold at most {_LARGEST_REMOTE_SHARD:,} bytes."
             )
-            raise OptionError(message)
-        self._draft: DraftWriter | None = None
         self._next: int | None = None
-        self._cleared = False
         self.published: list[str] = []
 
     def prepare(self) -> None:
@@ -160,21 +269,6 @@ class DirTarget:
         if draft is None:
             return self._most_bytes, self._most_records
         return self._most_bytes - draft.text_bytes, self._most_records - draft.records
-
-    def add(self, text: bytes | bytearray, records: int) -> None:
-        if self._draft is None:
-            if not self._cleared:
-                clear_dead_drafts(self._store, self._directory)
-                self._cleared = True
-            label = f"shard{self._extension}"
-            self._draft = DraftWriter(
-                self._store, self._directory, label, self._compression, self._options
-            )
-        self._draft.add(text, records)
-
-    def flush(self) -> None:
-        if self._draft is not None:
-            self._draft.flush()
 
     def publish(self) -> None:
         if self._draft is None:
@@ -195,21 +289,11 @@ class DirTarget:
             self._draft = None
             return
 
-    def discard(self) -> None:
-        if self._draft is not None:
-            self._draft.discard()
-
     def _free_number(self) -> int:
         try:
             return next_number(entry.name for entry in self._store.list(self._directory))
         except ObjectNotFoundError:
             return 0
-
-
-def clear_dead_drafts(store: Store, directory: str) -> None:
-    """Remove what killed writers left, and say so."""
-    for entry in store.clear_dead_drafts(directory):
-        _log.info("removed %s, which a writer that is gone left unfinished", entry.name)
 
 
 def _exists(store: Store, name: str) -> bool:

@@ -117,7 +117,7 @@ def whole_lines(blocks: Iterable[bytes], piece_bytes: int) -> Iterator[bytes]:
     some: list[bytes] = []
     size = 0
     try:
-        for lines in _whole_lines_of_blocks(_without_bom(blocks), piece_bytes):
+        for lines in lines_of_blocks(_without_bom(blocks), piece_bytes):
             if some and size + len(lines) > piece_bytes:
                 yield b"".join(some)
                 some, size = [], 0
@@ -131,7 +131,7 @@ def whole_lines(blocks: Iterable[bytes], piece_bytes: int) -> Iterator[bytes]:
         yield b"".join(some)
 
 
-def _whole_lines_of_blocks(blocks: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
+def lines_of_blocks(blocks: Iterable[bytes], most_bytes: int) -> Iterator[bytes]:
     """Yield the same bytes cut after newlines, none across blocks but lines that are."""
     unfinished: list[bytes] = []
     for block in blocks:

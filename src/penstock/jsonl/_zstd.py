@@ -85,7 +85,6 @@ class ZstdEncoder:
         self._texts, self._text_bytes = [text[start:]], len(text) - start
 
     def flush(self) -> Iterator[bytes]:
-        """Yield frames for everything taken so far."""
         if self._text_bytes:
             yield from self._submit(b"".join(self._texts))
             self._texts, self._text_bytes = [], 0
@@ -231,18 +230,11 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
                 yield b"".join(held)
                 held.clear()
         at += len(block)
-    if frame is not None:
-        message = (
-            f"{path} is cut off: its last zstd frame is incomplete after {at:,} bytes. "
-            "Get the file again; nothing of the unfinished record was used."
-        )
-        raise TruncatedFileError(message, path=path)
-    if not frames:
-        message = (
-            f"{path} is cut off: it has 0 bytes, and zstd writes a frame even for no text. "
-            "Get the file again."
-        )
-        raise TruncatedFileError(message, path=path)
+    if frame is not None or not frames:
+        what = f"its last zstd frame is incomplete after {at:,} bytes"
+        if not frames:
+            what = "it has 0 bytes, and zstd writes a frame even for no text"
+        raise TruncatedFileError(f"{path} is cut off: {what}. Get the file again.", path=path)
     if frames > 1 and not tables:
         _log.warning(
             "%s: %d zstd frames and no table of them at its end. Files of other tools are so; one "

@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from penstock.loading._explain import StepRecords as StepRecords
     from penstock.loading._explain import step_records as step_records
     from penstock.loading._loader import DataLoader as DataLoader
+    from penstock.loading._options import read_skips as read_skips
     from penstock.loading._order_choice import chosen_order as chosen_order
     from penstock.loading._order_choice import natural_shuffle as natural_shuffle
-    from penstock.loading._resume import resumed as resumed
-    from penstock.loading._skip_list import read_skips as read_skips
+    from penstock.loading._run import resumed as resumed
     from penstock.loading._steps import Sharing as Sharing
     from penstock.loading._steps import Steps as Steps
 
@@ -24,8 +24,8 @@ __all__, __getattr__, __dir__ = facade(
         "Steps": "_steps",
         "chosen_order": "_order_choice",
         "natural_shuffle": "_order_choice",
-        "read_skips": "_skip_list",
-        "resumed": "_resume",
+        "read_skips": "_options",
+        "resumed": "_run",
         "step_records": "_explain",
     },
 )

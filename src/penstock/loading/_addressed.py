@@ -14,14 +14,14 @@ from penstock.loading._column_choice import choose_columns
 from penstock.loading._explain import step_records
 from penstock.loading._feed import Opened, Placed, Reads
 from penstock.loading._fetch import named_batch
+from penstock.loading._options import read_skips
 from penstock.loading._order_choice import (
     chosen_order,
     first_gzip,
     lies_remote,
     refuse_shuffled_gzip,
 )
-from penstock.loading._resume import refuse_other_plan, resumed
-from penstock.loading._skip_list import read_skips
+from penstock.loading._run import refuse_other_plan, resumed
 from penstock.loading._steps import epoch_steps, step_counts
 from penstock.order import Cursor
 

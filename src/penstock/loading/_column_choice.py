@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import shlex
 import shutil
 import threading
 import time
@@ -12,11 +14,15 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal
 
 from penstock.datasets import (
+    Materialized,
     columns_of,
     estimate_columns,
     gone_columns,
     has_columns,
     missing_columns,
+    origins_of,
+    type_text,
+    typed_schema,
     without_columns,
 )
 from penstock.errors import (
@@ -26,7 +32,6 @@ from penstock.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from penstock.loading._column_command import command_for
 from penstock.loading._order_choice import first_gzip, first_stream, lies_remote
 from penstock.storage import Meter, metered
 
@@ -45,6 +50,8 @@ _MOST_COLUMNS = 1_000
 _MANY_COLUMNS, _FEW_RECORDS = 100, 1_000
 """More columns of fewer records do not pay: a column takes 2 to 10 ms even if it is empty, and
 decoding a value takes a microsecond."""
+_AMBIGUOUS = re.compile(r"[,:]|^\s|\s$")
+"""In a name, what stands between names and types in a list of them."""
 _DECODED = "decoded anew for each batch"
 _LOADER_REMEDY = (
     "Give the fields types that hold their values; or leave such records out: skip=; or have rows "
@@ -236,6 +243,33 @@ def _without_asking(
 
 
 def _free_disk(folder: str) -> int:
-    """Return the free bytes where a folder is, or will be."""
     path = Path(folder)
     return shutil.disk_usage(next(p for p in (path, *path.parents) if p.is_dir())).free
+
+
+def command_for(source: Source, schema: pa.Schema) -> str:
+    """Return the command that makes the columns of `schema`; Python where no command would.
+
+    The command line opens a path, so it finds the columns of what was opened by one, and not those
+    of a list of files, of an index somewhere else, or of CSV with options of its own.
+    """
+    types = {field.name: _spelt(field.type) for field in schema}
+    if any(text is None for text in types.values()):
+        return "source.materialize(encode.fields)"
+    origins = [o.origin if isinstance(o, Materialized) else o for o in origins_of(source)]
+    paths = [origin.reopens_as for origin in origins]
+    known = [path for path in dict.fromkeys(paths) if path is not None]
+    if None in paths or not known or any(map(_AMBIGUOUS.search, types)):
+        return f"source.materialize({types})"
+    fields = shlex.quote(",".join(f"{name}:{type_}" for name, type_ in types.items()))
+    return " && ".join(f"penstock materialize {shlex.quote(path)} {fields}" for path in known)
+
+
+def _spelt(type_: pa.DataType) -> str | None:
+    """Return a type as a user writes it; None for one that has no text."""
+    text = type_text(type_)
+    try:
+        schema = typed_schema({"it": text})
+    except OptionError:
+        return None
+    return text if schema is not None and schema.field(0).type == type_ else None

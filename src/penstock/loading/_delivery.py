@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.loading")
 _SHOWN = 10
-T = TypeVar("T")
 
 
 class Lot(NamedTuple):
@@ -151,18 +150,6 @@ class Delivery:
         )
 
 
-def moved(lots: Iterator[Lot], device: object, *, is_ahead: bool = True) -> Iterator[Lot]:
-    """Yield batches on a device; `is_ahead`: each moved while the one before is used."""
-
-    def one_by_one() -> Iterator[tuple[Lot, Any]]:
-        for lot in lots:
-            for position, batch in zip(lot.positions, lot.batches, strict=True):
-                yield lot._replace(positions=(position,), batches=()), batch
-
-    for lot, batch in moved_to(one_by_one(), device, is_ahead=is_ahead):
-        yield lot._replace(batches=(batch,))
-
-
 def pinned(batch: Any) -> Any:
     """Return the batch in page-locked memory; unchanged without a GPU."""
     torch = require("torch", extra="torch", purpose="pin_memory=True")
@@ -171,35 +158,36 @@ def pinned(batch: Any) -> Any:
     return _like(batch.pin_memory(), batch) if hasattr(batch, "pin_memory") else batch
 
 
-def moved_to(
-    batches: Iterator[tuple[T, Any]], device: object, *, is_ahead: bool = True
-) -> Iterator[tuple[T, Any]]:
-    """Yield tags and batches, the batches moved to a device.
-
-    With `is_ahead` each is moved while the one before is used.
+def moved(lots: Iterator[Lot], device: object, *, is_ahead: bool = True) -> Iterator[Lot]:
+    """Yield batches on a device, one a lot; `is_ahead`: each moved while the one before is used.
 
     A GPU copies on a stream of its own; the stream that uses a batch waits for its copy, and the
     memory is not used again before that stream is done with it.
     """
     torch = require("torch", extra="torch", purpose=f"prefetch_to={device!r}")
     target = torch.device(device)
+    batches = (
+        (lot._replace(positions=(position,), batches=()), batch)
+        for lot in lots
+        for position, batch in zip(lot.positions, lot.batches, strict=True)
+    )
     if target.type != "cuda" or not is_ahead:
-        for tag, batch in batches:
-            yield tag, _moved(batch, target)
+        for lot, batch in batches:
+            yield lot._replace(batches=(_moved(batch, target),))
         return
     if not torch.cuda.is_available():
         raise OptionError(f"prefetch_to={device!r}: torch finds no GPU here.")
     side = torch.cuda.Stream(target)
-    ahead: tuple[T, Any, Any] | None = None
-    for tag, batch in batches:
+    ahead: tuple[Lot, Any, Any] | None = None
+    for lot, batch in batches:
         with torch.cuda.stream(side):
-            moved = _moved(pinned(batch), target, non_blocking=True)
+            copy = _moved(pinned(batch), target, non_blocking=True)
             copied = side.record_event()
         if ahead is not None:
-            yield _ready(ahead, torch.cuda.current_stream(target))
-        ahead = (tag, moved, copied)
+            yield _ready(*ahead, torch.cuda.current_stream(target))
+        ahead = (lot, copy, copied)
     if ahead is not None:
-        yield _ready(ahead, torch.cuda.current_stream(target))
+        yield _ready(*ahead, torch.cuda.current_stream(target))
 
 
 def _moved(batch: Any, target: object, **how: bool) -> Any:
@@ -218,8 +206,7 @@ def _like(copy: Any, batch: Any) -> Any:
     return copy
 
 
-def _ready(ahead: tuple[T, Any, Any], present: Any) -> tuple[T, Any]:
-    tag, batch, copied = ahead
+def _ready(lot: Lot, batch: Any, copied: Any, present: Any) -> Lot:
     present.wait_event(copied)
     batch.record_stream(present)
-    return tag, batch
+    return lot._replace(batches=(batch,))

@@ -25,9 +25,10 @@ from penstock.loading._recipes import (
     CallRecipe,
     DictRecipe,
     EncoderRecipe,
+    SampleRecipe,
     SimpleRecipe,
+    TokenRecipe,
 )
-from penstock.loading._token_recipes import SampleRecipe, TokenRecipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.datasets import Source
     from penstock.loading._explain import StepRecords
     from penstock.loading._fetch import OnError
+    from penstock.loading._options import Skipped
     from penstock.loading._recipes import Recipe
-    from penstock.loading._skip_list import Skipped
     from penstock.loading._steps import Sharing, Task
     from penstock.order import Plan
 

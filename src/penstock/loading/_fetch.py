@@ -16,7 +16,7 @@ from penstock.errors import MalformedLineError, SchemaMismatchError
 from penstock.loading._feed import Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -105,12 +105,12 @@ class Fetch:
             if self._on_error == "mask" and self._known_bad(source, task.where.ids).any():
                 # To read them all would only say that some of them are bad.
                 bad = self._bad_rows(opened)
-            read = self._read_good(opened, bad) if bad else self._read(opened)
+            read = self._read(opened, bad)
         except OF_A_RECORD as why:
             if self._on_error == "raise":
                 raise self._explained(why, opened) from None
             bad = self._bad_rows(opened)
-            read = self._read_good(opened, bad)
+            read = self._read(opened, bad)
         except StopIteration as why:
             raise self._no_end(why, opened) from why
         except Exception as why:
@@ -168,7 +168,6 @@ class Fetch:
         return Fetched(made, [], rows.seconds, time.perf_counter() - began)
 
     def cut(self, rows: ReadRows) -> list[ReadRows]:
-        """Return the rows of each step by themselves."""
         source, task = rows.opened
         seconds = rows.seconds / task.steps
         parts = zip(self.recipe.cut(rows.read, task.steps), task.apart(), strict=True)
@@ -191,14 +190,20 @@ class Fetch:
             if self._on_error == "raise":
                 raise self._explained(why, opened) from None
             bad = self._bad_rows(opened)
-            made = self.recipe.make(self._read_good(opened, bad), where)
+            made = self.recipe.make(self._read(opened, bad), where)
         return Fetched(made, bad, gathering, time.perf_counter() - began)
 
-    def _read(self, opened: Opened) -> Any:  # noqa: ANN401
+    def _read(self, opened: Opened, bad: Sequence[Bad] = ()) -> Any:  # noqa: ANN401
+        """Read the rows of a task, with stand-ins for bad and unread ones."""
+        source, ids = _numbers(opened)
         unread = opened.task.unread
-        if unread is None:
-            return self.recipe.read(*_numbers(opened))
-        return self._read_rows(opened, ~unread)
+        if unread is None and not bad:
+            return self.recipe.read(source, ids)
+        good = np.ones(len(ids), bool) if unread is None else ~unread
+        good[[one.row for one in bad]] = False
+        read = self.recipe.read(source, ids[good])
+        rows = np.where(good, np.cumsum(good) - 1, -1)
+        return self.recipe.filled(read, rows, source)
 
     def _look_once(self, read: Any, source: Source) -> None:  # noqa: ANN401 (what a recipe reads)
         """Warn of fields that are null throughout, if no record seems to have them."""
@@ -210,21 +215,6 @@ class Fetch:
             empty = [name for name, column in columns if column.null_count == len(column)]
             for missing in missing_fields(source, empty):
                 warn_of(missing)
-
-    def _read_good(self, opened: Opened, bad: list[Bad]) -> Any:  # noqa: ANN401
-        task = opened.task
-        good = np.ones(len(task.where.ids), bool)
-        good[[one.row for one in bad]] = False
-        if task.unread is not None:
-            good &= ~task.unread
-        return self._read_rows(opened, good)
-
-    def _read_rows(self, opened: Opened, good: NDArray[np.bool_]) -> Any:  # noqa: ANN401
-        """Read some rows, with stand-ins for the others."""
-        source, ids = _numbers(opened)
-        read = self.recipe.read(source, ids[good])
-        rows = np.where(good, np.cumsum(good) - 1, -1)
-        return self.recipe.filled(read, rows, source)
 
     def _known_bad(self, source: Source, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which records are known to be bad before they are read."""

@@ -20,8 +20,7 @@ from penstock.loading._feed import FeedOptions, HasFeed, Reads
 from penstock.loading._fetch import Fetch
 from penstock.loading._options import check_choice, seconds, whole_or_none
 from penstock.loading._ranks import find_ranks, rank_batch_size
-from penstock.loading._resume import ENCODER, learnt_in
-from penstock.loading._run import RunState
+from penstock.loading._run import ENCODER, RunState, learnt_in
 from penstock.loading._stats import Stats
 from penstock.loading._steps import Sharing
 from penstock.loading.engines._choice import choose_workers
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from penstock.loading._explain import StepRecords
     from penstock.loading._feed import Feed, Placed, Point
     from penstock.loading._fetch import OnError
+    from penstock.loading._options import Skipped
     from penstock.loading._ranks import Ranks
     from penstock.loading._recipes import Recipe
     from penstock.loading._run import Start
-    from penstock.loading._skip_list import Skipped
     from penstock.loading.engines._choice import Workers
     from penstock.loading.engines._engines import Engine
 

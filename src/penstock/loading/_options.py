@@ -1,9 +1,22 @@
-"""Checks of a loader's options."""
+"""Options of a loader as a user gives them, checked."""
 
 from __future__ import annotations
 
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
 from penstock.errors import OptionError
-from penstock.order import whole_number
+from penstock.order import Skips, whole_number
+
+if TYPE_CHECKING:
+    from penstock.order._skips import Skip
+
+    Skipped: TypeAlias = Skip | str | os.PathLike[str] | None
+    """Record numbers and (start, stop) ranges; or the path of a file with them."""
+
+_LINE = re.compile(r"(\d+)(?:\s*:\s*(\d+))?")
 
 
 def whole_or_none(name: str, value: int | None) -> int | None:
@@ -12,14 +25,48 @@ def whole_or_none(name: str, value: int | None) -> int | None:
 
 
 def seconds(name: str, value: object) -> float:
-    """Return a number of seconds above 0."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return float(value)
     raise OptionError(f"{name}={value!r}: expected seconds above 0.")
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """Raise for what is none of the choices."""
     # 1 == True, but it is not one of the choices.
     if not any(type(value) is type(choice) and value == choice for choice in choices):
         raise OptionError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")
+
+
+def read_skips(skip: Skipped, length: int) -> tuple[tuple[int, int], ...]:
+    """Return sorted (start, stop) ranges below `length`.
+
+    A file has a number or `start:stop` on each line; a `#` begins a comment.
+
+    >>> read_skips([7, (2, 4), 3], 10)
+    ((2, 4), (7, 8))
+    """
+    if skip is None:
+        return ()
+    if isinstance(skip, str | os.PathLike):
+        return Skips(_of_file(Path(skip)), length).ranges
+    return Skips(skip, length).ranges
+
+
+def _of_file(path: Path) -> list[tuple[int, int]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failure:
+        raise OptionError(f"skip={str(path)!r}: cannot read this file: {failure}.") from None
+    pairs = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        entry = line.partition("#")[0].strip()
+        if not entry:
+            continue
+        found = _LINE.fullmatch(entry)
+        if found is None:
+            raise OptionError(
+                f"skip: line {number} of {path} is {entry!r}; write a record number, or "
+                "start:stop for a range."
+            )
+        start = int(found[1])
+        pairs.append((start, int(found[2]) if found[2] else start + 1))
+    return pairs

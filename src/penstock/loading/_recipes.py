@@ -6,18 +6,24 @@ process. `hand_over` runs in the user's process.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock._lazy import require
 from penstock.batch import Batch
 from penstock.datasets import typed_schema
 from penstock.errors import CorruptIndexError
 from penstock.loading._user_batches import user_batch
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
+    import torch
     from numpy.typing import NDArray
 
     from penstock.batch import BatchPosition, SimpleEncoder
@@ -25,63 +31,11 @@ if TYPE_CHECKING:
 
     Ids = NDArray[np.int64]
     Valid = NDArray[np.bool_] | None
-    from numpy.typing import NDArray
+    Array = NDArray[Any]
 
 
 _REFERENCE = 8
 """Bytes that an item of a list takes at least."""
-
-
-class Recipe(Protocol):
-    """How a batch is made; pickles, unless a user's callable in it does not."""
-
-    is_pure: bool
-    """Whether `make` may run in several threads at once, in any order."""
-    schema: pa.Schema | None
-    """The fields that are read, where all of them have given types; else None."""
-    is_cut_last: bool
-    """Whether several batches are made together and cut when they are handed over."""
-    has_even_rows: bool
-    """Whether all records have the same size."""
-    reads_tokens: bool
-    """Whether rows of tokens are read, rather than records or columns."""
-    learner: Any
-    """The encoder, if it keeps a state that batches change; else None."""
-
-    def describe(self) -> str:
-        """Return what a batch is, for `explain()`."""
-        ...
-
-    def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
-        """Return the records of `ids`: columns, or a list."""
-        ...
-
-    def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
-        """Return a row for each of `rows` (int64[B]): that row of `read`, or for -1 a stand-in."""
-        ...
-
-    def size(self, read: Any) -> int:  # noqa: ANN401
-        """Return about how many bytes were read."""
-        ...
-
-    def cut(self, read: Any, count: int) -> Iterable[Any]:  # noqa: ANN401
-        """Cut what was read into `count` batches of equal size."""
-        ...
-
-    def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
-        """Return what is sent to the user's process."""
-        ...
-
-    def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
-        """Return what the user gets."""
-        ...
-
-    def hand_over_all(self, made: Any, where: BatchPosition, count: int) -> Iterable[Any]:  # noqa: ANN401
-        """Return the `count` batches of equal size of what was made together.
-
-        All rows count. Asked where `is_cut_last`.
-        """
-        ...
 
 
 def made_bytes(made: Any) -> int:  # noqa: ANN401 (what a recipe makes)
@@ -110,31 +64,60 @@ class Records(list[Any]):
     """Which rows count, bool[B]; None where all do."""
 
 
-class BaseRecipe:
-    """Defaults: what was read has rows that can be sliced, and each batch is handed over alone."""
+class Recipe(ABC):
+    """How a batch is made; pickles, unless a user's callable in it does not."""
 
-    is_pure = True
-    is_cut_last = False
-    has_even_rows = False
-    reads_tokens = False
+    is_pure: bool = True
+    """Whether `make` may run in several threads at once, in any order."""
+    schema: pa.Schema | None = None
+    """The fields that are read, where all of them have given types; else None."""
+    is_cut_last: bool = False
+    """Whether several batches are made together and cut when they are handed over."""
+    has_even_rows: bool = False
+    """Whether all records have the same size."""
+    reads_tokens: bool = False
+    """Whether rows of tokens are read, rather than records or columns."""
     learner: Any = None
+    """The encoder, if it keeps a state that batches change; else None."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return what a batch is, for `explain()`."""
+
+    def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
+        """Return the records of `ids`: columns, or a list."""
+        return source.read(ids)
+
+    def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
+        """Return a row for each of `rows` (int64[B]): that row of `read`, or for -1 a stand-in."""
+        return [None if row < 0 else read[row] for row in rows.tolist()]
 
     def size(self, read: Any) -> int:  # noqa: ANN401
+        """Return about how many bytes were read."""
         return int(read.nbytes)
 
     def cut(self, read: Any, count: int) -> Iterable[Any]:  # noqa: ANN401
+        """Cut what was read into `count` batches of equal size."""
         rows = len(read) // count
         return [read[start : start + rows] for start in range(0, count * rows, rows)]
 
+    def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
+        """Return what is sent to the user's process."""
+        return read
+
     def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
-        del where, valid
-        return made
+        """Return what the user gets."""
+        return user_batch(made, where.ids, valid)
 
     def part(self, made: Any, start: int, stop: int) -> Any:  # noqa: ANN401
         """Return some rows of what was made; asked where `is_cut_last`."""
         return made[start:stop]
 
     def hand_over_all(self, made: Any, where: BatchPosition, count: int) -> Iterable[Any]:  # noqa: ANN401
+        """Return the `count` batches of equal size of what was made together.
+
+        All rows count. Asked where `is_cut_last`.
+        """
         # One by one: all at once they would leave the processor's cache before they are used.
         rows = len(where.ids) // count
         for start in range(0, count * rows, rows):
@@ -142,23 +125,11 @@ class BaseRecipe:
             yield self.hand_over(self.part(made, start, start + rows), own, None)
 
 
-class DictRecipe(BaseRecipe):
+class DictRecipe(Recipe):
     """Records as they are."""
-
-    schema = None
 
     def describe(self) -> str:
         return "a list of records, for no encode was given"
-
-    def read(self, source: Source, ids: Ids) -> list[Any]:
-        records: list[Any] = source.read(ids)
-        return records
-
-    def filled(self, read: list[Any], rows: Ids, source: Source) -> list[Any]:
-        return [None if row < 0 else read[row] for row in rows.tolist()]
-
-    def make(self, read: list[Any], where: BatchPosition) -> list[Any]:
-        return read
 
     def hand_over(self, made: list[Any], where: BatchPosition, valid: Valid) -> Records:
         records = Records(made)
@@ -166,7 +137,68 @@ class DictRecipe(BaseRecipe):
         return records
 
 
-class _Columnar(BaseRecipe):
+class TokenRecipe(Recipe):
+    """Samples of one size as they are stored: a tensor of their type, with `ids` and `valid`.
+
+    Both are as in `Records`. A copy of the tensor does not have them.
+    """
+
+    reads_tokens = True
+    is_cut_last = True
+    has_even_rows = True
+
+    def describe(self) -> str:
+        return "a tensor of the tokens as they are stored, for no encode was given"
+
+    def filled(self, read: Array, rows: Ids, source: Source) -> Array:
+        found = np.zeros((len(rows), *read.shape[1:]), read.dtype)
+        found[rows >= 0] = read[rows[rows >= 0]]
+        return found
+
+    def hand_over(self, made: Array, where: BatchPosition, valid: Valid) -> torch.Tensor:
+        tokens: torch.Tensor = _torch().from_numpy(made)
+        tokens.ids, tokens.valid = where.ids, valid  # type: ignore[attr-defined]
+        return tokens
+
+    def hand_over_all(
+        self, made: Array, where: BatchPosition, count: int
+    ) -> Iterable[torch.Tensor]:
+        from_numpy = _torch().from_numpy
+        ids = where.ids.reshape(count, -1)
+        # A tensor for each, not parts of one: saving a batch then saves only its own rows.
+        for rows, own in zip(made.reshape(*ids.shape, -1), ids, strict=True):
+            batch: torch.Tensor = from_numpy(rows)
+            batch.ids, batch.valid = own, None  # type: ignore[attr-defined]
+            yield batch
+
+
+class SampleRecipe(Recipe):
+    """Samples of different lengths as they are stored: a list of tensors."""
+
+    reads_tokens = True
+
+    def describe(self) -> str:
+        return "a list of tensors, for samples have different lengths and no encode was given"
+
+    def read(self, source: Source, ids: Ids) -> list[Array]:
+        return list(source.read(ids))
+
+    def size(self, read: list[Array]) -> int:
+        return sum(one.nbytes for one in read)
+
+    def hand_over(self, made: list[Array | None], where: BatchPosition, valid: Valid) -> Records:
+        from_numpy = _torch().from_numpy
+        records = Records(None if one is None else from_numpy(one) for one in made)
+        records.ids, records.valid = where.ids, valid
+        return records
+
+
+@cache
+def _torch() -> ModuleType:
+    return require("torch", extra="torch", purpose="a batch of tensors")
+
+
+class _Columnar(Recipe):
     """Reads Arrow columns: those of `fields`, or all."""
 
     def __init__(self, fields: Any = None) -> None:  # noqa: ANN401 (what `Source.read` takes)
@@ -187,9 +219,6 @@ class ArrowRecipe(_Columnar):
 
     def describe(self) -> str:
         return "an Arrow record batch, for output='arrow'"
-
-    def make(self, read: pa.RecordBatch, where: BatchPosition) -> pa.RecordBatch:
-        return read
 
     def hand_over(self, made: pa.RecordBatch, where: BatchPosition, valid: Valid) -> pa.RecordBatch:
         ids = where.ids.astype("<i8").tobytes()
@@ -235,7 +264,7 @@ class EncoderRecipe(_Columnar):
             and (valid is None or batch.valid is not None)
         ):
             return batch
-        return user_batch(batch, where.ids, valid)
+        return super().hand_over(batch, where, valid)
 
     def part(self, made: Any, start: int, stop: int) -> Any:  # noqa: ANN401
         return self.encoder.part(made, start, stop)
@@ -266,9 +295,6 @@ class SimpleRecipe(_Columnar):
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
         return self.encoder.encode(read, where)
 
-    def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
-        return user_batch(made, where.ids, valid)
-
 
 class CallRecipe(_Columnar):
     """Batches of a user's callable, from the columns in its attribute `fields`, or from all.
@@ -289,9 +315,6 @@ class CallRecipe(_Columnar):
 
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
         return self.call(read)
-
-    def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
-        return user_batch(made, where.ids, valid)
 
 
 def filled_rows(columns: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:

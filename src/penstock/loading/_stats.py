@@ -85,7 +85,6 @@ class Stats:
         return self._under_way[-1]
 
     def end_pass(self, tally: Tally) -> None:
-        """Add the sums of a pass that ended."""
         self._under_way = [other for other in self._under_way if other is not tally]
         self._ended.update(tally.sums())
 

@@ -82,11 +82,9 @@ class Task(NamedTuple):
         return range(self.position - (self.steps - 1) * self.each, self.position + 1, self.each)
 
     def apart(self) -> list[Task]:
-        """Return a task for each of its steps."""
         return [self.part(number, number + 1) for number in range(self.steps)]
 
     def part(self, start: int, stop: int) -> Task:
-        """Return a task for some of its steps."""
         if (start, stop) == (0, self.steps):
             return self
         rows = len(self.where.ids) // self.steps
@@ -103,15 +101,12 @@ class Task(NamedTuple):
 class EpochSteps(ABC):
     """The steps of a cursor's epoch, counted from its beginning."""
 
-    def __init__(
-        self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing, split: str = ""
-    ) -> None:
+    def __init__(self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing) -> None:
         self.order: RecordOrder = cursor.order(blocks)
         self.cursor = cursor.at(position=cursor.position, lanes=self.order.lanes)
         self.sharing = sharing
         self.first = self._rest = 0
         """Steps that lie before the cursor, and behind it."""
-        self._split = split
         self._masked = Skips(cursor.masked, cursor.length) if cursor.masked else None
 
     def __len__(self) -> int:
@@ -139,7 +134,7 @@ class EpochSteps(ABC):
         if unread is not None:
             valid = ~unread if valid is None else valid & ~unread
         cursor = self.cursor
-        where = BatchPosition(cursor.seed, cursor.epoch, positions, ids, self._split)
+        where = BatchPosition(cursor.seed, cursor.epoch, positions, ids)
         return where, valid, unread
 
 
@@ -160,10 +155,8 @@ class Steps(EpochSteps):
     1
     """
 
-    def __init__(
-        self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing, split: str = ""
-    ) -> None:
-        super().__init__(cursor, blocks, sharing, split)
+    def __init__(self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing) -> None:
+        super().__init__(cursor, blocks, sharing)
         self._origin = min(cursor.position, len(self.order))
         self.first, self._rest = step_counts(cursor, sharing)
         self._whole = (len(self.order) - self._origin) // sharing.global_batch_size
@@ -227,10 +220,8 @@ class PlannedSteps(EpochSteps):
     In the last step a rank without a batch repeats the last one, in which no row counts.
     """
 
-    def __init__(
-        self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing, split: str = ""
-    ) -> None:
-        super().__init__(cursor, blocks, sharing, split)
+    def __init__(self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing) -> None:
+        super().__init__(cursor, blocks, sharing)
         assert sharing.plan is not None  # noqa: S101 (who makes steps has looked)
         self._batches = sharing.plan.over(self.order)
         self._origin = min(cursor.position, len(self._batches))
@@ -251,5 +242,4 @@ class PlannedSteps(EpochSteps):
 def epoch_steps(
     cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing
 ) -> Steps | PlannedSteps:
-    """Return the steps of a cursor's epoch."""
     return (Steps if sharing.plan is None else PlannedSteps)(cursor, blocks, sharing)

@@ -8,18 +8,18 @@ if TYPE_CHECKING:
     from penstock.order._cursor import Cursor as Cursor
     from penstock.order._estimate import Estimate as Estimate
     from penstock.order._estimate import estimate as estimate
-    from penstock.order._mix import keys as keys
-    from penstock.order._mix import mixed as mixed
     from penstock.order._order import KINDS as KINDS
+    from penstock.order._order import Batches as Batches
     from penstock.order._order import Kind as Kind
     from penstock.order._order import Order as Order
+    from penstock.order._order import Plan as Plan
     from penstock.order._order import RecordOrder as RecordOrder
     from penstock.order._order import clip_blocks as clip_blocks
     from penstock.order._packing import Packing as Packing
     from penstock.order._packing import best_fit as best_fit
     from penstock.order._permutation import Permutation as Permutation
-    from penstock.order._plan import Batches as Batches
-    from penstock.order._plan import Plan as Plan
+    from penstock.order._permutation import keys as keys
+    from penstock.order._permutation import mixed as mixed
     from penstock.order._sharing import share as share
     from penstock.order._sharing import share_full as share_full
     from penstock.order._sharing import share_rows as share_rows
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
-        "Batches": "_plan",
+        "Batches": "_order",
         "Cursor": "_cursor",
         "Estimate": "_estimate",
         "Order": "_order",
         "Permutation": "_permutation",
-        "Plan": "_plan",
+        "Plan": "_order",
         "clip_blocks": "_order",
         "estimate": "_estimate",
         "share": "_sharing",
@@ -52,8 +52,8 @@ __all__, __getattr__, __dir__ = facade(
         "Skip": "_skips",
         "Skips": "_skips",
         "best_fit": "_packing",
-        "keys": "_mix",
-        "mixed": "_mix",
+        "keys": "_permutation",
+        "mixed": "_permutation",
         "whole_number": "_whole",
     },
 )

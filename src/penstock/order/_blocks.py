@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.order._mix import keys
-from penstock.order._permutation import Permutation
+from penstock.order._permutation import Permutation, keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

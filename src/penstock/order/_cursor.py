@@ -165,7 +165,6 @@ class Cursor:
         return replace(self, skip=(*self.skip, *added))
 
     def to_dict(self) -> dict[str, object]:
-        """Return the state document, in plain JSON types."""
         order: dict[str, object] = {
             "kind": self.kind,
             "version": self.order_version,

@@ -1,9 +1,9 @@
-"""Which record stands at which position of an epoch."""
+"""Which record stands at which position of an epoch, and which positions a batch has."""
 
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -47,6 +47,35 @@ class RecordOrder(Protocol):
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record numbers that stand at positions (integers), int64 of the same shape."""
+        ...
+
+
+@runtime_checkable
+class Plan(Protocol):
+    """Cuts an epoch into batches of any size; a loader takes it in place of a batch size.
+
+    A pure function of its own arguments and the order, so every rank derives the same batches. At
+    step s, rank r of W takes batch s·W + r. A state counts batches, so another number of ranks
+    continues with the next one.
+    """
+
+    name: str
+    """Part of the state, with `version`: a run continues only with the plan that it began with."""
+    version: int
+    """Raised whenever the same arguments would give other batches."""
+
+    def over(self, order: RecordOrder) -> Batches:
+        """Return the batches of one epoch."""
+        ...
+
+
+class Batches(Protocol):
+    """The batches of one epoch, by number; used by one thread."""
+
+    def __len__(self) -> int: ...
+
+    def positions(self, number: int) -> NDArray[np.int64]:
+        """Return the positions of one batch, int64[B], at least one."""
         ...
 
 

@@ -7,11 +7,9 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.storage._cache_mark import CACHE_TAG as CACHE_TAG
     from penstock.storage._cache_mark import mark_as_cache as mark_as_cache
-    from penstock.storage._disk_room import no_room as no_room
-    from penstock.storage._disk_room import refuse_full_disk as refuse_full_disk
     from penstock.storage._drafts import NO_HARD_LINKS as NO_HARD_LINKS
-    from penstock.storage._drafts import list_drafts as list_drafts
-    from penstock.storage._drafts import remove_draft as remove_draft
+    from penstock.storage._drafts import Leftover as Leftover
+    from penstock.storage._drafts import drafts_in as drafts_in
     from penstock.storage._drafts import sync as sync
     from penstock.storage._environment import cache_directory as cache_directory
     from penstock.storage._environment import (
@@ -26,11 +24,18 @@ if TYPE_CHECKING:
     from penstock.storage._files import open_for_reading as open_for_reading
     from penstock.storage._files import open_for_writing as open_for_writing
     from penstock.storage._files import read_blocks as read_blocks
+    from penstock.storage._folders import BUILDING as BUILDING
+    from penstock.storage._folders import COLUMNS_LOCK as COLUMNS_LOCK
     from penstock.storage._folders import HiddenFolder as HiddenFolder
     from penstock.storage._folders import fetch_files as fetch_files
+    from penstock.storage._folders import has_builder as has_builder
     from penstock.storage._folders import hidden_beside as hidden_beside
+    from penstock.storage._folders import hidden_folders_in as hidden_folders_in
     from penstock.storage._folders import hidden_of as hidden_of
+    from penstock.storage._folders import is_hidden_folder as is_hidden_folder
+    from penstock.storage._folders import is_of_columns as is_of_columns
     from penstock.storage._folders import publish_folder as publish_folder
+    from penstock.storage._folders import remove_dead as remove_dead
     from penstock.storage._folders import remove_folder as remove_folder
     from penstock.storage._folders import upload_file as upload_file
     from penstock.storage._folders import upload_folder as upload_folder
@@ -38,18 +43,11 @@ if TYPE_CHECKING:
     from penstock.storage._fork import refuse_inherited as refuse_inherited
     from penstock.storage._glob import is_pattern as is_pattern
     from penstock.storage._glob import match as match
-    from penstock.storage._leftovers import BUILDING as BUILDING
-    from penstock.storage._leftovers import COLUMNS_LOCK as COLUMNS_LOCK
-    from penstock.storage._leftovers import Leftover as Leftover
-    from penstock.storage._leftovers import drafts_in as drafts_in
-    from penstock.storage._leftovers import has_builder as has_builder
-    from penstock.storage._leftovers import hidden_folders_in as hidden_folders_in
-    from penstock.storage._leftovers import is_hidden_folder as is_hidden_folder
-    from penstock.storage._leftovers import is_of_columns as is_of_columns
-    from penstock.storage._leftovers import remove_dead as remove_dead
     from penstock.storage._local import LocalStore as LocalStore
     from penstock.storage._local import refuse_special_file as refuse_special_file
     from penstock.storage._local_errors import NO_ROOM as NO_ROOM
+    from penstock.storage._local_errors import no_room as no_room
+    from penstock.storage._local_errors import refuse_full_disk as refuse_full_disk
     from penstock.storage._local_errors import translated as translated
     from penstock.storage._locate import is_remote as is_remote
     from penstock.storage._locate import join as join
@@ -114,7 +112,6 @@ __all__, __getattr__, __dir__ = facade(
         "is_pattern": "_glob",
         "is_remote": "_locate",
         "join": "_locate",
-        "list_drafts": "_drafts",
         "locate": "_locate",
         "match": "_glob",
         "metered": "_meter",
@@ -126,41 +123,40 @@ __all__, __getattr__, __dir__ = facade(
         "reading": "_meter",
         "refuse_inherited": "_fork",
         "refuse_special_file": "_local",
-        "remove_draft": "_drafts",
         "world_size": "_environment",
     },
     for_rooms={
-        "BUILDING": "_leftovers",
+        "BUILDING": "_folders",
         "CACHE_TAG": "_cache_mark",
-        "COLUMNS_LOCK": "_leftovers",
+        "COLUMNS_LOCK": "_folders",
         "HiddenFolder": "_folders",
-        "Leftover": "_leftovers",
+        "Leftover": "_drafts",
         "NO_HARD_LINKS": "_drafts",
         "NO_ROOM": "_local_errors",
-        "drafts_in": "_leftovers",
+        "drafts_in": "_drafts",
         "fetch_files": "_folders",
         "fetch_metadata": "_untrusted",
-        "has_builder": "_leftovers",
+        "has_builder": "_folders",
         "hidden_beside": "_folders",
-        "hidden_folders_in": "_leftovers",
+        "hidden_folders_in": "_folders",
         "hidden_of": "_folders",
         "holder_of": "_locks",
         "is_below": "_untrusted",
-        "is_hidden_folder": "_leftovers",
-        "is_of_columns": "_leftovers",
+        "is_hidden_folder": "_folders",
+        "is_of_columns": "_folders",
         "is_plain_name": "_untrusted",
         "keep_tokenizers_to_one_thread": "_environment",
         "leads_through_link": "_untrusted",
         "mark_as_cache": "_cache_mark",
-        "no_room": "_disk_room",
+        "no_room": "_local_errors",
         "only_one": "_locks",
         "open_regular": "_untrusted",
         "path_below": "_untrusted",
         "publish_folder": "_folders",
         "read_metadata": "_untrusted",
         "readable_metadata": "_untrusted",
-        "refuse_full_disk": "_disk_room",
-        "remove_dead": "_leftovers",
+        "refuse_full_disk": "_local_errors",
+        "remove_dead": "_folders",
         "remove_folder": "_folders",
         "remove_special": "_untrusted",
         "remove_tree": "_untrusted",

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from penstock.storage._meter import carried
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 GAP = 1 << 20
 """Bytes between two ranges up to which fetching the gap beats a second request."""
-_FEW_READS = 2
-_MOST_READS = 16
 
 
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int = GAP) -> list[tuple[int, int]]:
@@ -34,31 +31,18 @@ def coalesce(ranges: Sequence[tuple[int, int]], gap: int = GAP) -> list[tuple[in
     return merged
 
 
-ReadAt = Callable[[int, int], bytes]
-
-
-def one_by_one(read_at: ReadAt, reads: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Return the bytes of each read."""
-    return [read_at(start, length) for start, length in reads]
-
-
-def at_once(read_at: ReadAt, reads: Sequence[tuple[int, int]]) -> list[bytes]:
-    """Do the same by many threads, because each read waits for a network."""
-    if len(reads) < _FEW_READS:
-        return one_by_one(read_at, reads)
-    with ThreadPoolExecutor(min(_MOST_READS, len(reads)), "penstock-read") as pool:
-        return list(pool.map(carried(read_at), *zip(*reads, strict=True)))
-
-
 def read_coalesced(
-    read_at: ReadAt,
-    ranges: Sequence[tuple[int, int]],
-    read_all: Callable[[ReadAt, Sequence[tuple[int, int]]], list[bytes]] = one_by_one,
+    read_at: Callable[[int, int], bytes], ranges: Sequence[tuple[int, int]], threads: int = 1
 ) -> list[bytes]:
     """Return the bytes of each range, in the order asked, through coalesced reads."""
     reads = coalesce(ranges)
-    blocks = dict(zip((start for start, _ in reads), read_all(read_at, reads), strict=True))
     starts = [start for start, _ in reads]
+    if min(threads, len(reads)) > 1:
+        with ThreadPoolExecutor(min(threads, len(reads)), "penstock-read") as pool:
+            found = list(pool.map(carried(read_at), *zip(*reads, strict=True)))
+    else:
+        found = [read_at(start, length) for start, length in reads]
+    blocks = dict(zip(starts, found, strict=True))
     pieces = []
     for start, length in ranges:
         if not length:

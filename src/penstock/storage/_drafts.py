@@ -14,11 +14,11 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from penstock.errors import ObjectExistsError
+from penstock.errors import ObjectExistsError, StorageError, UnsafeForkError
 from penstock.storage._local_errors import translated
-from penstock.storage._locks import create_locked, holder_of, is_same_file, take
-from penstock.storage._owned_file import OwnedFile
+from penstock.storage._locks import Holder, create_locked, holder_of, is_same_file, take
 from penstock.storage._store import Entry
 
 _DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.penstock-tmp", re.DOTALL)
@@ -28,6 +28,58 @@ NO_HARD_LINKS = frozenset(
     {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 )
 """What `errno` says where a file cannot have a second name."""
+
+
+class OwnedFile:
+    """A descriptor that takes bytes in the process that opened it, and nowhere else.
+
+    After a failed write the contents are undefined, and further writes are refused.
+    """
+
+    __slots__ = ("_failure", "_process", "descriptor", "path")
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        self.descriptor = descriptor
+        self.path = path
+        self._process = os.getpid()
+        self._failure = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process opened it, rather than one that it was forked from."""
+        return self._process == os.getpid()
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.descriptor).st_size
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append bytes."""
+        self.check()
+        try:
+            with translated(self.path, "write"), memoryview(data) as view:
+                done = os.write(self.descriptor, view)
+                if done < view.nbytes:  # The disk is nearly full.
+                    self._write_rest(view.cast("B")[done:])
+        except BaseException as failure:
+            self._failure = str(failure) or type(failure).__name__
+            raise
+
+    def _write_rest(self, view: memoryview) -> None:
+        while view:
+            view = view[os.write(self.descriptor, view) :]
+
+    def check(self) -> None:
+        """Raise in a forked child, and after a failed write."""
+        if not self.is_ours:
+            message = (
+                f"{self.path} is being written by process {self._process}, from which this one "
+                "was forked. Open a writer of its own in the forked process."
+            )
+            raise UnsafeForkError(message, path=self.path)
+        if self._failure:
+            message = f"cannot go on with {self.path}: an earlier write failed: {self._failure}"
+            raise StorageError(message, path=self.path)
 
 
 class LocalDraft:
@@ -73,27 +125,29 @@ class LocalDraft:
         self.discard()
 
 
-def list_drafts(directory: str) -> list[tuple[Entry, bool | None]]:
-    """Return the drafts and claims in a directory, each with whether its writer is gone.
+class Leftover(NamedTuple):
+    """A file or a folder on its way to its name, or what is left of one."""
 
-    That is None where it cannot be known: the file system has no locks, or the file may not be
-    opened.
-    """
-    found: list[tuple[Entry, bool | None]] = []
-    for path in _leftovers(directory):
+    entry: Entry
+    writer: Holder
+
+
+def drafts_in(directory: str) -> list[Leftover]:
+    """Return the drafts and claims in a local directory."""
+    found = []
+    for path in sorted(_drafts_of(directory)):
         with suppress(OSError), holder_of(path) as holder:
             status = os.stat(path)
             # A folder can be locked, but no writer of ours makes one of this name.
-            is_known = holder != "unknown" and not stat.S_ISDIR(status.st_mode)
-            gone = holder == "gone" if is_known else None
-            found.append((Entry(path, status.st_size, status.st_mtime), gone))
+            writer: Holder = "unknown" if stat.S_ISDIR(status.st_mode) else holder
+            found.append(Leftover(Entry(path, status.st_size, status.st_mtime), writer))
     return found
 
 
 def clear_dead_drafts(directory: str) -> list[Entry]:
     """Remove the drafts in a directory whose writers are gone; return what was removed."""
     removed = []
-    for path in _leftovers(directory):
+    for path in _drafts_of(directory):
         with suppress(OSError):
             status = os.stat(path)
             if remove_draft(path):
@@ -116,7 +170,7 @@ def remove_draft(path: str, *, undecided: bool = False) -> bool:
         return is_going
 
 
-def _leftovers(directory: str) -> list[str]:
+def _drafts_of(directory: str) -> list[str]:
     try:
         names = os.listdir(directory)
     except OSError:

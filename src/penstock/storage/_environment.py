@@ -24,8 +24,7 @@ def cache_directory() -> Path:
 def new_remote_path(name: str) -> str:
     """Return a fresh place for `name`: below `PENSTOCK_REMOTE`, else below the cache."""
     if ".." in name.split("/") or name.startswith("/"):
-        message = f"{name!r}: the name of a new file stays below the default remote root."
-        raise OptionError(message)
+        raise OptionError(f"{name!r}: the name of a new file stays below the default remote root.")
     root = os.environ.get("PENSTOCK_REMOTE") or str(cache_directory() / "remote")
     return f"{root.rstrip('/')}/{secrets.token_hex(8)}/{name}"
 

@@ -9,7 +9,6 @@ from penstock.storage._local import refuse_special_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from types import TracebackType
     from typing import Self
 
     from _typeshed import WriteableBuffer
@@ -99,8 +98,7 @@ class SeekableFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size}[whence]
         if base + offset < 0:
-            message = f"cannot seek to {base + offset} in {self._file.path}"
-            raise ValueError(message)
+            raise ValueError(f"cannot seek to {base + offset} in {self._file.path}")
         self._position = base + offset
         return self._position
 
@@ -137,8 +135,7 @@ class PublishingFile(io.RawIOBase):
 
     def write(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
         if self.closed:
-            message = f"write to {self.name} after it was closed"
-            raise ValueError(message)
+            raise ValueError(f"write to {self.name} after it was closed")
         self._draft.write(data)
         return memoryview(data).nbytes
 
@@ -159,12 +156,7 @@ class PublishingFile(io.RawIOBase):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:
             self.close()
         else:

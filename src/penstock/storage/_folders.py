@@ -4,7 +4,7 @@ A builder makes its folder under a hidden name beside the final one and locks it
 on disk, one rename publishes the folder. A folder that is replaced gets a hidden name first: it
 comes back if publishing fails, and is removed afterwards. A builder that is killed leaves its
 hidden folders without a lock. The next builder, or `penstock clean`, removes those, or brings back
-the one that was put aside (`_leftovers.py`).
+the one that was put aside.
 
 In a store a folder counts from when its marker is there (`meta.json`): when a folder is uploaded,
 the marker is deleted first and uploaded last. A fetched folder stays hidden until all its files
@@ -17,15 +17,17 @@ import errno
 import os
 import re
 import secrets
+import shutil
 from collections import deque
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError
-from penstock.storage._drafts import sync
+from penstock.storage._drafts import Leftover, remove_draft, sync
 from penstock.storage._files import read_blocks
-from penstock.storage._locks import is_same_file, take_folder
+from penstock.storage._locks import holder_of, is_same_file, take_folder
+from penstock.storage._store import Entry
 from penstock.storage._untrusted import is_plain_name, remove_tree
 
 if TYPE_CHECKING:
@@ -34,13 +36,20 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.storage._locks import Lock
-    from penstock.storage._store import Entry, Store
+    from penstock.storage._store import Store
 
 Kind = Literal["index", "column"]
 State = Literal["tmp", "old"]
 """Of a hidden folder: on its way to its name, or put aside because another one takes the name."""
 _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 _COPY_BYTES = 8 << 20
+BUILDING = ".penstock-building-"
+"""Begins the name of a folder with finished parts of columns."""
+COLUMNS_LOCK = ".lock"
+"""In a folder of columns: held by the only process that changes them."""
+_OF_COLUMNS = re.compile(
+    rf"{re.escape(BUILDING)}[0-9a-f-]+|\.[0-9a-f]{{16}}\.penstock-column-(tmp|old)"
+)
 
 
 def hidden_name(name: str, state: State, key: str | None = None) -> str:
@@ -225,3 +234,81 @@ def fetch_files(store: Store, files: Mapping[str, Entry], folder: Path) -> None:
         with closing(store.open(entry.name, entry)) as file, (folder / name).open("wb") as out:
             for block in read_blocks(file, _COPY_BYTES):
                 out.write(block)
+
+
+def hidden_folders_in(directory: str) -> list[Leftover]:
+    """Return the hidden folders of builders in a local directory."""
+    with suppress(OSError):
+        found = [path for path in sorted(Path(directory).iterdir()) if is_hidden_folder(path)]
+        return [_leftover(path) for path in found]
+    return []
+
+
+def is_hidden_folder(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is, by its name, a folder on its way, or one that was replaced; no link is.
+
+    A folder that was put aside and has no other in its place is neither: it is to be brought back.
+    """
+    place = Path(path)
+    if place.name[:1] != "." or place.is_symlink() or not place.is_dir():
+        return False
+    if (name := hidden_of(place.name, "old")) is not None:
+        return os.path.lexists(place.with_name(name))
+    return bool(hidden_of(place.name, "tmp") or is_of_columns(place.name))
+
+
+def is_of_columns(name: str) -> bool:
+    """Whether a name is that of a hidden folder of columns."""
+    return _OF_COLUMNS.fullmatch(name) is not None
+
+
+def has_builder(folder: str) -> bool:
+    """Whether a living process is about to put a folder under this name."""
+    for found in hidden_beside(folder, "tmp"):
+        with holder_of(found) as holder:
+            if holder != "gone" and os.path.exists(found):
+                return True
+    return False
+
+
+def remove_dead(
+    path: str, undo: Callable[[Path], bool] = lambda _: True, *, undecided: bool = False
+) -> bool:
+    """Remove a file or a folder whose writer is gone; return whether that was so.
+
+    With `undecided` also where that cannot be known. `undo` takes back what the builder of a
+    folder had begun to publish, and says whether the folder may go.
+    """
+    place = Path(path)
+    if not is_hidden_folder(place):
+        return remove_draft(path, undecided=undecided)
+    with holder_of(_lock_of(place)) as holder:
+        is_going = holder == "gone" or (holder == "unknown" and undecided)
+        if is_going and hidden_of(place.name, "tmp"):
+            is_going = undo(place)
+        if is_going:
+            with suppress(FileNotFoundError):  # Another process removes it, too.
+                shutil.rmtree(path)
+        return is_going and not os.path.lexists(path)
+
+
+def _leftover(path: Path) -> Leftover:
+    """Return a folder with its bytes, the last change of anything in it, and its builder."""
+    size, modified = 0, 0.0
+    # Neither fails where a folder is removed while it looks, nor follows links.
+    for folder, _, files in os.walk(path):
+        for place in (folder, *(f"{folder}/{name}" for name in files)):
+            with suppress(OSError):
+                status = os.lstat(place)
+                size += 0 if place is folder else status.st_size
+                modified = max(modified, status.st_mtime)
+    with holder_of(_lock_of(path)) as holder:
+        return Leftover(Entry(str(path), size, modified), holder)
+
+
+def _lock_of(path: Path) -> str:
+    """Return what the builder of a hidden folder locks."""
+    if is_of_columns(path.name):
+        return str(path.with_name(COLUMNS_LOCK))
+    # That of a folder that was put aside is not known by it.
+    return str(path) if hidden_of(path.name, "tmp") else ""

@@ -21,12 +21,11 @@ def guarded_clients() -> dict[object, Any]:
     """Return this process's clients by key, for immediate use; refuse in an unsafe fork."""
     global _used  # noqa: PLW0603 (one flag a process is what this module is for)
     if _unsafe:
-        message = (
+        raise UnsafeForkError(
             "this process was forked from one that had already used object storage; its client "
             "would hang here. Start workers with multiprocessing_context='forkserver' (or "
             "'spawn'), or fork before the first remote read or write."
         )
-        raise UnsafeForkError(message)
     _used = True
     return _clients
 
@@ -34,11 +33,10 @@ def guarded_clients() -> dict[object, Any]:
 def refuse_inherited(process: int, doing: str, remedy: str) -> None:
     """Raise where this process is not `process`, which was `doing` something when it was forked."""
     if process != os.getpid():
-        message = (
+        raise UnsafeForkError(
             f"this process was forked while {doing}; the threads or processes that do so belong to "
             f"process {process}, its parent. {remedy}"
         )
-        raise UnsafeForkError(message)
 
 
 def fork_is_safe() -> bool:

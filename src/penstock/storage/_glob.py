@@ -53,8 +53,7 @@ def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, l
         parts = name.removeprefix(f"{root}/").split("/")
         found = [entry for path in _matches(root, parts) if (entry := listed(path)) is not None]
     if not found:
-        message = f"no file matches {pattern}."
-        raise ObjectNotFoundError(message, path=pattern)
+        raise ObjectNotFoundError(f"no file matches {pattern}.", path=pattern)
     return store, found
 
 

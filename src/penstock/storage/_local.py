@@ -24,7 +24,6 @@ class LocalStore:
     """The local file systems; names are absolute paths."""
 
     def path(self, name: str) -> str:
-        """Return the path itself."""
         return name
 
     def list(
@@ -63,7 +62,6 @@ class LocalStore:
                             waiting.append(item.path)
 
     def entry(self, name: str) -> Entry:
-        """Return size and time of one file."""
         with translated(name, "read"):
             return _entry(name, os.stat(name))
 
@@ -74,15 +72,12 @@ class LocalStore:
             return _LocalFile(name)
 
     def draft(self, directory: str, label: str) -> LocalDraft:
-        """Begin a hidden file in `directory`, which is made where it is missing."""
         return LocalDraft(directory, label)
 
     def clear_dead_drafts(self, directory: str) -> Sequence[Entry]:
-        """Remove the drafts of writers that are gone."""
         return clear_dead_drafts(directory)
 
     def delete(self, name: str) -> None:
-        """Remove a file."""
         with translated(name, "delete"):
             os.unlink(name)
 
@@ -159,6 +154,5 @@ def listed(path: str) -> Entry | None:
 
 def _entry(path: str, status: os.stat_result) -> Entry:
     if stat.S_ISDIR(status.st_mode):
-        message = f"{path} is a directory, not a file."
-        raise ObjectNotFoundError(message, path=path)
+        raise ObjectNotFoundError(f"{path} is a directory, not a file.", path=path)
     return Entry(path, status.st_size, status.st_mtime)

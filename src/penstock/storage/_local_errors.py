@@ -1,9 +1,10 @@
-"""Errors of the operating system, in plain words."""
+"""Errors of the operating system, and of a disk without room, in plain words."""
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from penstock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 _REMEDIES: dict[int, tuple[type[StorageError], str]] = {
     errno.ENOENT: (ObjectNotFoundError, "there is no such file or directory"),
@@ -52,5 +54,23 @@ def translated(path: str, verb: str) -> Iterator[None]:
                 f"it is a link to {os.readlink(path)}, and nothing is there. Bring that back, or "
                 "remove the link"
             )
-        message = f"cannot {verb} {path}: {why}."
-        raise kind(message, path=path, errno=failure.errno) from failure
+        raise kind(f"cannot {verb} {path}: {why}.", path=path, errno=failure.errno) from failure
+
+
+def refuse_full_disk(needed: int, folder: Path, what: str, remedy: str) -> None:
+    """Raise `no_room` unless so many bytes are free in a folder."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise no_room(needed, folder, what, remedy, why=f"{free:,} are free", number=errno.ENOSPC)
+
+
+def no_room(  # noqa: PLR0913 (all parts of a sentence)
+    needed: int, folder: Path, what: str, remedy: str, *, why: str, number: int | None
+) -> StorageError:
+    """Return the error that `what` needs more bytes than a disk has; `remedy` names other disks."""
+    return StorageError(
+        f"{what} takes about {needed:,} bytes in {folder}: {why}.",
+        remedy=f"Free space there, or give another folder: {remedy}.",
+        path=str(folder),
+        errno=number,
+    )

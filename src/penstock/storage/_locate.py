@@ -43,8 +43,7 @@ def locate(
         return LocalStore(), os.path.abspath(unquote(slash + local))
     if scheme not in REMOTE_SCHEMES:
         known = ", ".join(f"{name}://" for name in ("file", *REMOTE_SCHEMES))
-        message = f"{scheme}:// is not known; use a local path or one of {known}."
-        raise OptionError(message)
+        raise OptionError(f"{scheme}:// is not known; use a local path or one of {known}.")
     bucket, _, key = rest.partition("/")
     if not bucket or "@" in bucket:
         # Credentials in a URL would end up in logs and errors, so nothing of it is shown.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 import time
@@ -63,17 +62,14 @@ class Meter:
         Bringing a block includes what is done to it once: decompressing a frame, and reading
         the columns out of a row group.
         """
-        self._waiting: dict[int, InFlight] = {}
-        self._numbers = itertools.count()
+        self.waiting: dict[object, InFlight] = {}
 
     def count(self, **more: float) -> None:
-        """Add to some counters."""
         with _lock:
             for name, amount in more.items():
                 setattr(self, name, getattr(self, name) + amount)
 
     def counts(self) -> dict[str, float]:
-        """Return all counters by name."""
         with _lock:
             return {name: getattr(self, name) for name in self.COUNTS}
 
@@ -87,19 +83,7 @@ class Meter:
         Times are this process's own; a range may be on its way to another process.
         """
         with _lock:
-            return sorted(self._waiting.values(), key=lambda one: one.since)
-
-    @contextmanager
-    def waiting(self, path: str, start: int, stop: int) -> Iterator[None]:
-        """Count a range as in flight while the block lasts."""
-        number = next(self._numbers)
-        with _lock:
-            self._waiting[number] = InFlight(path, start, stop, time.monotonic())
-        try:
-            yield
-        finally:
-            with _lock:
-                del self._waiting[number]
+            return sorted(self.waiting.values(), key=lambda one: one.since)
 
     def __getstate__(self) -> dict[str, float]:
         return self.counts()
@@ -120,7 +104,6 @@ def metered(meter: Meter | None) -> Iterator[Meter | None]:
 
 
 def current_meter() -> Meter | None:
-    """Return the meter to count on, if there is one."""
     return _meter.get()
 
 
@@ -131,8 +114,14 @@ def waiting(path: str, start: int, stop: int) -> Iterator[None]:
     if meter is None:
         yield
         return
-    with meter.waiting(path, start, stop):
+    key = object()
+    with _lock:
+        meter.waiting[key] = InFlight(path, start, stop, time.monotonic())
+    try:
         yield
+    finally:
+        with _lock:
+            del meter.waiting[key]
 
 
 @contextmanager

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import mmap
+import random
 import secrets
 import tempfile
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,19 +16,20 @@ from obstore.exceptions import AlreadyExistsError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from penstock.errors import ObjectNotFoundError, OptionError, StorageError
+from penstock.storage._coalesce import read_coalesced
+from penstock.storage._drafts import OwnedFile
 from penstock.storage._environment import endpoint_is_plain_http
 from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
+from penstock.storage._meter import current_meter, waiting
 from penstock.storage._object_errors import (
     ConflictError,
     client_panic,
     is_passing,
+    is_throttled,
     object_error,
 )
 from penstock.storage._options import StorageOptions
-from penstock.storage._owned_file import OwnedFile
-from penstock.storage._remote_file import RemoteFile
-from penstock.storage._retry import retry
 from penstock.storage._store import Entry
 
 if TYPE_CHECKING:
@@ -35,12 +39,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger("penstock.storage")
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 10.0
+_CHANCE = random.SystemRandom()
+"""Neither the numbers that the user's own seed promises him, nor the same in every fork."""
+
 LARGEST_SINGLE_PUT = 5 << 30
 """What the stores accept as one request, and so as one exclusive publish."""
 _MULTIPART_ABOVE = 64 << 20
 _PART_BYTES = 16 << 20
 _SLOWEST_UPLOAD = 1e6
 _MANY = 1000  # The deadline ends the repeats, not their number.
+_CHUNK_BYTES = 256 << 10
+_THREADS = 16
+"""Ranges that are read at once, because each waits for the network."""
 _OWNER = "penstock-draft"
 """Metadata by which a writer recognises its own upload under a name."""
 
@@ -53,7 +66,6 @@ class ObjectStore:
     options: StorageOptions = field(default_factory=StorageOptions)
 
     def path(self, name: str) -> str:
-        """Return the URL of an object."""
         return f"{self.url}/{name}"
 
     def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
@@ -79,7 +91,6 @@ class ObjectStore:
                 yield _entry(meta)
 
     def entry(self, name: str) -> Entry:
-        """Return size, time and ETag of one object."""
         return _entry(self.request("read", self.path(name), lambda: self.client().head(name)))
 
     def open(self, name: str, known: Entry | None = None) -> RemoteFile:
@@ -96,7 +107,6 @@ class ObjectStore:
         return []
 
     def delete(self, name: str) -> None:
-        """Remove an object."""
         self.entry(name)  # Stores answer a delete of nothing with success.
         self.request("delete", self.path(name), lambda: self.client().delete(name))
 
@@ -134,6 +144,116 @@ class ObjectStore:
         """Return `call()`, sent again while that may help; for what the client does not repeat."""
         seconds = self.options.retry_timeout
         return retry(call, what=what, is_passing=is_passing, timeout=seconds, on_repeat=on_repeat)
+
+
+def retry(
+    call: Callable[[], T],
+    *,
+    what: str,
+    is_passing: Callable[[Exception], bool],
+    timeout: float,
+    on_repeat: Callable[[], object] = lambda: None,
+) -> T:
+    """Return `call()`, repeated while it fails for a passing reason and time is left.
+
+    The pause before attempt n is random between 0 and 0.1 s × 2ⁿ (at most 10 s), so that many
+    clients that were throttled together do not come back together. The last failure is raised.
+    `on_repeat` is called before each attempt but the first.
+    """
+    deadline = time.monotonic() + timeout
+    attempt = 0
+    while True:
+        try:
+            return call()
+        except Exception as failure:
+            attempt += 1
+            longest = min(_FIRST_PAUSE * 2**attempt, _LONGEST_PAUSE)
+            pause = _CHANCE.uniform(0, longest)
+            if not is_passing(failure) or time.monotonic() + pause >= deadline:
+                raise
+            _log.debug("%s failed (attempt %d), again in %.1f s", what, attempt, pause)
+            time.sleep(pause)
+            on_repeat()
+
+
+class RemoteFile:
+    """An object read by ranged requests, all for one version; see `penstock.storage.OpenFile`."""
+
+    __slots__ = ("_entry", "_store", "path", "size")
+
+    def __init__(self, store: ObjectStore, entry: Entry) -> None:
+        self._store = store
+        self._entry = entry
+        self.path = store.path(entry.name)
+        self.size = entry.size
+
+    def read_at(self, start: int, length: int) -> bytes:
+        if not length:
+            return b""
+        what = f"{self.path} (bytes {start:,} to {start + length:,})"
+        body = _Body(self._store, self._entry, start, start + length)
+        with waiting(self.path, start, start + length):
+            return self._store.request(
+                "read", what, lambda: self._store.retry(what, body.fetch, body.count_repeat)
+            )
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return read_coalesced(self.read_at, ranges, _THREADS)
+
+    def close(self) -> None:
+        """Nothing is open between two requests."""
+
+
+class _Body:
+    """A range on its way: a request that breaks off is followed by one for the rest.
+
+    The client's own retries are off, since they could not be counted.
+    """
+
+    def __init__(self, store: ObjectStore, entry: Entry, start: int, stop: int) -> None:
+        self._store = store
+        self._entry = entry
+        self._start = start
+        self._stop = stop
+        self._parts: list[Any] = []
+        self._received = 0
+        self._version = entry.version
+        self._meter = current_meter()
+
+    def fetch(self) -> bytes:
+        """Ask for what is missing, and return the whole if that came."""
+        self._count(requests=1)
+        try:
+            self._receive()
+        except Exception as failure:
+            if is_throttled(failure):
+                self._count(throttled=1)
+            raise
+        length = self._stop - self._start
+        if self._received != length:
+            # The client takes a short answer for a whole one.
+            received, self._received, self._parts = self._received, 0, []
+            raise ConnectionError(f"{length:,} bytes asked for, {received:,} received")
+        return b"".join(self._parts)
+
+    def _receive(self) -> None:
+        options: dict[str, Any] = {"range": (self._start + self._received, self._stop)}
+        if self._version:
+            # Also where the version is known from the first answer only: two must not be mixed.
+            options["if_match"] = self._version
+        answer = self._store.client(repeats=False).get(self._entry.name, options=options)
+        self._version = self._version or answer.meta["e_tag"]
+        for part in answer.stream(min_chunk_size=_CHUNK_BYTES):
+            self._parts.append(part)
+            self._received += len(part)
+            self._count(bytes=len(part))
+
+    def count_repeat(self) -> None:
+        self._count(retries=1)
+
+    def _count(self, **more: int) -> None:
+        if self._meter is not None:
+            self._meter.count(**more)
 
 
 class ObjectDraft:
@@ -229,8 +349,7 @@ def _new_client(url: str, options: StorageOptions, *, repeats: bool, seconds: fl
     except Exception as failure:  # noqa: BLE001 (every refusal becomes an error of ours)
         problem = options.redact(str(failure)).partition("\n")[0]
     del config, client_options  # They hold secrets that a traceback with locals would show.
-    message = f"cannot use storage options for {url}: {problem}"
-    raise OptionError(message)
+    raise OptionError(f"cannot use storage options for {url}: {problem}")
 
 
 def _entry(meta: ObjectMeta) -> Entry:

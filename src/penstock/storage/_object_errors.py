@@ -78,7 +78,6 @@ def is_throttled(failure: Exception) -> bool:
 def object_error(
     failure: Exception, verb: str, what: str, options: StorageOptions
 ) -> PenstockError | Exception:
-    """Return the error to raise in place of the client's."""
     if isinstance(failure, PenstockError):
         return failure
     text = str(failure)

@@ -133,7 +133,6 @@ class StorageOptions(Mapping[str, str]):
         return repr([(k, v) for k, v in found if not _is_secret(k, v)])
 
     def client_options(self) -> dict[str, Any]:
-        """Return the options of the HTTP client."""
         chosen: dict[str, Any] = {k: v for k, v in self._items if k in _CLIENT}
         chosen["connect_timeout"] = timedelta(seconds=self._seconds("connect_timeout", 5))
         for name in ("read_timeout", "pool_idle_timeout"):

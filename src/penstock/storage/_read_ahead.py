@@ -106,7 +106,7 @@ class _Waiting(Generic[T]):
             goes_on = self._taken_over and not self._closed and failure is None
             self._rest = source if goes_on else None
         if not goes_on:
-            _close(source)
+            close_source(source)
         with self._changed:
             self._ended = True
             self._failure = failure
@@ -141,7 +141,7 @@ class _Waiting(Generic[T]):
             self._changed.notify_all()
             rest, self._rest = self._rest, None
         if rest is not None:
-            _close(rest)
+            close_source(rest)
 
 
 def _fill(source: Iterator[T], waiting: _Waiting[T]) -> None:
@@ -156,7 +156,8 @@ def _fill(source: Iterator[T], waiting: _Waiting[T]) -> None:
         waiting.end(failure, source)
 
 
-def _close(source: object) -> None:
+def close_source(source: object) -> None:
+    """Close an iterator that can be closed."""
     close = getattr(source, "close", None)
     if close is not None:
         close()

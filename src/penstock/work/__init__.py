@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
-    from penstock.work._child import ignore_interrupts as ignore_interrupts
-    from penstock.work._child import listen as listen
     from penstock.work._failures import Failure as Failure
     from penstock.work._failures import error_of as error_of
     from penstock.work._failures import failure_of as failure_of
@@ -19,12 +17,14 @@ if TYPE_CHECKING:
     from penstock.work._progress import Bar as Bar
     from penstock.work._progress import View as View
     from penstock.work._progress import viewed as viewed
-    from penstock.work._shares import grouped as grouped
-    from penstock.work._shares import shares as shares
     from penstock.work._unit import PublishedUnit as PublishedUnit
     from penstock.work._unit import Shared as Shared
     from penstock.work._unit import Unit as Unit
     from penstock.work._unit import UnitResults as UnitResults
+    from penstock.work._unit import grouped as grouped
+    from penstock.work._unit import shares as shares
+    from penstock.work._worker import ignore_interrupts as ignore_interrupts
+    from penstock.work._worker import listen as listen
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
@@ -41,12 +41,12 @@ __all__, __getattr__, __dir__ = facade(
         "end_all": "_process",
         "error_of": "_failures",
         "failure_of": "_failures",
-        "grouped": "_shares",
-        "ignore_interrupts": "_child",
+        "grouped": "_unit",
+        "ignore_interrupts": "_worker",
         "interrupts_held": "_process",
-        "listen": "_child",
+        "listen": "_worker",
         "run_units": "_local",
-        "shares": "_shares",
+        "shares": "_unit",
         "started_worker": "_fork",
         "viewed": "_progress",
     },

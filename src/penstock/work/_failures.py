@@ -27,7 +27,6 @@ class WorkerTraceback(Exception):  # noqa: N818 (the cause of an error, not an e
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Return an exception in a form that can be sent."""
     trace = "".join(traceback.format_exception(error))
     notes = [str(note) for note in getattr(error, "__notes__", ())]
     text = f"{type(error).__qualname__}: {_text(error)}"

@@ -68,7 +68,6 @@ class WorkerProcess:
         self.pid: int = process.pid
 
     def send(self, message: bytes) -> None:
-        """Send it something."""
         # A worker that died in the meantime is noticed when its answer is due.
         with suppress(OSError):
             self.connection.send_bytes(message)

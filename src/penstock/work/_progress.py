@@ -65,7 +65,6 @@ class Bar:
         self._done = min(self._total, self._done + count)
 
     def show(self) -> None:
-        """Show what was counted."""
         if self._bar is not None:
             self._bar.update(self._done - self._bar.n)
 

@@ -1,4 +1,4 @@
-"""Units of work, and the files in which they publish their results."""
+"""Units of work, the files in which they publish their results, and how work is cut into them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import mmap
 import os
 import pickle
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -15,7 +16,10 @@ from penstock.errors import ObjectExistsError, ObjectNotFoundError
 from penstock.storage import LocalStore, join, open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from penstock.storage import Draft, Store
 
@@ -57,7 +61,6 @@ class UnitResults:
     suffix: str = ".unit"
 
     def name(self, number: int) -> str:
-        """Return the name of a unit's file in the store."""
         return join(self.folder, f"{number:06}{self.suffix}")
 
     def finished(self) -> set[str]:
@@ -89,11 +92,9 @@ class PublishedUnit(ABC):
 
     @property
     def name(self) -> str:
-        """Name of the result in its store."""
         return self.results.name(self.number)
 
     def is_done(self) -> bool:
-        """Whether the result is published."""
         try:
             self.results.store.entry(self.name)
         except ObjectNotFoundError:
@@ -101,7 +102,6 @@ class PublishedUnit(ABC):
         return True
 
     def run(self, advance: Callable[[int], object]) -> None:
-        """Do the work and publish the result."""
         draft = self.results.store.draft(*os.path.split(self.name))
         try:
             self.write(draft, advance)
@@ -162,3 +162,51 @@ class Shared(Generic[T]):
 def _unpickled_once(pickled: bytes, prepare: Callable[[], object]) -> Shared[object]:
     prepare()
     return Shared(pickle.loads(pickled), prepare)  # noqa: S301 (the parent's)
+
+
+class Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def grouped(parts: Iterable[S], most: int) -> list[tuple[S, ...]]:
+    """Return parts in order, small ones grouped up to a size of `most`.
+
+    A larger part is a group of its own.
+
+    >>> import numpy as np
+    >>> [[part.size for part in group] for group in grouped(map(np.zeros, [1, 2, 3, 9, 1]), 5)]
+    [[1, 2], [3], [9], [1]]
+    """
+    groups: list[list[S]] = []
+    room = 0
+    for part in parts:
+        if part.size > room or not groups:
+            groups.append([])
+            room = most
+        groups[-1].append(part)
+        room -= part.size
+    return [*map(tuple, groups)]
+
+
+def shares(
+    total: int, borders: Sequence[int] | NDArray[np.int64], least: int
+) -> list[tuple[int, int]]:
+    """Cut `[0, total)` at some of the ascending borders into ranges of at least `least` each.
+
+    Each is as short as that allows; only the last may be shorter. Borders at or beyond the ends are
+    ignored.
+
+    >>> shares(10, [0, 1, 4, 5, 9, 10], 4)
+    [(0, 4), (4, 9), (9, 10)]
+    """
+    ranges, start = [], 0
+    while start < total:
+        at = bisect_left(borders, start + max(1, least))
+        stop = min(total, int(borders[at])) if at < len(borders) else total
+        ranges.append((start, stop))
+        start = stop
+    return ranges

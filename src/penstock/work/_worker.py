@@ -5,23 +5,27 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from penstock.errors import WorkerError
-from penstock.work._child import ignore_interrupts, listen
 from penstock.work._failures import Failure, failure_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from multiprocessing.connection import Connection
 
     from penstock.work._unit import Unit
 
 _BETWEEN_COLLECTIONS = 100_000
 """Objects between two searches for garbage, where Python's own default is 700."""
+_LOOK_AROUND = 1.0
+"""Seconds after which a worker looks whether its parent is still there."""
 _BETWEEN_REPORTS = 0.05
 """Seconds: a unit may count every record, and a person reads the reports."""
 
@@ -62,6 +66,30 @@ def serve(connection: Connection, parent: int) -> NoReturn:
     _say(connection, Ready())
     while True:
         _say(connection, UnitDone(_failure(connection, units.get())))
+
+
+def ignore_interrupts() -> None:
+    """Ignore Ctrl-C, which reaches every process of a terminal: the parent decides.
+
+    The parent starts a worker with the signal blocked, so that none comes before this call.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def listen(connection: Connection, parent: int, hear: Callable[[], object]) -> NoReturn:
+    """Call `hear` for each message, and end the process when the connection or the parent ends.
+
+    A thread of its own does this, so that a worker ends at once in the middle of its work.
+    """
+    with suppress(EOFError, OSError):
+        while True:
+            # The connection outlives a parent that was forked since, so the parent is checked.
+            while not connection.poll(_LOOK_AROUND):
+                if os.getppid() != parent:
+                    os._exit(0)
+            hear()
+    os._exit(0)
 
 
 def _failure(connection: Connection, message: bytes) -> Failure | None:

@@ -52,7 +52,6 @@ class Workers:
         return InProcesses(fetch, self.count, self.ahead, self.method)
 
     def describe(self) -> str:
-        """Return the choice in words."""
         if self.kind == "caller":
             who = "the caller's own thread"
         elif self.kind == "threads":

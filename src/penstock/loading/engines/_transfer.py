@@ -55,7 +55,6 @@ def _tensor(data: Any, dtype: str, shape: tuple[int, ...]) -> torch.Tensor:  # n
 
 
 def send(connection: Connection, value: object) -> None:
-    """Send anything that pickles."""
     buffers: list[memoryview] = []
     head = io.BytesIO()
     _TensorPickler(head, 5, buffer_callback=lambda buffer: buffers.append(buffer.raw())).dump(value)

@@ -91,7 +91,11 @@ class _Server:
                 try:
                     self._answer(TaskDone(result, costs))
                 except Exception as error:  # noqa: BLE001 (nothing was sent: it does not pickle)
-                    refused = _unsendable(error)
+                    refused = _refused(
+                        f"a worker process cannot send what encode made: {error}. Return tensors, "
+                        "arrays and plain objects, or give num_workers=0 or 'auto' (threads).",
+                        error,
+                    )
                     if isinstance(work, Fetch):
                         refused.add_note(work.reader.name(request))
                     self._answer(TaskDone(failure_of(refused), costs))
@@ -115,27 +119,21 @@ def _loaded(fetch: Fetch | bytes) -> Fetch | Failure:
     try:
         loaded: Fetch = pickle.loads(fetch) if isinstance(fetch, bytes) else fetch  # noqa: S301 (the parent's)
     except BaseException as error:  # noqa: BLE001 (raised in the user's process)
-        return failure_of(_unloadable(error))
+        return failure_of(
+            _refused(
+                f"a worker process cannot load what encode or the source needs: {error}. Define it "
+                "in a module that can be imported, or give num_workers='auto' (threads), or "
+                "multiprocessing_context='fork'.",
+                error,
+            )
+        )
     _use_one_thread()
     return loaded
 
 
-def _unloadable(error: BaseException) -> WorkerError:
-    refused = WorkerError(
-        f"a worker process cannot load what encode or the source needs: {error}. Define it in a "
-        "module that can be imported, or give num_workers='auto' (threads), or "
-        "multiprocessing_context='fork'."
-    )
-    refused.__cause__ = error
-    return refused
-
-
-def _unsendable(error: Exception) -> WorkerError:
-    refused = WorkerError(
-        f"a worker process cannot send what encode made: {error}. Return tensors, arrays and plain "
-        "objects, or give num_workers=0 or 'auto' (threads)."
-    )
-    refused.__cause__ = error
+def _refused(text: str, why: BaseException) -> WorkerError:
+    refused = WorkerError(text)
+    refused.__cause__ = why
     return refused
 
 

@@ -6,6 +6,8 @@ import hashlib
 import logging
 import os
 import shutil
+import struct
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -16,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._locks import locked
 from penstock.storage._meter import carried, current_meter, waiting
-from penstock.storage.cache._files import HEADER_BYTES, map_block, write_block
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ _log = logging.getLogger("penstock.storage")
 _DEFAULT_LIMIT = 10 << 30
 _DEFAULT_SHARE = 0.2
 _KEY_BYTES = 20
+_MAGIC = b"PENBLK01"
+_HEADER = struct.Struct("<8s20sQI24x")
+HEADER_BYTES = _HEADER.size
+"""64, so that the data behind it is aligned as Arrow needs it."""
+_MOST_VERIFIED = 1 << 16
+_verified: set[tuple[str, int]] = set()
+"""Names and inodes of files that this process has checked: once is enough."""
 _caches: dict[tuple[str, int | None], BlockCache] = {}
 _told: set[str] = set()
 
@@ -50,8 +58,6 @@ class Block:
 
 
 class BlockBytes(NamedTuple):
-    """The bytes of a block."""
-
     data: pa.Buffer
     is_mapped: bool
     """Whether they lie in a file that others share; else they take this process's memory."""
@@ -97,7 +103,6 @@ class BlockCache:
 
     @property
     def folder(self) -> Path:
-        """Where blocks are kept."""
         return self._room.folder if self._room is not None else self._folder
 
     @property
@@ -214,3 +219,49 @@ def _buffer(data: bytes | pa.Buffer) -> pa.Buffer:
     import pyarrow as pa  # noqa: PLC0415 (only when a block is read)
 
     return data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+
+
+def write_block(descriptor: int, path: Path, key: bytes, data: memoryview) -> None:
+    """Write a block into an open file that is going to be `path`."""
+    header = _HEADER.pack(_MAGIC, key, len(data), zlib.crc32(data))
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(header)
+        file.write(data)
+    _remember(path, os.fstat(descriptor).st_ino)
+
+
+def map_block(path: Path, key: bytes) -> pa.Buffer | None:
+    """Return the bytes of a block, mapped, or None for a file that is not there or not whole.
+
+    The map needs no descriptor, and holds the bytes also when the file is deleted.
+    """
+    import pyarrow as pa  # noqa: PLC0415 (only when a block is read)
+
+    try:
+        inode = os.stat(path).st_ino
+        with pa.memory_map(str(path)) as file:
+            whole = file.read_buffer()
+    except FileNotFoundError:
+        return None
+    except (OSError, pa.ArrowException) as failure:
+        _log.debug("%s cannot be read and is fetched again: %s", path, failure)
+        return None
+    if whole.size < HEADER_BYTES:
+        return None
+    magic, of, length, checksum = _HEADER.unpack_from(whole)
+    data = whole.slice(HEADER_BYTES)
+    if magic != _MAGIC or of != key or length != data.size:
+        _log.debug("%s is cut off or damaged and is fetched again", path)
+        return None
+    if (str(path), inode) not in _verified:
+        if zlib.crc32(data) != checksum:
+            _log.debug("%s is damaged and is fetched again", path)
+            return None
+        _remember(path, inode)
+    return data
+
+
+def _remember(path: Path, inode: int) -> None:
+    if len(_verified) >= _MOST_VERIFIED:
+        _verified.clear()
+    _verified.add((str(path), inode))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.storage._object import ObjectStore
-from penstock.storage._remote_file import RemoteFile
+from penstock.storage._object import ObjectStore, RemoteFile
 from penstock.storage.cache._blocks import Block, block_cache, block_key
 
 if TYPE_CHECKING:
