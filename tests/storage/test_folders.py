@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -168,3 +170,26 @@ def test_a_published_folder_leaves_its_key_to_the_next_builder(tmp_path: Path) -
         with HiddenFolder(final, key=key) as second:
             first.close()
             assert second.path.is_dir()
+
+
+INTERRUPTED = """
+import pathlib, sys
+from penstock.storage import HiddenFolder
+
+def interrupt(event, args):
+    if event == "open" and "penstock-index-tmp" in str(args[0]):
+        raise KeyboardInterrupt
+
+sys.addaudithook(interrupt)
+try:
+    HiddenFolder(pathlib.Path(sys.argv[1], "index")).__enter__()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_an_interrupt_while_a_folder_is_made_leaves_none(tmp_path: Path) -> None:
+    program = [sys.executable, "-c", INTERRUPTED, str(tmp_path)]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "interrupted\n"
+    assert names(tmp_path) == []

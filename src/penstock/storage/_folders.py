@@ -97,9 +97,14 @@ class HiddenFolder:
 
     def __enter__(self) -> Self:
         self.path = _hidden(self.final, self.kind, "tmp", self.key)
-        while (lock := take_folder(self.path)) is None:
-            self.key = None
-            self.path = _hidden(self.final, self.kind, "tmp")
+        try:
+            while (lock := take_folder(self.path)) is None:
+                self.key = None
+                self.path = _hidden(self.final, self.kind, "tmp")
+        except BaseException:
+            with suppress(OSError):  # A folder that an earlier builder left is not empty.
+                self.path.rmdir()
+            raise
         self._lock = lock
         return self
 
