@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
 import pytest
 import pyzstd
 import zstandard
 
+import penstock
 from penstock.jsonl import JsonlDir, JsonlFile
 from tests.cli.commands import document, hidden, invoke, succeed, visible, written
 
@@ -265,3 +270,30 @@ def test_a_compressed_file_of_no_bytes_is_not_converted_to_nothing(
     assert done.exit_code == 3
     assert f"a.jsonl.{ending} is cut off" in done.stderr
     assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_records_of_tables_are_written_as_lines(ending: str, tmp_path: Path) -> None:
+    rows = [{"n": n, "text": f"text {n}", "day": dt.date(2026, 1, 1 + n)} for n in range(5)]
+    table = pa.Table.from_pylist(rows)
+    write = pa_csv.write_csv if ending == ".csv" else pq.write_table
+    write(table, tmp_path / f"a{ending}")
+    done = document("convert", tmp_path / f"a{ending}", tmp_path / "out.jsonl")
+    assert (done["records"], done["files_read"]) == (5, 1)
+    expected = [{**row, "day": str(row["day"])} for row in rows]
+    assert penstock.open(tmp_path / "out.jsonl")[:] == expected
+
+
+def test_a_value_that_json_has_no_form_for_writes_nothing(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"data": [b"\xff"]}), tmp_path / "a.parquet")
+    done = invoke("convert", tmp_path / "a.parquet", tmp_path / "out")
+    assert done.exit_code == 3
+    assert "data" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_lines_can_only_be_skipped_where_there_are_lines(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": [1]}), tmp_path / "a.parquet")
+    done = invoke("convert", tmp_path / "a.parquet", tmp_path / "out", "--on-error", "skip")
+    assert done.exit_code == 2
+    assert "--on-error skip is for lines" in done.stderr

@@ -153,12 +153,10 @@ def test_columns_are_made_listed_and_dropped(place: Path) -> None:
     assert document("info", place)["materialized"]["columns"] == 0
 
 
-def test_only_lines_are_converted(place: Path, tmp_path: Path) -> None:
-    for what in (place, place / "a.fwb"):
-        done = invoke("convert", what, tmp_path / "out.jsonl")
-        assert done.exit_code == 2
-        assert "reads JSON Lines" in done.stderr
-        assert not (tmp_path / "out.jsonl").exists()
+def test_records_are_converted_to_lines(place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl.zst"
+    assert document("convert", place, out)["records"] == COUNT
+    assert penstock.open(out)[:] == records()
 
 
 def test_a_run_is_planned_and_measured(place: Path) -> None:

@@ -18,7 +18,7 @@ _VERBS = {
     "tokenize": ("tokenize._tokenize", "Tokenise text into samples for language models."),
     "plan": ("plan._plan", "Show the steps, reads and records of a training run."),
     "bench": ("bench._bench", "Measure a loader: its rate, its stages, what helps."),
-    "convert": ("_convert", "Copy lines into other compressions or shards."),
+    "convert": ("_convert", "Write records as JSON Lines: other compressions, other shards."),
     "clean": ("_clean", "Remove what killed writers and builders left behind."),
     "demo": ("demo._demo", "See it work in a few seconds."),
 }
@@ -55,6 +55,6 @@ def app() -> None:
 
     PATH is a JSON Lines file (.jsonl, .jsonl.zst, .jsonl.gz), a directory of them, or a pattern
     in quotes ('logs/*.jsonl'); files and directories may lie in object storage (s3://, gs://,
-    az://). All verbs but convert and tokenize read CSV and Parquet, too; those that look, plan or
+    az://). All verbs but tokenize read CSV and Parquet, too; those that look, plan or
     run also tokens (a folder of penstock tokenize, Megatron-LM's .bin and .idx) and MDS folders.
     """

@@ -1,7 +1,8 @@
-"""`penstock convert`: copy lines into other compressions or shards."""
+"""`penstock convert`: copy lines, or write other records as lines, into files or shards."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,18 +12,21 @@ import click
 from click.core import ParameterSource
 
 from penstock.cli._main import uninterrupted
-from penstock.cli._paths import find
+from penstock.cli._paths import PathFiles, find
 from penstock.cli._reading import Skipped, UnreadableLine, describe, read_fast, read_lines, texts_of
 from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
+from penstock.datasets import open_found
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
+from penstock.index import LINES, look_at
 from penstock.jsonl import (
     OTHER_FORMATS,
     SHARD_EXTENSIONS,
     JsonlDir,
     JsonlDirWriterSync,
     JsonlFile,
+    LineEncoder,
     compression_of,
     is_jsonl,
 )
@@ -31,10 +35,14 @@ from penstock.storage import LocalStore, locate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._paths import PathFiles
     from penstock.cli._reading import LineText
+    from penstock.datasets import Source
     from penstock.jsonl import JsonlWriterSync
     from penstock.storage import StorageOptions
+
+_log = logging.getLogger("penstock.cli")
+_STEP = 1024
+"""Records that are read and encoded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +101,23 @@ def convert(
     as_json: bool,
     **shape: object,
 ) -> int:
-    """Write the lines of SRC to DST: another compression, other shards, another place.
+    """Write the records of SRC to DST: another compression, other shards, another place.
 
     DST is a file if its name ends in .jsonl, .jsonl.zst, .jsonl.zstd or .jsonl.gz, else a
-    directory of shards. Lines are copied byte for byte; blank ones are left out. DST is complete,
-    or, after a failure, empty: shards published by then are removed again. The storage options
-    hold for SRC and DST.
+    directory of shards. Lines are copied byte for byte; blank ones are left out. Records of CSV,
+    Parquet and MDS are written as lines. DST is complete, or, after a failure, empty: shards
+    published by then are removed again. The storage options hold for SRC and DST.
     """
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
-    found = find(source, storage_options)
+    at_path = look_at(source, storage_options)
+    row, files = at_path.format, at_path.listing.files
+    has_lines = row.is_lines or row.is_tokens or any(LINES.names(f.entry.name) for f in files)
+    if has_lines:
+        found = find(source, storage_options, at_path)
+    elif on_error == "skip":
+        raise OptionError(f"--on-error skip is for lines, and {source} holds {row.title}.")
+    else:
+        found = PathFiles.of(source, at_path.checked().listing, storage_options)
     _check_apart(found, target)
     if target.lower().endswith(OTHER_FORMATS):
         raise OptionError(
@@ -112,8 +128,13 @@ def convert(
     else:
         writer = _dir_writer(found, target, storage_options, chosen)
     copy = _Copy(writer, on_error == "skip", chosen, storage_options)
-    with Progress(found.bytes) as progress:
-        copy.run(found.files, progress)
+    if has_lines:
+        with Progress(found.bytes) as progress:
+            copy.run(copy.lines(found.files, progress))
+    else:
+        records = open_found(at_path)
+        with Progress(len(records), unit="records") as progress:
+            copy.run(copy.encoded(records, progress))
     _report(found, target, copy).print(as_json=as_json)
     return FINE
 
@@ -227,11 +248,11 @@ class _Copy:
             return self.writer.published
         return [self.writer.path] if self.complete else []
 
-    def run(self, files: Sequence[JsonlFile], progress: Progress) -> None:
-        """Copy every good line; after a failure or Ctrl-C remove what was published."""
+    def run(self, texts: Iterator[bytes]) -> None:
+        """Write all lines; after a failure or Ctrl-C remove what was published."""
         try:
             with self.writer as writer:
-                for text in self._steps(self._texts(files, progress)):
+                for text in self._steps(texts):
                     # A signal between publishing a shard and noting it would leave it behind.
                     with uninterrupted():
                         writer.write_raw(text)
@@ -243,7 +264,20 @@ class _Copy:
             raise
         self.skipped.finish()
 
-    def _texts(self, files: Sequence[JsonlFile], progress: Progress) -> Iterator[bytes]:
+    def encoded(self, source: Source, progress: Progress) -> Iterator[bytes]:
+        """Yield all records as lines, in pieces."""
+        encoder = LineEncoder()
+        for start in range(0, len(source), _STEP):
+            ids = range(start, min(start + _STEP, len(source)))
+            lines = b"".join(map(encoder.encode, source.read(ids)))
+            self.records += len(ids)
+            self.text_bytes += len(lines)
+            progress.add(len(ids))
+            yield lines
+        if encoder.not_finite:
+            _log.warning("NaN and infinities written as null: %d", encoder.not_finite)
+
+    def lines(self, files: Sequence[JsonlFile], progress: Progress) -> Iterator[bytes]:
         """Yield the good lines of all files, each with its newline, in large pieces."""
         for file in files:
             for text in texts_of(file, progress.add):

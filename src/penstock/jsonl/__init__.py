@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._async_writers import JsonlDirWriter as JsonlDirWriter
     from penstock.jsonl._async_writers import JsonlWriter as JsonlWriter
     from penstock.jsonl._dir import JsonlDir as JsonlDir
+    from penstock.jsonl._encode import LineEncoder as LineEncoder
     from penstock.jsonl._file import JsonlFile as JsonlFile
     from penstock.jsonl._names import OTHER_FORMATS as OTHER_FORMATS
     from penstock.jsonl._names import SHARD_EXTENSIONS as SHARD_EXTENSIONS
@@ -41,6 +42,7 @@ __all__, __getattr__, __dir__ = facade(
     },
     for_rooms={
         "BOM": "_text",
+        "LineEncoder": "_encode",
         "OTHER_FORMATS": "_names",
         "SHARD_EXTENSIONS": "_names",
         "compression_of": "_names",
