@@ -67,8 +67,9 @@ def obey_signals() -> None:
     minutes. A thread therefore ends the process 5 s after the signal, or at the second Ctrl-C.
     Everything published is complete at any moment, so nothing breaks.
     """
-    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
-        signal.signal(signal.SIGTERM, _raise_terminated)
+    for number in _OBEYED:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _raise_once)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -99,8 +100,12 @@ def uninterrupted(*, tidying: bool = False) -> Iterator[None]:
             handler(came[0], None)  # Not sent again: that would count as a second Ctrl-C.
 
 
-def _raise_terminated(*_: object) -> None:
-    raise Terminated
+def _raise_once(number: int, _: object) -> None:
+    """Raise for the first signal; the watching thread ends the process at the second one."""
+    for one in _OBEYED:
+        if signal.getsignal(one) is _raise_once:
+            signal.signal(one, lambda *_: None)
+    raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
 
 def _watch(reading: int) -> None:
