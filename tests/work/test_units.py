@@ -192,6 +192,7 @@ def test_a_killed_worker_is_replaced_and_its_unit_begun_again(folder: str) -> No
     thread.start()
     wait_until(units[0].begun)
     victim = units[0].begun()[0]
+    wait_until(lambda: told.count(3) == 2)  # What both workers had done has arrived.
     os.kill(victim, 9)
     wait_until(lambda: len(units[0].begun()) == 2)
     Path(folder, "go").touch()
