@@ -170,7 +170,7 @@ class TokenSource(Source):
 
     def _run(self, number: int, width: int) -> NDArray[Any]:
         """Return the stretches of `width` tokens that begin at each token of a run: V[…] items."""
-        raise NotImplementedError  # There are no runs: see `_run_starts`.
+        raise TypeError(f"tokens of {type(self).__name__} are not mapped: see `_run_starts`")
 
     def _borders(self, begins: NDArray[np.int64], stops: NDArray[np.int64]) -> Ends | None:
         """Return where documents end inside of stretches of the stream, as numbers of tokens.
