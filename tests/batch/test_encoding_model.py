@@ -185,7 +185,7 @@ def check(models: dict[str, Model], records: list[dict[str, Any]], source: Any) 
 
 
 @given(tables())
-@settings(max_examples=rounds(100, 5000))
+@settings(max_examples=rounds(50, 5000))
 def test_records_in_memory_are_encoded_as_the_model_says(
     table: tuple[dict[str, Model], list[dict[str, Any]]],
 ) -> None:

@@ -17,7 +17,7 @@ from tests.rounds import rounds
 if TYPE_CHECKING:
     from pathlib import Path
 
-MANY = rounds(300, 2_000)
+MANY = rounds(150, 2_000)
 
 
 def test_columns_of_many_fields_have_the_values_of_decoding(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_columns_of_many_fields_have_the_values_of_decoding(tmp_path: Path) -> N
 
 def test_the_work_for_a_column_is_the_same_however_many_there_are(tmp_path: Path) -> None:
     few, many = (
-        run(work_of_materialize, str(tmp_path / f"{count}.jsonl"), count) for count in (40, 160)
+        run(work_of_materialize, str(tmp_path / f"{count}.jsonl"), count) for count in (20, 80)
     )
     assert many["open"] <= 4 * few["open"]
     assert many["call"] <= 4 * few["call"]

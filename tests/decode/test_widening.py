@@ -31,7 +31,7 @@ def shown(batch: pa.RecordBatch) -> tuple[str, str]:
     return batch.schema.to_string(), repr(batch.to_pylist())
 
 
-@settings(max_examples=rounds(150, 3000))
+@settings(max_examples=rounds(50, 3000))
 @given(st.data())
 def test_every_value_comes_out_under_the_narrowest_schema_that_holds_all(
     data: st.DataObject,
@@ -55,7 +55,7 @@ def test_every_value_comes_out_under_the_narrowest_schema_that_holds_all(
             assert holds(got[field.name], row.get(field.name), field.type), (got, row)
 
 
-@settings(max_examples=rounds(150, 3000))
+@settings(max_examples=rounds(50, 3000))
 @given(st.data())
 def test_the_fast_and_the_careful_way_agree(data: st.DataObject) -> None:
     parts = data.draw(cut_records())
@@ -66,7 +66,7 @@ def test_the_fast_and_the_careful_way_agree(data: st.DataObject) -> None:
         assert shown(quick) == shown(careful._settle_with_care(text, never))  # noqa: SLF001
 
 
-@settings(max_examples=rounds(80, 2000))
+@settings(max_examples=rounds(30, 2000))
 @given(st.data())
 def test_what_comes_out_does_not_hang_on_when_attempts_were_made(data: st.DataObject) -> None:
     written = [data.draw(texts(rows)) for rows in data.draw(cut_records())]

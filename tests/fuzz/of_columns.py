@@ -44,7 +44,7 @@ class Columns(Format):
     """Damages columns; where they cannot be used records are decoded, or columns made anew."""
 
     name = "columns"
-    rounds = (200, 25_000)
+    rounds = (100, 25_000)
 
     def make(self, folder: Path) -> None:
         lines = "".join(json.dumps(_record(n)) + "\n" for n in range(_ROWS))

@@ -35,7 +35,7 @@ class Csv(Format):
     """A file with quotes and line ends in them, and the same with a mark and CRLF."""
 
     name = "csv"
-    rounds = (200, 25_000)
+    rounds = (100, 25_000)
     always = 0
 
     def make(self, folder: Path) -> None:

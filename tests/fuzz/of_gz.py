@@ -17,7 +17,7 @@ class Gz(Lines):
     """One file of one member, and one of several with zero bytes between them."""
 
     name = "gz"
-    rounds = (200, 25_000)
+    rounds = (100, 25_000)
     ending = ".jsonl.gz"
     can_shuffle = False
 

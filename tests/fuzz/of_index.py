@@ -29,7 +29,7 @@ class Index(Format):
     """Damages the index and, where nobody can see it, what is indexed."""
 
     name = "index"
-    rounds = (200, 40_000)
+    rounds = (100, 40_000)
     always = 2
     check_tells = False  # An index that was made with other options is none that is damaged.
 

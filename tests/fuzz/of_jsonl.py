@@ -14,7 +14,7 @@ class Jsonl(Lines):
     """Two files, one with a mark, blank lines and other line ends."""
 
     name = "jsonl"
-    rounds = (200, 30_000)
+    rounds = (100, 30_000)
     ending = ".jsonl"
 
     def make(self, folder: Path) -> None:

@@ -29,7 +29,7 @@ class Mds(Format):
     """Shards as they are, and shards in each compression that the format has."""
 
     name = "mds"
-    rounds = (200, 20_000)
+    rounds = (100, 20_000)
     always, more = 0, 3
 
     def make(self, folder: Path) -> None:

@@ -17,7 +17,7 @@ class Megatron(TokenRows):
     """Sequences of many lengths, sequences of one, and modes behind them."""
 
     name = "megatron"
-    rounds = (200, 15_000)
+    rounds = (100, 15_000)
 
     def make(self, folder: Path) -> None:
         for name in ("many", "even", "modes"):

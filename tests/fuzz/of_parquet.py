@@ -43,7 +43,7 @@ class Parquet(Format):
     """Files of all types: pages of version 1 and 2, with and without dictionaries and groups."""
 
     name = "parquet"
-    rounds = (200, 35_000)
+    rounds = (100, 35_000)
 
     def make(self, folder: Path) -> None:
         ways: dict[str, dict[str, Any]] = {

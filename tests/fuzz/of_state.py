@@ -25,7 +25,7 @@ class State(Format):
     """Loads a state in each kind of order, and goes on with it into the next epoch."""
 
     name = "state"
-    rounds = (200, 10_000)
+    rounds = (100, 10_000)
     always = 0
 
     def make(self, folder: Path) -> None:

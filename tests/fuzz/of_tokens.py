@@ -22,7 +22,7 @@ class Tokens(TokenRows):
     """Damages tokens, places, borders and metadata."""
 
     name = "tokens"
-    rounds = (200, 35_000)
+    rounds = (100, 35_000)
 
     def make(self, folder: Path) -> None:
         texts = some_documents(2, 4, most=12)

@@ -22,7 +22,7 @@ class Zst(Lines):
     """Frames with a seek table, frames of another tool, and one without size and checksum."""
 
     name = "zst"
-    rounds = (200, 40_000)
+    rounds = (100, 40_000)
     ending = ".jsonl.zst"
 
     def make(self, folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.launching import run_by_torchrun, run_program
 from tests.rounds import LONG
 
-CUTS = list(range(1, 16)) if LONG else [3, 5, 12]
+CUTS = list(range(1, 16)) if LONG else [5, 12]
 """Steps after which a run is resumed; an epoch has 5."""
 
 

@@ -84,7 +84,7 @@ def made(folder: Path, kind: str, drawn: tuple[dict[str, str], list[str]], view:
     return view_of(source, "taken" if view == "where" and BROKEN in lines else view)
 
 
-@settings(max_examples=rounds(30, 1000))
+@settings(max_examples=rounds(20, 1000))
 @given(json_lines(), st.sampled_from(["jsonl", "jsonl", "jsonl.zst"]), st.sampled_from(VIEWS), runs)
 def test_of_lines(folder: Folder, drawn: Drawn, kind: str, view: str, chosen: Chosen) -> None:
     check(made(folder(), kind, drawn, view), drawn[0], chosen)

@@ -63,7 +63,7 @@ def first_fit(lengths: list[int], size: int) -> int:
     return len(room)
 
 
-@settings(max_examples=rounds(100, 5000))
+@settings(max_examples=rounds(50, 5000))
 @given(lengths_and_size)
 def test_every_token_is_in_exactly_one_sample(case: tuple[list[int], int]) -> None:
     lengths, size = case
@@ -80,7 +80,7 @@ def test_every_token_is_in_exactly_one_sample(case: tuple[list[int], int]) -> No
     assert all(array.dtype == np.int64 for array in plan)
 
 
-@settings(max_examples=rounds(100, 5000))
+@settings(max_examples=rounds(50, 5000))
 @given(lengths_and_size)
 def test_samples_hold_whole_documents_or_full_chunks(case: tuple[list[int], int]) -> None:
     lengths, size = case
@@ -97,7 +97,7 @@ def test_samples_hold_whole_documents_or_full_chunks(case: tuple[list[int], int]
                 assert length == min(size, lengths[document] - start)
 
 
-@settings(max_examples=rounds(100, 5000))
+@settings(max_examples=rounds(50, 5000))
 @given(lengths_and_size)
 def test_samples_come_in_the_order_of_their_first_documents(case: tuple[list[int], int]) -> None:
     lengths, size = case
@@ -109,7 +109,7 @@ def test_samples_come_in_the_order_of_their_first_documents(case: tuple[list[int
         assert documents == sorted(set(documents))
 
 
-@settings(max_examples=rounds(100, 5000))
+@settings(max_examples=rounds(50, 5000))
 @given(lengths_and_size)
 def test_samples_are_as_full_as_those_of_best_fit_item_by_item(
     case: tuple[list[int], int],
@@ -123,7 +123,7 @@ def test_samples_are_as_full_as_those_of_best_fit_item_by_item(
     assert sorted(sum(piece[2] for piece in pieces) for pieces in packed) == sorted(wanted)
 
 
-@settings(max_examples=rounds(100, 5000))
+@settings(max_examples=rounds(50, 5000))
 @given(lengths_and_size)
 def test_no_two_samples_would_fit_into_one(case: tuple[list[int], int]) -> None:
     lengths, size = case
