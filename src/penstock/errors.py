@@ -20,6 +20,7 @@ __all__ = [
     "ObjectNotFoundError",
     "OptionError",
     "PenstockError",
+    "RankMismatchError",
     "RecordIndexError",
     "SchemaMismatchError",
     "StaleIndexError",
@@ -168,6 +169,10 @@ class BadRecordsError(PenstockError, ValueError):
 
 class ChangedSourceError(PenstockError, RuntimeError):
     """A run is resumed over other records than those it began with."""
+
+
+class RankMismatchError(PenstockError, RuntimeError):
+    """Ranks of one run see different data, or stand at different places of it."""
 
 
 class StallError(PenstockError, TimeoutError):

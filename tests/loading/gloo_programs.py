@@ -124,6 +124,31 @@ def go_through(folder: Path, rank: int, run: Run) -> None:
     (folder / f"rank-{rank}.length").write_text(str(len(loader)))
 
 
+def disagree(folder: Path, rank: int, run: Run) -> None:
+    """Go through loaders that differ by rank, without a collective; write down what is raised."""
+    late = run["loader"].pop("late", None)
+    own = run["loader"].pop("own")[rank]
+    while rank == late and not (folder / "step").exists():
+        time.sleep(0.01)
+    source, passes, epoch = own.pop("source"), own.pop("passes", 0), own.pop("epoch", 0)
+    loader = penstock.DataLoader(source, {"n": "int64"}, **(run["loader"] | own))
+    for _ in range(passes):
+        list(loader)
+    loader.set_epoch(epoch)
+    steps, told = 0, ""
+    try:
+        for _ in loader:
+            steps += 1
+            (folder / "step").touch()
+            time.sleep(0.01)
+    except penstock.errors.RankMismatchError as error:
+        told = str(error)
+    (folder / f"rank-{rank}.json").write_text(json.dumps([steps, told]))
+    import torch.distributed as dist
+
+    dist.barrier()  # The store lives in one of them, or in a file that the last one removes.
+
+
 def evaluate(folder: Path, rank: int, run: Run) -> None:
     """Write the sum of a field over all ranks, and of how many rows, those that count."""
     loader = penstock.DataLoader(penstock.open(run["path"]), {"n": "int64"}, **run["loader"])

@@ -12,6 +12,7 @@ from penstock.datasets import Source
 from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.loading._addressed import Addressed
+from penstock.loading._agreement import Agreement, loader_number
 from penstock.loading._column_choice import refuse_without_fields
 from penstock.loading._delivery import Delivery, moved
 from penstock.loading._encoder_choice import recipe_for
@@ -175,6 +176,8 @@ class DataLoader:
         self._feed = _feed_of(self.source, self._recipe, options)
         self._run = RunState(self._feed.begin, self._epochs)
         self._stats = Stats()
+        self._name_of_ranks: str | None = None
+        self._passes = 0
         if rank is not None or mesh is not None:
             self._sharing()  # Else the ranks are known when a pass begins.
 
@@ -201,6 +204,7 @@ class DataLoader:
         vars(twin).update(vars(self))
         twin._feed, twin._run = copy(self._feed), copy(self._run)
         twin._stats = deepcopy(self._stats)
+        twin._name_of_ranks = None
         if self._recipe.learner is not None:
             twin._recipe = deepcopy(self._recipe)
         return twin
@@ -244,6 +248,7 @@ class DataLoader:
             start = self._run.start()
         feed = self._feed
         feed.prepare(start.cursor)  # Before the run moves, should it fail.
+        agreement = self._agreement(start.cursor)
         number = self._run.begin(start)
         tally = self._stats.begin_pass()
         try:
@@ -270,6 +275,8 @@ class DataLoader:
                     tally.begin(lot)
                     # For tokens, these lines are a third of the cost of a batch.
                     for position, batch in zip(lot.positions, lot.batches, strict=True):
+                        if agreement is not None and agreement.is_complete():
+                            agreement = None
                         run.move(number, lot.epoch, position)
                         tally.handed_out()
                         yield batch
@@ -278,6 +285,19 @@ class DataLoader:
                     self._run.end(number, start.cursor.epoch + start.epochs)
         finally:
             self._stats.end_pass(tally)
+
+    def _agreement(self, point: Point) -> Agreement | None:
+        """Return what compares this rank with the others; None where there are none to ask."""
+        peers = self._ranks().peers
+        if len(peers) < 2:  # noqa: PLR2004 (this one alone)
+            return None
+        if self._name_of_ranks is None:
+            self._name_of_ranks = loader_number(peers)
+        self._passes += 1
+        size = self._sharing().global_batch_size if self._plan is None else self._plan.name
+        facts = {**self._feed.state(point), "batch": size, "drop_last": self.drop_last}
+        agreement = Agreement(f"{self._name_of_ranks}/{self._passes}", peers, facts)
+        return None if agreement.is_complete() else agreement
 
     def _requests(self, engine: Engine, point: Point, epochs: int | None) -> Iterator[Placed]:
         """Yield the requests of a pass, of as many steps as the engine likes."""

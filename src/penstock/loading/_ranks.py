@@ -11,6 +11,8 @@ from penstock._lazy import imported
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch.distributed.device_mesh import DeviceMesh
 
 _DATA_PARALLEL = frozenset(
@@ -26,6 +28,8 @@ class Ranks(NamedTuple):
     world_size: int
     why: str
     """Where the two numbers come from."""
+    peers: tuple[int, ...] = ()
+    """The global ranks that see the same data, where a process group can compare them."""
 
 
 def find_ranks(rank: int | None, world_size: int | None, mesh: object | None) -> Ranks:
@@ -43,21 +47,20 @@ def find_ranks(rank: int | None, world_size: int | None, mesh: object | None) ->
     # A process that did not import torch has no process group; the import would take a second.
     distributed: Any = imported("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return _checked(
-            distributed.get_rank(), distributed.get_world_size(), "from torch.distributed"
-        )
+        size = distributed.get_world_size()
+        return _checked(distributed.get_rank(), size, "from torch.distributed", range(size))
     found = storage.world_size()
     if found is not None:
         return _checked(storage.rank(), found, "from RANK and WORLD_SIZE")
     return Ranks(0, 1, "alone")
 
 
-def _checked(rank: int, world_size: int, why: str) -> Ranks:
+def _checked(rank: int, world_size: int, why: str, peers: Iterable[int] = ()) -> Ranks:
     if world_size < 1 or not 0 <= rank < world_size:
         raise OptionError(
             f"rank={rank} of world_size={world_size} ({why}): ranks go from 0 to world_size - 1."
         )
-    return Ranks(rank, world_size, why)
+    return Ranks(rank, world_size, why, tuple(peers))
 
 
 def _of_mesh(mesh: Any) -> Ranks:  # noqa: ANN401 (a DeviceMesh or a process group, if torch is there)
@@ -67,7 +70,8 @@ def _of_mesh(mesh: Any) -> Ranks:  # noqa: ANN401 (a DeviceMesh or a process gro
     group_type = getattr(distributed, "ProcessGroup", None)
     if distributed is not None and group_type is not None and isinstance(mesh, group_type):
         rank = distributed.get_rank(mesh)
-        return _checked(rank, distributed.get_world_size(mesh), "from the process group")
+        peers = distributed.get_process_group_ranks(mesh)
+        return _checked(rank, len(peers), "from the process group", peers)
     raise OptionError(f"mesh={mesh!r}: expected a DeviceMesh or a process group of torch.")
 
 
@@ -91,7 +95,7 @@ def _of_device_mesh(mesh: DeviceMesh) -> Ranks:
         rank = rank * sizes[at] + coordinate[at]
     world_size = math.prod(sizes[at] for at in chosen)
     along = " × ".join(names[at] for at in chosen) if names else "the mesh"
-    return _checked(rank, world_size, f"along {along} of the mesh")
+    return _checked(rank, world_size, f"along {along} of the mesh", mesh.mesh.flatten().tolist())
 
 
 def rank_batch_size(size: int | None, global_size: int | None, ranks: Ranks) -> int:
