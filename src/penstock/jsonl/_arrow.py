@@ -14,67 +14,53 @@ from penstock._cpus import usable_cpus
 from penstock.decode import InferringDecoder, TypedDecoder, unify
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.jsonl._decode import MalformedLine
-from penstock.jsonl._records import AsyncStream, Stream
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterator
+    from collections.abc import Generator, Iterator
     from concurrent.futures import Future
 
-    from penstock.jsonl._policy import ErrorPolicy
     from penstock.jsonl._text import TextPiece
 
     SchemaChoice: TypeAlias = pa.Schema | Literal["strict"] | None
 
-__all__ = ["PIECE_BYTES", "SchemaChoice", "arrow_stream", "arrow_stream_async", "unify"]
+__all__ = ["PIECE_BYTES", "AsyncArrowRuns", "SchemaChoice", "alone", "runs_of", "unify"]
 
 PIECE_BYTES = 2 << 20
 """Text decoded at a time: large enough that the decoder's cost per call does not count."""
 _MOST_THREADS = 4
 
 
-def arrow_stream(
-    pieces: Iterator[TextPiece], policy: ErrorPolicy, size: int, schema: SchemaChoice
-) -> Stream[pa.RecordBatch]:
-    """Return record batches of `size` rows; the last may be shorter."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
-
-    def batches() -> Generator[pa.RecordBatch]:
-        try:
-            for run in runs:
-                if isinstance(run, MalformedLine):
-                    policy.handle(run)
-                else:
-                    yield run
-            policy.finish()
-        finally:
-            runs.close()
-
-    settled = batches()
-    return Stream(settled, policy, settled)
+def runs_of(
+    pieces: Iterator[TextPiece], size: int, schema: SchemaChoice
+) -> Generator[pa.RecordBatch | MalformedLine]:
+    """Return record batches of `size` rows, the last perhaps shorter, and bad lines."""
+    return _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
 
 
-def arrow_stream_async(
-    pieces: Iterator[TextPiece], policy: ErrorPolicy, size: int, schema: SchemaChoice
-) -> AsyncStream[pa.RecordBatch]:
-    """Return the same batches, made in a thread; bad lines are handled on the event loop."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
+class AsyncArrowRuns:
+    """The same, made in a thread; see `AsyncRuns`."""
 
-    async def batches() -> AsyncGenerator[pa.RecordBatch]:
-        try:
-            while (run := await in_thread(next, runs, None)) is not None:
-                if isinstance(run, MalformedLine):
-                    policy.handle(run)
-                else:
-                    yield run
-            policy.finish()
-        finally:
-            await in_thread(runs.close)
+    def __init__(self, runs: Generator[pa.RecordBatch | MalformedLine]) -> None:
+        self._runs = runs
 
-    return AsyncStream(batches(), policy)
+    def __aiter__(self) -> AsyncArrowRuns:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch | MalformedLine:
+        if (run := await in_thread(next, self._runs, None)) is None:
+            raise StopAsyncIteration
+        return run
+
+    async def aclose(self) -> None:
+        await in_thread(self._runs.close)
+
+
+def alone(batch: pa.RecordBatch | None) -> list[pa.RecordBatch]:
+    return [] if batch is None else [batch]
 
 
 def _decoder(schema: SchemaChoice) -> TypedDecoder | InferringDecoder:

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.jsonl._async_writers import JsonlDirWriter
 from penstock.jsonl._file import JsonlFile
 from penstock.jsonl._names import in_reading_order
-from penstock.jsonl._path import JsonlPath
+from penstock.jsonl._path import DEFAULT_QUEUE, JsonlPath
 from penstock.jsonl._policy import ErrorPolicy
-from penstock.jsonl._prefetch import ShardRuns, runs_of_shards
-from penstock.jsonl._records import record_stream, record_stream_async
+from penstock.jsonl._records import record_stream, records_of, stream_async
 from penstock.jsonl._sync_writers import JsonlDirWriterSync
 from penstock.jsonl._targets import DirTarget, WriteOptions
-from penstock.jsonl._text import TextFile, read_pieces
+from penstock.jsonl._text import TextFile
+from penstock.jsonl._threads import awaited, in_thread
 from penstock.order import whole_number
 from penstock.storage import join, locate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Iterator
     from pathlib import Path
 
     from penstock.jsonl._policy import OnError
-    from penstock.jsonl._records import AsyncStream, Run, Stream
-    from penstock.jsonl._text import TextPiece
+    from penstock.jsonl._records import AsyncStream, Stream
     from penstock.storage import Entry
 
 _log = logging.getLogger("penstock.jsonl")
-_DEFAULT_QUEUE = 8192
 
 
 class JsonlDir(JsonlPath):
@@ -55,9 +51,7 @@ class JsonlDir(JsonlPath):
         """Return the files that are read, in reading order, from one listing."""
         return list(self.walk_sync(recursive=False))
 
-    async def shards(self) -> list[JsonlFile]:
-        """Return the files that are read, in reading order, from one listing."""
-        return await asyncio.to_thread(self.shards_sync)
+    shards = awaited(shards_sync)
 
     def walk_sync(self, recursive: bool = True) -> Iterator[JsonlFile]:  # noqa: FBT001, FBT002 (the seed's signature)
         """Yield the JSON Lines files, those in subdirectories too."""
@@ -66,7 +60,7 @@ class JsonlDir(JsonlPath):
 
     async def walk(self, recursive: bool = True) -> AsyncGenerator[JsonlFile]:  # noqa: FBT001, FBT002
         """Yield the JSON Lines files, those in subdirectories too."""
-        for relative, _ in await asyncio.to_thread(self._listing, recursive=recursive):
+        for relative, _ in await in_thread(self._listing, recursive=recursive):
             yield self._file(relative)
 
     def _look(self) -> object:
@@ -83,25 +77,24 @@ class JsonlDir(JsonlPath):
         self,
         on_error: OnError = "raise",
         prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
-        queue_size: int = _DEFAULT_QUEUE,
+        queue_size: int = DEFAULT_QUEUE,
     ) -> Stream[Any]:
         """Yield the records one by one, shard after shard.
 
         With `prefetch` the next shard is read and decoded while this one is consumed, up to
         `queue_size` records ahead. `on_error`: see `JsonlFile.iter_records_sync`.
         """
-        policy = ErrorPolicy(on_error)
-        return record_stream(self._runs(_queue(prefetch, queue_size)), policy)
+        return record_stream(self._runs(_queue(prefetch, queue_size)), ErrorPolicy(on_error))
 
     def iter_records(
         self,
         on_error: OnError = "raise",
         prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
-        queue_size: int = _DEFAULT_QUEUE,
+        queue_size: int = DEFAULT_QUEUE,
     ) -> AsyncStream[Any]:
         """Yield the records one by one, for `async for`."""
-        policy = ErrorPolicy(on_error)
-        return record_stream_async(ShardRuns(self._openers, _queue(prefetch, queue_size)), policy)
+        runs = self._runs_async(_queue(prefetch, queue_size))
+        return stream_async(runs, ErrorPolicy(on_error), records_of)
 
     def writer_sync(  # noqa: PLR0913 (the seed's signature and two options of ours)
         self,
@@ -189,18 +182,6 @@ class JsonlDir(JsonlPath):
         if not found:
             _log.warning("%s itself holds no JSON Lines files; nothing is read", self.path)
         return found
-
-    def _pieces(self, piece_bytes: int) -> Iterator[TextPiece]:
-        yield from read_pieces(self._sources(), piece_bytes)
-
-    def _runs(self, queue_size: int = _DEFAULT_QUEUE) -> Iterator[Run]:
-        yield from runs_of_shards(self._openers(), queue_size)
-
-    def _runs_async(self) -> ShardRuns:
-        return ShardRuns(self._openers, _DEFAULT_QUEUE)
-
-    def _openers(self) -> list[Callable[[int], Iterator[TextPiece]]]:
-        return [partial(read_pieces, [source]) for source in self._sources()]
 
 
 def _queue(prefetch: bool, queue_size: int) -> int:  # noqa: FBT001

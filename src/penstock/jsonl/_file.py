@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -12,28 +11,20 @@ from penstock.jsonl._async_writers import JsonlWriter
 from penstock.jsonl._names import base_name, compression_of
 from penstock.jsonl._path import JsonlPath
 from penstock.jsonl._policy import ErrorPolicy
-from penstock.jsonl._records import (
-    SLICE_BYTES,
-    SYNC_SLICE_BYTES,
-    DecodedRuns,
-    decode_runs,
-    record_stream,
-    record_stream_async,
-)
+from penstock.jsonl._records import record_stream, records_of, stream_async
 from penstock.jsonl._sync_writers import JsonlWriterSync
 from penstock.jsonl._targets import FileTarget, WriteOptions
-from penstock.jsonl._text import TextFile, read_pieces
-from penstock.jsonl._threads import in_thread
+from penstock.jsonl._text import TextFile
+from penstock.jsonl._threads import awaited, in_thread
 from penstock.storage import LocalStore, locate, open_for_reading, open_for_writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
     from typing import Literal, Self
 
     from penstock.jsonl._policy import OnError
-    from penstock.jsonl._records import AsyncStream, Run, Stream
-    from penstock.jsonl._text import TextPiece
+    from penstock.jsonl._records import AsyncStream, Stream
     from penstock.storage import Store
 
 
@@ -63,22 +54,14 @@ class JsonlFile(JsonlPath):
 
         `on_error`: `"raise"`, `"skip"`, or a function of (line number, raw line, exception).
         """
-        policy = ErrorPolicy(on_error)
-        return record_stream(self._runs(), policy)
+        return record_stream(self._runs(), ErrorPolicy(on_error))
 
     def iter_records(self, on_error: OnError = "raise") -> AsyncStream[Any]:
         """Yield the records one by one, for `async for`."""
-        policy = ErrorPolicy(on_error)
-        return record_stream_async(self._runs_async(), policy)
+        return stream_async(self._runs_async(), ErrorPolicy(on_error), records_of)
 
-    def _pieces(self, piece_bytes: int) -> Iterator[TextPiece]:
-        return read_pieces([self.source()], piece_bytes)
-
-    def _runs(self) -> Iterator[Run]:
-        return decode_runs(self._pieces(SYNC_SLICE_BYTES))
-
-    def _runs_async(self) -> DecodedRuns:
-        return DecodedRuns(self._pieces(SLICE_BYTES))
+    def _sources(self) -> list[TextFile]:
+        return [self.source()]
 
     def writer_sync(
         self,
@@ -136,9 +119,7 @@ class JsonlFile(JsonlPath):
 
     _look = size_sync
 
-    async def size(self) -> int:
-        """Return the size in bytes, as stored."""
-        return await asyncio.to_thread(self.size_sync)
+    size = awaited(size_sync)
 
     def open_sync(self, mode: Literal["rb", "wb"] = "rb") -> IO[bytes]:
         """Return a binary file of the stored bytes; `"wb"` is published when it ends well."""
@@ -170,9 +151,7 @@ class JsonlFile(JsonlPath):
         store, name, _ = self.source()
         store.delete(name)
 
-    async def delete(self) -> None:
-        """Remove the file."""
-        await in_thread(self.delete_sync)
+    delete = awaited(delete_sync)
 
 
 class AsyncFile:

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.jsonl._policy import ErrorPolicy
-from penstock.jsonl._records import batch_stream, batch_stream_async
-from penstock.jsonl._threads import in_thread
+from penstock.jsonl._prefetch import ShardRuns, runs_of_shards
+from penstock.jsonl._records import batches_of, stream, stream_async
+from penstock.jsonl._text import TextFile, read_pieces
+from penstock.jsonl._threads import awaited
 from penstock.storage import LocalStore, StorageOptions, locate, new_remote_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Self
 
     import pyarrow as pa
 
     from penstock.jsonl._arrow import SchemaChoice
     from penstock.jsonl._policy import OnError
-    from penstock.jsonl._records import AsyncRuns, AsyncStream, Run, Stream
+    from penstock.jsonl._records import AsyncStream, Run, Stream
     from penstock.jsonl._text import TextPiece
+
+DEFAULT_QUEUE = 8192
+"""Records of the next file that are decoded ahead."""
 
 
 class JsonlPath(ABC):
@@ -77,13 +82,20 @@ class JsonlPath(ABC):
         """Copy everything to a local path, and return where it is."""
 
     @abstractmethod
-    def _pieces(self, piece_bytes: int) -> Iterator[TextPiece]: ...
+    def _sources(self) -> list[TextFile]:
+        """Return the files that are read, in order."""
 
-    @abstractmethod
-    def _runs(self) -> Iterator[Run]: ...
+    def _pieces(self, piece_bytes: int) -> Iterator[TextPiece]:
+        yield from read_pieces(self._sources(), piece_bytes)
 
-    @abstractmethod
-    def _runs_async(self) -> AsyncRuns: ...
+    def _runs(self, queue_size: int = DEFAULT_QUEUE) -> Iterator[Run]:
+        yield from runs_of_shards(self._openers(), queue_size)
+
+    def _runs_async(self, queue_size: int = DEFAULT_QUEUE) -> ShardRuns:
+        return ShardRuns(self._openers, queue_size)
+
+    def _openers(self) -> list[Callable[[int], Iterator[TextPiece]]]:
+        return [partial(read_pieces, [source]) for source in self._sources()]
 
     def exists_sync(self) -> bool:
         """Whether it is there; for a directory in object storage, whether anything is in it."""
@@ -93,9 +105,7 @@ class JsonlPath(ABC):
             return False
         return True
 
-    async def exists(self) -> bool:
-        """Whether it is there."""
-        return await asyncio.to_thread(self.exists_sync)
+    exists = awaited(exists_sync)
 
     def download_sync(self, local_path: str | os.PathLike[str] | None = None) -> str:
         """Copy the JSON Lines files here and return the local path.
@@ -115,23 +125,19 @@ class JsonlPath(ABC):
             shutil.rmtree(folder, ignore_errors=True)
             raise
 
-    async def download(self, local_path: str | os.PathLike[str] | None = None) -> str:
-        """Copy the JSON Lines files here and return the local path."""
-        return await in_thread(self.download_sync, local_path)
+    download = awaited(download_sync)
 
     def iter_batches_sync(
         self, batch_size: int = 1000, on_error: OnError = "raise"
     ) -> Stream[list[Any]]:
         """Yield lists of `batch_size` records; only the last may be shorter."""
-        policy = ErrorPolicy(on_error)
-        return batch_stream(self._runs(), policy, batch_size)
+        return stream(self._runs(), ErrorPolicy(on_error), batches_of(batch_size))
 
     def iter_batches(
         self, batch_size: int = 1000, on_error: OnError = "raise"
     ) -> AsyncStream[list[Any]]:
         """Yield lists of `batch_size` records, for `async for`."""
-        policy = ErrorPolicy(on_error)
-        return batch_stream_async(self._runs_async(), policy, batch_size)
+        return stream_async(self._runs_async(), ErrorPolicy(on_error), batches_of(batch_size))
 
     def iter_arrow_batches_sync(
         self, batch_size: int = 65536, schema: SchemaChoice = None, on_error: OnError = "raise"
@@ -142,16 +148,16 @@ class JsonlPath(ABC):
         records and widened when later ones need it (`penstock.jsonl.unify` joins such batches);
         `"strict"` raises instead.
         """
-        from penstock.jsonl._arrow import PIECE_BYTES, arrow_stream  # noqa: PLC0415 (pyarrow)
+        from penstock.jsonl import _arrow  # noqa: PLC0415 (pyarrow)
 
-        policy = ErrorPolicy(on_error)
-        return arrow_stream(self._pieces(PIECE_BYTES), policy, batch_size, schema)
+        runs = _arrow.runs_of(self._pieces(_arrow.PIECE_BYTES), batch_size, schema)
+        return stream(runs, ErrorPolicy(on_error), _arrow.alone)
 
     def iter_arrow_batches(
         self, batch_size: int = 65536, schema: SchemaChoice = None, on_error: OnError = "raise"
     ) -> AsyncStream[pa.RecordBatch]:
         """Yield Arrow record batches, for `async for`."""
-        from penstock.jsonl._arrow import PIECE_BYTES, arrow_stream_async  # noqa: PLC0415
+        from penstock.jsonl import _arrow  # noqa: PLC0415
 
-        policy = ErrorPolicy(on_error)
-        return arrow_stream_async(self._pieces(PIECE_BYTES), policy, batch_size, schema)
+        runs = _arrow.runs_of(self._pieces(_arrow.PIECE_BYTES), batch_size, schema)
+        return stream_async(_arrow.AsyncArrowRuns(runs), ErrorPolicy(on_error), _arrow.alone)

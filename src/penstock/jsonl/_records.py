@@ -13,12 +13,21 @@ from penstock.order import whole_number
 from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Generator,
+        Iterable,
+        Iterator,
+    )
 
     from penstock.jsonl._policy import ErrorPolicy
     from penstock.jsonl._text import TextPiece
 
 T = TypeVar("T")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 Run: TypeAlias = DecodedRun | MalformedLine
 
 SLICE_BYTES = 64 << 10
@@ -84,15 +93,15 @@ def decode_runs(pieces: Iterator[TextPiece]) -> Iterator[Run]:
         yield from decode_piece(piece)
 
 
-class AsyncRuns(Protocol):
-    """Runs of records for the event loop.
+class AsyncRuns(Protocol[R_co]):
+    """Runs for the event loop.
 
     No async generators: a loop that ends closes all of those at once, and the inner ones of a
     stream are not to be closed while the outer one is at work on them.
     """
 
-    def __aiter__(self) -> AsyncRuns: ...
-    async def __anext__(self) -> Run: ...
+    def __aiter__(self) -> AsyncRuns[R_co]: ...
+    async def __anext__(self) -> R_co | MalformedLine: ...
     async def aclose(self) -> None: ...
 
 
@@ -139,83 +148,73 @@ class DecodedRuns:
             raise self._end
 
 
-def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
-    lists = _settled(runs, policy)
-    return Stream(chain.from_iterable(lists), policy, lists)
+def stream(
+    runs: Iterator[R | MalformedLine], policy: ErrorPolicy, cut: Callable[[R | None], Iterable[T]]
+) -> Stream[T]:
+    """Return what `cut` makes of each run, and at the end of None; bad lines go to the policy."""
+    items = _settled(runs, policy, cut)
+    return Stream(items, policy, items)
 
 
-def batch_stream(runs: Iterator[Run], policy: ErrorPolicy, size: int) -> Stream[list[Record]]:
-    """Return lists of `size` records; the last may be shorter."""
-    batches = _batches(_settled(runs, policy), whole_number("batch_size", size, 1))
-    return Stream(batches, policy, batches)
+def stream_async(
+    runs: AsyncRuns[R], policy: ErrorPolicy, cut: Callable[[R | None], Iterable[T]]
+) -> AsyncStream[T]:
+    """Return the same for `async for`."""
 
-
-def record_stream_async(runs: AsyncRuns, policy: ErrorPolicy) -> AsyncStream[Record]:
-    async def records() -> AsyncGenerator[Record]:
+    async def items() -> AsyncGenerator[T]:
         try:
             async for run in runs:
                 if isinstance(run, MalformedLine):
                     policy.handle(run)
                 else:
-                    for record in run.items:
-                        yield record
+                    for item in cut(run):
+                        yield item
             policy.finish()
+            for item in cut(None):
+                yield item
         finally:
             await runs.aclose()
 
-    return AsyncStream(records(), policy)
+    return AsyncStream(items(), policy)
 
 
-def batch_stream_async(
-    runs: AsyncRuns, policy: ErrorPolicy, size: int
-) -> AsyncStream[list[Record]]:
-    """Return lists of `size` records; the last may be shorter."""
+def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
+    lists = _settled(runs, policy, lambda run: (run.items,) if run else ())
+    return Stream(chain.from_iterable(lists), policy, lists)
+
+
+def records_of(run: DecodedRun | None) -> list[Record]:
+    return run.items if run else []
+
+
+def batches_of(size: int) -> Callable[[DecodedRun | None], list[list[Record]]]:
+    """Return what makes lists of `size` records of runs; the last may be shorter."""
     whole_number("batch_size", size, 1)
+    waiting: list[Record] = []
 
-    async def batches() -> AsyncGenerator[list[Record]]:
-        waiting: list[Record] = []
-        try:
-            async for run in runs:
-                if isinstance(run, MalformedLine):
-                    policy.handle(run)
-                    continue
-                waiting += run.items
-                for start in range(0, len(waiting) - size + 1, size):
-                    yield waiting[start : start + size]
-                del waiting[: len(waiting) // size * size]
-            policy.finish()
-            if waiting:
-                yield waiting
-        finally:
-            await runs.aclose()
+    def cut(run: DecodedRun | None) -> list[list[Record]]:
+        waiting.extend(records_of(run))
+        stop = len(waiting) // size * size if run else len(waiting)
+        batches = [waiting[start : start + size] for start in range(0, stop, size)]
+        del waiting[:stop]
+        return batches
 
-    return AsyncStream(batches(), policy)
+    return cut
 
 
-def _settled(runs: Iterator[Run], policy: ErrorPolicy) -> Generator[list[Record]]:
+def _settled(
+    runs: Iterator[R | MalformedLine], policy: ErrorPolicy, cut: Callable[[R | None], Iterable[T]]
+) -> Generator[T]:
     try:
         for run in runs:
             if isinstance(run, MalformedLine):
                 policy.handle(run)
             else:
-                yield run.items
+                yield from cut(run)
         policy.finish()
+        yield from cut(None)
     finally:
         close_source(runs)
-
-
-def _batches(lists: Generator[list[Record]], size: int) -> Generator[list[Record]]:
-    waiting: list[Record] = []
-    try:
-        for records in lists:
-            waiting += records
-            for start in range(0, len(waiting) - size + 1, size):
-                yield waiting[start : start + size]
-            del waiting[: len(waiting) // size * size]
-        if waiting:
-            yield waiting
-    finally:
-        lists.close()
 
 
 def _take(pieces: Iterator[TextPiece]) -> tuple[list[TextPiece], Exception | None]:
