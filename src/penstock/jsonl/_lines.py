@@ -20,7 +20,7 @@ from penstock.jsonl._encode import LineEncoder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.jsonl._targets import Target, WriteOptions
+    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
 
 _log = logging.getLogger("penstock.jsonl")
 _writers: WeakSet[Lines] = WeakSet()
@@ -38,6 +38,9 @@ class Lines(ABC):
         self._process = os.getpid()
         self._left_bytes = self._left_records = 0.0
         """What the target takes before it begins another shard."""
+        self._most_gathered = 0.0
+        """What may be gathered before it is handed on; 0 where something must be asked first, as
+        by the first record."""
         self._used = False
         _writers.add(self)
 
@@ -45,6 +48,11 @@ class Lines(ABC):
     def path(self) -> str:
         """Where the lines go."""
         return self._target.path
+
+    @property
+    def not_finite(self) -> int:
+        """NaN and infinities that were written as `null`."""
+        return self._encoder.not_finite
 
     @abstractmethod
     def _drain(self) -> None:
@@ -55,13 +63,10 @@ class Lines(ABC):
         if not text:
             return
         self._used = True
-        try:
+        with self._failing_for_good():
             if len(text) > self._left_bytes or records > self._left_records:
                 text, records = self._add_to_full(text, records)
             self._target.add(text, records)
-        except BaseException as failure:
-            self._failure = failure
-            raise
         self._left_bytes -= len(text)
         self._left_records -= records
 
@@ -109,6 +114,7 @@ class Lines(ABC):
             self._target.flush()
 
     def _publish(self) -> None:
+        self._most_gathered = 0
         self._check_process()
         if self._failure is not None:
             self._discard()
@@ -127,6 +133,7 @@ class Lines(ABC):
 
     def _discard(self) -> None:
         self._closed = True
+        self._most_gathered = 0
         self._target.discard()
 
     def _prepare(self) -> None:
@@ -150,22 +157,29 @@ class Lines(ABC):
             message = f"an earlier write to {self.path} failed: {self._failure}"
             raise StorageError(message, path=self.path) from self._failure
 
-    @abstractmethod
     def forked(self) -> None:
         """Make the next write in this forked process come by _check_process."""
-
-    def _is_used(self) -> bool:
-        """Whether a record was ever taken."""
-        return self._used
+        self._most_gathered = 0
 
     def __del__(self) -> None:
         # A forked child holds a copy, which it must not report.
-        if not self._closed and self._is_used() and self._process == os.getpid():
+        if not self._closed and self._used and self._process == os.getpid():
             _log.warning(
                 "a writer of %s was dropped without being closed: use it in a with block. "
                 "What it had not published is lost.",
                 self.path,
             )
+
+
+class ShardLines(Lines):
+    """Lines on their way to a directory."""
+
+    _target: DirTarget
+
+    @property
+    def published(self) -> list[str]:
+        """The shards that are visible so far."""
+        return list(self._target.published)
 
 
 def refuse_part_lines(data: bytes) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from orjson import dumps
 
 from penstock.jsonl._encode import LOOKED_AT, OPTIONS, contains
-from penstock.jsonl._lines import Lines, refuse_part_lines, refuse_single
+from penstock.jsonl._lines import Lines, ShardLines, refuse_part_lines, refuse_single
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
+    from penstock.jsonl._targets import Target, WriteOptions
 
 _TOGETHER = 128
 """Lines that are gathered before they are searched and handed on together."""
@@ -36,8 +36,6 @@ class JsonlWriterSync(Lines):
         self._alone = threading.RLock()
         self._gathered: list[Any] = []
         """A line, its record, a line … Threads add both in one step, without the lock."""
-        self._most_gathered = 0
-        """From which length on the lines are handed on; 0 where something must be asked first."""
         self._together = max(1, min(_TOGETHER, options.flush_bytes // _LONG_LINE))
         self._default = self._encoder.default
         self._looks_at_once = options.allow_nan
@@ -151,20 +149,9 @@ class JsonlWriterSync(Lines):
         left = min(self._left_records + 1, self._left_bytes // _LONG_LINE)
         return int(max(1, min(self._together, left)))
 
-    def _publish(self) -> None:
-        self._most_gathered = 0
-        super()._publish()
-
-    def _discard(self) -> None:
-        self._most_gathered = 0
-        super()._discard()
-
     def forked(self) -> None:
-        self._most_gathered = 0
+        super().forked()
         self._alone = threading.RLock()  # The old one may be held by a thread that is not here.
-
-    def _is_used(self) -> bool:
-        return super()._is_used() or bool(self._gathered)
 
     def __enter__(self) -> Self:
         self._prepare()
@@ -178,12 +165,5 @@ class JsonlWriterSync(Lines):
                 self._discard()
 
 
-class JsonlDirWriterSync(JsonlWriterSync):
+class JsonlDirWriterSync(JsonlWriterSync, ShardLines):
     """Writes records to numbered shards, each published when it is full."""
-
-    _target: DirTarget
-
-    @property
-    def published(self) -> list[str]:
-        """The shards that are visible so far."""
-        return list(self._target.published)

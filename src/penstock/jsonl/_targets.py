@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
-from penstock.jsonl._gzip import GzipEncoder
+from penstock.jsonl._gzip import GzipEncoder, PlainEncoder
 from penstock.jsonl._names import (
     checked_extension,
     compression_of,
@@ -21,10 +22,10 @@ from penstock.order import whole_number
 from penstock.storage import LocalStore, join, refuse_special_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from penstock.jsonl._names import Compression
-    from penstock.storage import Store
+    from penstock.storage import Draft, Store
 
 _log = logging.getLogger("penstock.jsonl")
 _LARGEST_REMOTE_SHARD = 4 << 30
@@ -52,89 +53,10 @@ class WriteOptions:
             raise OptionError(message)
 
 
-class _TextEncoder(Protocol):
-    """Text in, the file's bytes out."""
-
-    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]: ...
-    def flush(self) -> Iterator[bytes]: ...
-    def finish(self) -> Iterator[bytes]: ...
-    def close(self) -> None: ...
-
-
-class DraftWriter:
-    """One file on its way; used by one thread at a time."""
-
-    def __init__(
-        self,
-        store: Store,
-        directory: str,
-        label: str,
-        compression: Compression | None,
-        options: WriteOptions,
-    ) -> None:
-        self._draft = store.draft(directory, label)
-        self._encoder = _text_encoder(compression, options)
-        self.text_bytes = 0
-        self.records = 0
-
-    def add(self, text: bytes | bytearray, records: int) -> None:
-        """Take whole lines."""
-        self._write(self._encoder.add(text))
-        self.text_bytes += len(text)
-        self.records += records
-
-    def flush(self) -> None:
-        """Hand everything taken so far to the operating system."""
-        self._write(self._encoder.flush())
-
-    def finish(self) -> None:
-        """Write what is left; after this the draft is ready to be published."""
-        self._write(self._encoder.finish())
-        self._encoder.close()
-
-    def publish(self, name: str, *, exclusive: bool) -> None:
-        """Make the finished file visible; a taken name leaves the draft as it is."""
-        self._draft.publish(name, exclusive=exclusive)
-
-    def discard(self) -> None:
-        """Leave nothing behind."""
-        self._encoder.close()
-        self._draft.discard()
-
-    def _write(self, pieces: Iterable[bytes | bytearray]) -> None:
-        for piece in pieces:
-            if piece:
-                self._draft.write(piece)
-
-
-class _PlainEncoder:
-    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]:
-        yield text
-
-    def flush(self) -> Iterator[bytes]:
-        yield from ()
-
-    def finish(self) -> Iterator[bytes]:
-        yield from ()
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def _text_encoder(compression: Compression | None, options: WriteOptions) -> _TextEncoder:
-    check_level(compression, options.compression_level)
+def _text_encoder(compression: Compression | None, options: WriteOptions) -> PlainEncoder:
     if compression == "zstd":
         return ZstdEncoder(options.compression_level, options.frame_bytes)
-    if compression == "gzip":
-        return GzipEncoder(options.compression_level)
-    return _PlainEncoder()
-
-
-def check_level(compression: Compression | None, level: int) -> None:
-    """Say which levels a compression has."""
-    lowest, highest = _LEVELS[compression] if compression else (level, level)
-    if not lowest <= level <= highest:
-        raise OptionError(f"compression_level={level}: {compression} takes {lowest} to {highest}.")
+    return GzipEncoder(options.compression_level) if compression else PlainEncoder()
 
 
 class Target(ABC):
@@ -149,14 +71,20 @@ class Target(ABC):
         compression: Compression | None,
         options: WriteOptions,
     ) -> None:
-        check_level(compression, options.compression_level)
+        level = options.compression_level
+        lowest, highest = _LEVELS[compression] if compression else (level, level)
+        if not lowest <= level <= highest:
+            message = f"compression_level={level}: {compression} takes {lowest} to {highest}."
+            raise OptionError(message)
         self.path = store.path(name)
         self._store = store
         self._directory = directory
         self._label = label
         self._compression = compression
         self._options = options
-        self._draft: DraftWriter | None = None
+        self._draft: Draft | None = None
+        self._encoder = PlainEncoder()
+        self._text_bytes = self._records = 0  # Of the present draft.
         self._cleared = False
 
     @abstractmethod
@@ -173,28 +101,45 @@ class Target(ABC):
 
     def add(self, text: bytes | bytearray, records: int) -> None:
         """Take whole lines."""
-        self._begun().add(text, records)
+        draft = self._begun()
+        self._write(draft, self._encoder.add(text))
+        self._text_bytes += len(text)
+        self._records += records
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
         if self._draft is not None:
-            self._draft.flush()
+            self._write(self._draft, self._encoder.flush())
 
     def discard(self) -> None:
         """Forget what is not published."""
         if self._draft is not None:
+            self._encoder.close()
             self._draft.discard()
 
-    def _begun(self) -> DraftWriter:
+    def _begun(self) -> Draft:
         if self._draft is None:
             if not self._cleared:
                 for entry in self._store.clear_dead_drafts(self._directory):
                     _log.info("removed %s, which a writer that is gone left unfinished", entry.name)
                 self._cleared = True
-            self._draft = DraftWriter(
-                self._store, self._directory, self._label, self._compression, self._options
-            )
+            self._draft = self._store.draft(self._directory, self._label)
+            self._encoder = _text_encoder(self._compression, self._options)
+            self._text_bytes = self._records = 0
         return self._draft
+
+    def _finished(self) -> Draft:
+        """Return the draft with all text in it, ready to be published."""
+        draft = self._begun()
+        self._write(draft, self._encoder.finish())
+        self._encoder.close()
+        return draft
+
+    @staticmethod
+    def _write(draft: Draft, pieces: Iterable[bytes | bytearray]) -> None:
+        for piece in pieces:
+            if piece:
+                draft.write(piece)
 
 
 class FileTarget(Target):
@@ -215,9 +160,11 @@ class FileTarget(Target):
         self._exclusive = not overwrite
 
     def prepare(self) -> None:
-        if self._exclusive and _exists(self._store, self._name):
-            message = f"{self.path} exists already; overwrite=True replaces it."
-            raise ObjectExistsError(message, path=self.path)
+        if self._exclusive:
+            with suppress(ObjectNotFoundError):
+                self._store.entry(self._name)
+                message = f"{self.path} exists already; overwrite=True replaces it."
+                raise ObjectExistsError(message, path=self.path)
         refuse_special_file(self._store, self._name)
         self._begun()
 
@@ -226,9 +173,7 @@ class FileTarget(Target):
         return math.inf, math.inf
 
     def publish(self) -> None:
-        draft = self._begun()
-        draft.finish()
-        draft.publish(self._name, exclusive=self._exclusive)
+        self._finished().publish(self._name, exclusive=self._exclusive)
 
 
 class DirTarget(Target):
@@ -260,26 +205,24 @@ class DirTarget(Target):
         """Nothing: an unused writer leaves no trace."""
 
     def room(self, line_bytes: int) -> tuple[float, float]:
-        draft = self._draft
-        if draft is not None and (
-            draft.text_bytes + line_bytes > self._most_bytes or draft.records >= self._most_records
+        if self._draft is not None and (
+            self._text_bytes + line_bytes > self._most_bytes or self._records >= self._most_records
         ):
             self.publish()
-            draft = None
-        if draft is None:
+        if self._draft is None:
             return self._most_bytes, self._most_records
-        return self._most_bytes - draft.text_bytes, self._most_records - draft.records
+        return self._most_bytes - self._text_bytes, self._most_records - self._records
 
     def publish(self) -> None:
         if self._draft is None:
             return
-        self._draft.finish()
+        draft = self._finished()
         lowest = 0
         while True:
             number = max(lowest, self._free_number()) if self._next is None else self._next
             name = join(self._directory, shard_name(number, self._extension))
             try:
-                self._draft.publish(name, exclusive=True)
+                draft.publish(name, exclusive=True)
             except ObjectExistsError:
                 self._next = None  # Another writer took it: look again.
                 lowest = number + 1  # A listing may not show it yet.
@@ -294,14 +237,6 @@ class DirTarget(Target):
             return next_number(entry.name for entry in self._store.list(self._directory))
         except ObjectNotFoundError:
             return 0
-
-
-def _exists(store: Store, name: str) -> bool:
-    try:
-        store.entry(name)
-    except ObjectNotFoundError:
-        return False
-    return True
 
 
 def _limit(name: str, value: int | None) -> float:

@@ -18,6 +18,7 @@ import zstandard
 
 from penstock._cpus import usable_cpus
 from penstock.errors import CorruptFileError, StorageError, TruncatedFileError
+from penstock.jsonl._gzip import PlainEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -55,7 +56,7 @@ _TAIL_BYTES = 64 << 10
 """Read at once from the end of a file: holds the table of 2 GiB of text."""
 
 
-class ZstdEncoder:
+class ZstdEncoder(PlainEncoder):
     """Text into frames, compressed on as many cores as there are; frames come out in order."""
 
     def __init__(self, level: int, frame_bytes: int) -> None:
@@ -70,7 +71,6 @@ class ZstdEncoder:
         self._pool = ThreadPoolExecutor(self._threads, "penstock-zstd")
 
     def add(self, text: bytes | bytearray) -> Iterator[bytes]:
-        """Take whole lines; yield the frames that are finished."""
         self._texts.append(text)
         self._text_bytes += len(text)
         if self._text_bytes < self._frame_bytes:
@@ -92,13 +92,11 @@ class ZstdEncoder:
             yield self._finished()
 
     def finish(self) -> Iterator[bytes]:
-        """Yield what is left and the table of frames."""
         yield from self.flush()
         if all(max(sizes) <= _LARGEST_FRAME for sizes in self._frames):
             yield seek_table(self._frames)
 
     def close(self) -> None:
-        """Let go of the threads."""
         self._pool.shutdown(cancel_futures=True)
 
     def _submit(self, text: bytes) -> Iterator[bytes]:
