@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -14,6 +15,8 @@ from penstock._cpus import usable_cpus
 from penstock.decode import InferringDecoder, TypedDecoder, unify
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.jsonl._decode import MalformedLine
+from penstock.jsonl._records import AsyncRuns
+from penstock.jsonl._text import and_failure
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 from penstock.storage import refuse_inherited
@@ -41,14 +44,11 @@ def runs_of(
     return _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
 
 
-class AsyncArrowRuns:
-    """The same, made in a thread; see `AsyncRuns`."""
+class AsyncArrowRuns(AsyncRuns[pa.RecordBatch]):
+    """The same, made in a thread."""
 
     def __init__(self, runs: Generator[pa.RecordBatch | MalformedLine]) -> None:
         self._runs = runs
-
-    def __aiter__(self) -> AsyncArrowRuns:
-        return self
 
     async def __anext__(self) -> pa.RecordBatch | MalformedLine:
         if (run := await in_thread(next, self._runs, None)) is None:
@@ -82,39 +82,26 @@ def _decoded(
     threads = min(_MOST_THREADS, usable_cpus())
     pool = ThreadPoolExecutor(threads, "penstock-arrow")
     attempts: deque[tuple[TextPiece, Future[pa.RecordBatch | None]]] = deque()
-    failure: Exception | None = None
+
+    def settled(left: int) -> Iterator[pa.RecordBatch | MalformedLine]:
+        while len(attempts) > left:
+            refuse_inherited(
+                process, "a file was decoded ahead", "Begin to read in the forked process itself."
+            )
+            yield from _settled(decoder, *attempts.popleft())
+
     try:
-        for piece in _and_failure(pieces):
+        for piece in and_failure(pieces):
             if isinstance(piece, Exception):
-                failure = piece
-                break
+                yield from settled(0)
+                raise piece
             piece.lines = _count_newlines(piece.text)
             attempts.append((piece, pool.submit(decoder.attempt, piece.text)))
-            if len(attempts) > threads:
-                yield from _settled(decoder, *attempts.popleft())
-                _refuse_inherited(process)
-        while attempts:
-            _refuse_inherited(process)
-            yield from _settled(decoder, *attempts.popleft())
-        if failure is not None:
-            raise failure
+            yield from settled(threads)
+        yield from settled(0)
     finally:
         pool.shutdown(cancel_futures=True)
         close_source(pieces)
-
-
-def _refuse_inherited(process: int) -> None:
-    refuse_inherited(
-        process, "a file was decoded ahead", "Begin to read in the forked process itself."
-    )
-
-
-def _and_failure(pieces: Iterator[TextPiece]) -> Iterator[TextPiece | Exception]:
-    """Yield the pieces, and the error that ended them: it must not overtake those before it."""
-    try:
-        yield from pieces
-    except Exception as failure:  # noqa: BLE001 (raised by the caller, at its place)
-        yield failure
 
 
 def _settled(
@@ -134,16 +121,15 @@ def _settled(
     if not bad:
         yield batch
         return
-    filled = [bool(line.strip()) for line in piece.text.split(b"\n")]
-    row = line = 0
+    rows_before = [0, *accumulate(bool(line.strip()) for line in piece.text.split(b"\n"))]
+    row = 0
     for number, bad_line in enumerate(bad):
-        index = bad_line.number - piece.first_line
-        rows = sum(filled[line:index]) - (number > 0)  # The bad line before was filled, no row.
-        if rows:
-            yield batch.slice(row, rows)
+        # The bad lines before were filled as well, but are no rows.
+        stop = rows_before[bad_line.number - piece.first_line] - number
+        if stop > row:
+            yield batch.slice(row, stop - row)
         yield bad_line
-        row += rows
-        line = index
+        row = stop
     yield batch.slice(row)
 
 

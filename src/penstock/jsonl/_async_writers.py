@@ -86,7 +86,7 @@ class JsonlWriter(Lines):
     def _fits(self, text: bytes, records: int) -> bool:
         return (
             len(self._buffer) + len(text) <= self._most_gathered
-            and self._records + records <= self._left_records
+            and self._records + records <= self._target.left_records
         )
 
     def _hand_on(self, text: bytes, records: int) -> None:
@@ -94,7 +94,7 @@ class JsonlWriter(Lines):
         self._check_open()
         self._drain()
         self._add(text, records)
-        self._most_gathered = min(self._left_bytes, self._flush_bytes)
+        self._most_gathered = min(self._target.left_bytes, self._flush_bytes)
 
     def _drain(self) -> None:
         if self._buffer:

@@ -113,21 +113,23 @@ class JsonlDir(JsonlPath):
         when the block ends well.
 
         Args:
-            shard_extension: `.jsonl`, or `.jsonl.zst` or `.jsonl.gz` for compressed shards.
+            shard_extension: `.jsonl`, or `.jsonl.zst` or `.jsonl.zstd` for compressed shards.
             max_records_per_shard: Records in a shard, at most; None for no limit.
             max_bytes_per_shard: Bytes of uncompressed text in a shard, at most; None for no limit.
                 Larger shards are fewer files; all of an unfinished one is lost with its writer.
             flush_bytes: Bytes of text that are kept in memory before they are compressed and
                 written. More takes more memory, less makes more writes.
-            compression_level: Of zstd (1 to 22) or gzip (0 to 9), where the name asks for one.
-                Higher levels are smaller and slower.
+            compression_level: Of zstd (1 to 22), where the extension asks for it. Higher levels
+                are smaller and slower.
             frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
                 decompresses its frame: smaller frames make that faster, and the file larger.
             allow_nan: Write NaN and infinities as Python's `json` does. By default they become
                 `null`, for JSON has no such numbers.
         """
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
-        target = self._target(options, shard_extension, max_records_per_shard, max_bytes_per_shard)
+        place = locate(self.path, self.storage_options)
+        limits = (max_records_per_shard, max_bytes_per_shard)
+        target = DirTarget(*place, options, shard_extension, *limits)
         return JsonlDirWriterSync(target, options)
 
     def writer(  # noqa: PLR0913
@@ -143,18 +145,10 @@ class JsonlDir(JsonlPath):
     ) -> JsonlDirWriter:
         """Return a writer for an `async with` block; see `writer_sync`."""
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
-        target = self._target(options, shard_extension, max_records_per_shard, max_bytes_per_shard)
-        return JsonlDirWriter(target, options)
-
-    def _target(
-        self,
-        options: WriteOptions,
-        extension: str,
-        most_records: int | None,
-        most_bytes: int | None,
-    ) -> DirTarget:
         place = locate(self.path, self.storage_options)
-        return DirTarget(*place, options, extension, most_records, most_bytes)
+        limits = (max_records_per_shard, max_bytes_per_shard)
+        target = DirTarget(*place, options, shard_extension, *limits)
+        return JsonlDirWriter(target, options)
 
     def _listing(self, *, recursive: bool) -> list[tuple[str, Entry]]:
         """Return what is read, in reading order: names relative to the directory, and entries."""

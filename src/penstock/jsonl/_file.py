@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from penstock.errors import OptionError
@@ -19,7 +20,7 @@ from penstock.jsonl._threads import awaited, in_thread
 from penstock.storage import LocalStore, locate, open_for_reading, open_for_writing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
     from typing import Literal, Self
 
@@ -155,7 +156,7 @@ class JsonlFile(JsonlPath):
 
 
 class AsyncFile:
-    """Opens on `async with`; every call waits in a thread."""
+    """Opens on `async with`; its methods are those of a binary file, awaited, in a thread."""
 
     def __init__(self, open_file: Callable[[], IO[bytes]]) -> None:
         self._open_file = open_file
@@ -168,22 +169,5 @@ class AsyncFile:
     async def __aexit__(self, *failure: object) -> None:
         await in_thread(self._file.__exit__, *failure)
 
-    async def read(self, size: int = -1) -> bytes:
-        """Return up to `size` bytes, or all that are left."""
-        data: bytes = await in_thread(self._file.read, size)
-        return data
-
-    async def readline(self) -> bytes:
-        """Return the next line."""
-        line: bytes = await in_thread(self._file.readline)
-        return line
-
-    async def seek(self, offset: int, whence: int = 0) -> int:
-        """Move to a position and return it."""
-        position: int = await in_thread(self._file.seek, offset, whence)
-        return position
-
-    async def write(self, data: bytes) -> int:
-        """Append bytes."""
-        written: int = await in_thread(self._file.write, data)
-        return written
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return partial(in_thread, getattr(self._file, name))

@@ -9,12 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from penstock.errors import (
-    OptionError,
-    StorageError,
-    UnsafeForkError,
-    UnserializableRecordError,
-)
+from penstock.errors import OptionError, StorageError, UnsafeForkError, UnserializableRecordError
 from penstock.jsonl._encode import LineEncoder
 
 if TYPE_CHECKING:
@@ -36,8 +31,6 @@ class Lines(ABC):
         self._closed = False
         self._failure: BaseException | None = None
         self._process = os.getpid()
-        self._left_bytes = self._left_records = 0.0
-        """What the target takes before it begins another shard."""
         self._most_gathered = 0.0
         """What may be gathered before it is handed on; 0 where something must be asked first, as
         by the first record."""
@@ -60,34 +53,10 @@ class Lines(ABC):
 
     def _add(self, text: bytes | bytearray, records: int) -> None:
         """Hand whole lines to the target."""
-        if not text:
-            return
-        self._used = True
-        with self._failing_for_good():
-            if len(text) > self._left_bytes or records > self._left_records:
-                text, records = self._add_to_full(text, records)
-            self._target.add(text, records)
-        self._left_bytes -= len(text)
-        self._left_records -= records
-
-    def _add_to_full(self, text: bytes | bytearray, records: int) -> tuple[bytes | bytearray, int]:
-        """Hand on what fits before a limit, again and again; return what is left for the end."""
-        start = 0
-        while True:
-            first = text.index(b"\n", start) + 1
-            self._left_bytes, self._left_records = self._target.room(first - start)
-            if len(text) - start <= self._left_bytes and records <= self._left_records:
-                return text[start:], records
-            end, lines = first, 1
-            while lines < min(records, self._left_records):
-                line_end = text.index(b"\n", end) + 1
-                if line_end - start > self._left_bytes:
-                    break
-                end, lines = line_end, lines + 1
-            if lines == records:  # One line that is longer than any limit.
-                return text[start:], records
-            self._target.add(text[start:end], lines)
-            start, records = end, records - lines
+        if text:
+            self._used = True
+            with self._failing_for_good():
+                self._target.add(text, records)
 
     def _warn_of_not_finite(self) -> None:
         if self._encoder.not_finite and not self._warned:

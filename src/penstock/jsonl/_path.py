@@ -40,9 +40,7 @@ class JsonlPath(ABC):
     _may_be_bucket: ClassVar[bool]
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        storage_options: Mapping[str, Any] | None = None,
+        self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
     ) -> None:
         storage_options = StorageOptions(storage_options)  # So that no traceback shows secrets.
         self.path = os.fspath(path)

@@ -7,7 +7,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from penstock.jsonl._decode import DecodedRun, MalformedLine
-from penstock.jsonl._records import SLICE_BYTES, SYNC_SLICE_BYTES, DecodedRuns, decode_runs
+from penstock.jsonl._records import (
+    SLICE_BYTES,
+    SYNC_SLICE_BYTES,
+    AsyncRuns,
+    DecodedRuns,
+    decode_runs,
+)
 from penstock.jsonl._threads import in_thread
 from penstock.storage import ReadAhead
 from penstock.storage._read_ahead import close_source
@@ -15,7 +21,7 @@ from penstock.storage._read_ahead import close_source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.jsonl._records import AsyncRuns, Run
+    from penstock.jsonl._records import Run
     from penstock.jsonl._text import TextPiece
 
     OpenShard = Callable[[int], Iterator[TextPiece]]
@@ -58,10 +64,10 @@ def runs_of_shards(shards: Sequence[OpenShard], queue_size: int) -> Iterator[Run
         close_source(ahead)
 
 
-class ShardRuns:
+class ShardRuns(AsyncRuns[DecodedRun]):
     """The same runs for the event loop, the next shard's made by a task of their own.
 
-    `list_shards` is called in a thread when the first run is asked for. See `AsyncRuns`.
+    `list_shards` is called in a thread when the first run is asked for.
     """
 
     def __init__(self, list_shards: Callable[[], Sequence[OpenShard]], queue_size: int) -> None:
@@ -70,9 +76,6 @@ class ShardRuns:
         self._shards: deque[OpenShard] | None = None
         self._runs: AsyncRuns[DecodedRun] | None = None
         self._ahead: _TaskAhead | None = None
-
-    def __aiter__(self) -> ShardRuns:
-        return self
 
     async def __anext__(self) -> Run:
         if self._shards is None:
@@ -101,7 +104,6 @@ class ShardRuns:
         return runs
 
     async def aclose(self) -> None:
-        """End the work ahead and let go of the files."""
         try:
             if self._runs is not None:
                 await self._runs.aclose()
@@ -110,7 +112,7 @@ class ShardRuns:
                 await self._ahead.aclose()
 
 
-class _TaskAhead:
+class _TaskAhead(AsyncRuns[DecodedRun]):
     """An async iterator whose items are made by a task, a bounded distance ahead."""
 
     def __init__(self, source: DecodedRuns, limit: int) -> None:
@@ -121,9 +123,6 @@ class _TaskAhead:
         self._weight = 0
         self._changed = asyncio.Event()
         self._task = asyncio.create_task(self._fill())
-
-    def __aiter__(self) -> _TaskAhead:
-        return self
 
     async def __anext__(self) -> Run:
         await asyncio.sleep(0)  # Others run between slices, also where none has to be waited for.

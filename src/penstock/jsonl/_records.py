@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from penstock.jsonl._decode import DecodedRun, MalformedLine, Record, decode_piece
+from penstock.jsonl._text import and_failure
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 from penstock.storage._read_ahead import close_source
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 Run: TypeAlias = DecodedRun | MalformedLine
 
 SLICE_BYTES = 64 << 10
@@ -93,20 +94,26 @@ def decode_runs(pieces: Iterator[TextPiece]) -> Iterator[Run]:
         yield from decode_piece(piece)
 
 
-class AsyncRuns(Protocol[R_co]):
+class AsyncRuns(ABC, Generic[R]):
     """Runs for the event loop.
 
     No async generators: a loop that ends closes all of those at once, and the inner ones of a
     stream are not to be closed while the outer one is at work on them.
     """
 
-    def __aiter__(self) -> AsyncRuns[R_co]: ...
-    async def __anext__(self) -> R_co | MalformedLine: ...
-    async def aclose(self) -> None: ...
+    def __aiter__(self) -> AsyncRuns[R]:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> R | MalformedLine: ...
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """End the work ahead and let go of the files."""
 
 
-class DecodedRuns:
-    """The same runs of all pieces, while the event loop stays free; see `AsyncRuns`.
+class DecodedRuns(AsyncRuns[DecodedRun]):
+    """The same runs of all pieces, while the event loop stays free.
 
     Reading and decompressing wait in a thread; slices are decoded on the loop, which is faster
     than handing records between threads, with a pause after each run of them. Only a line that
@@ -114,20 +121,20 @@ class DecodedRuns:
     """
 
     def __init__(self, pieces: Iterator[TextPiece]) -> None:
-        self._pieces = pieces
-        self._taken: deque[TextPiece] = deque()
-        self._end: Exception | None = None
+        self._pieces = and_failure(pieces)
+        self._taken: deque[TextPiece | Exception] = deque()
         self._runs: Iterator[Run] = iter(())
-
-    def __aiter__(self) -> DecodedRuns:
-        return self
 
     async def __anext__(self) -> Run:
         await asyncio.sleep(0)
         while (run := next(self._runs, None)) is None:
             if not self._taken:
-                await self._take_some()
+                self._taken.extend(await in_thread(_take, self._pieces))
+            if not self._taken:
+                raise StopAsyncIteration
             piece = self._taken.popleft()
+            if isinstance(piece, Exception):
+                raise piece
             if len(piece.text) > 2 * SLICE_BYTES:
                 self._runs = iter(await in_thread(_decode_whole, piece))
             else:
@@ -135,17 +142,7 @@ class DecodedRuns:
         return run
 
     async def aclose(self) -> None:
-        """Let go of the file."""
         await in_thread(close_source, self._pieces)  # It may wait for a read that is under way.
-
-    async def _take_some(self) -> None:
-        if self._end is None:
-            some, self._end = await in_thread(_take, self._pieces)
-            self._taken.extend(some)
-        if not self._taken:
-            if self._end is None or isinstance(self._end, StopIteration):
-                raise StopAsyncIteration
-            raise self._end
 
 
 def stream(
@@ -217,17 +214,15 @@ def _settled(
         close_source(runs)
 
 
-def _take(pieces: Iterator[TextPiece]) -> tuple[list[TextPiece], Exception | None]:
-    """Return some pieces, and what ended them: an error must not swallow those before it."""
-    taken: list[TextPiece] = []
+def _take(pieces: Iterator[TextPiece | Exception]) -> list[TextPiece | Exception]:
+    taken: list[TextPiece | Exception] = []
     size = 0
-    try:
-        while len(taken) < _PIECES_A_HOP and size < _BYTES_A_HOP:
-            taken.append(next(pieces))
-            size += len(taken[-1].text)
-    except Exception as end:  # noqa: BLE001 (raised by the caller, at its place)
-        return taken, end
-    return taken, None
+    for piece in pieces:
+        taken.append(piece)
+        size += 0 if isinstance(piece, Exception) else len(piece.text)
+        if len(taken) >= _PIECES_A_HOP or size >= _BYTES_A_HOP:
+            break
+    return taken
 
 
 def _decode_whole(piece: TextPiece) -> list[Run]:

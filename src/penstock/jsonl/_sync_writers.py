@@ -129,7 +129,9 @@ class JsonlWriterSync(Lines):
             last, self._last = self._last, gathered[-1]
             self._looks_at_once |= last is self._last is not LOOKED_AT
             self._drain()
-            self._most_gathered = 1 if last is None else 2 * self._most_before_a_limit()
+            # No more lines may be gathered than surely fit before a new shard begins.
+            left = min(self._target.left_records + 1, self._target.left_bytes // _LONG_LINE)
+            self._most_gathered = 1 if last is None else 2 * max(1, min(self._together, left))
 
     def _drain(self) -> None:
         gathered = self._gathered[:]
@@ -143,11 +145,6 @@ class JsonlWriterSync(Lines):
             self._looks_at_once |= self._encoder.look_again(lines, gathered[1::2])
             self._warn_of_not_finite()
         self._add(text, len(lines))
-
-    def _most_before_a_limit(self) -> int:
-        """Return how many lines may be gathered before one could begin a new shard."""
-        left = min(self._left_records + 1, self._left_bytes // _LONG_LINE)
-        return int(max(1, min(self._together, left)))
 
     def forked(self) -> None:
         super().forked()

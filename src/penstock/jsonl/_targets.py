@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
 from penstock.jsonl._gzip import GzipEncoder, PlainEncoder
-from penstock.jsonl._names import (
-    checked_extension,
-    compression_of,
-    next_number,
-    shard_name,
-)
+from penstock.jsonl._names import checked_extension, compression_of, next_number, shard_name
 from penstock.jsonl._zstd import ZstdEncoder
 from penstock.order import whole_number
 from penstock.storage import LocalStore, join, refuse_special_file
@@ -62,6 +57,9 @@ def _text_encoder(compression: Compression | None, options: WriteOptions) -> Pla
 class Target(ABC):
     """Takes text and makes it visible when it is published; used by one thread at a time."""
 
+    left_bytes = left_records = math.inf
+    """What comes before the next shard begins."""
+
     def __init__(  # noqa: PLR0913, PLR0917 (where lines go, and how)
         self,
         store: Store,
@@ -84,16 +82,11 @@ class Target(ABC):
         self._options = options
         self._draft: Draft | None = None
         self._encoder = PlainEncoder()
-        self._text_bytes = self._records = 0  # Of the present draft.
         self._cleared = False
 
     @abstractmethod
     def prepare(self) -> None:
         """Fail now where writing cannot work."""
-
-    @abstractmethod
-    def room(self, line_bytes: int) -> tuple[float, float]:
-        """Return bytes and records that may come next, this line first; rotate if it must."""
 
     @abstractmethod
     def publish(self) -> None:
@@ -103,8 +96,8 @@ class Target(ABC):
         """Take whole lines."""
         draft = self._begun()
         self._write(draft, self._encoder.add(text))
-        self._text_bytes += len(text)
-        self._records += records
+        self.left_bytes -= len(text)
+        self.left_records -= records
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
@@ -125,7 +118,6 @@ class Target(ABC):
                 self._cleared = True
             self._draft = self._store.draft(self._directory, self._label)
             self._encoder = _text_encoder(self._compression, self._options)
-            self._text_bytes = self._records = 0
         return self._draft
 
     def _finished(self) -> Draft:
@@ -168,10 +160,6 @@ class FileTarget(Target):
         refuse_special_file(self._store, self._name)
         self._begun()
 
-    def room(self, line_bytes: int) -> tuple[float, float]:
-        del line_bytes
-        return math.inf, math.inf
-
     def publish(self) -> None:
         self._finished().publish(self._name, exclusive=self._exclusive)
 
@@ -193,6 +181,7 @@ class DirTarget(Target):
         super().__init__(store, directory, directory, label, compression, options)
         self._most_records = _limit("max_records_per_shard", max_records_per_shard)
         self._most_bytes = _limit("max_bytes_per_shard", max_bytes_per_shard)
+        self.left_bytes, self.left_records = self._most_bytes, self._most_records
         if not isinstance(store, LocalStore) and self._most_bytes > _LARGEST_REMOTE_SHARD:
             raise OptionError(
                 f"max_bytes_per_shard={max_bytes_per_shard}: a shard in object storage is "
@@ -204,14 +193,23 @@ class DirTarget(Target):
     def prepare(self) -> None:
         """Nothing: an unused writer leaves no trace."""
 
-    def room(self, line_bytes: int) -> tuple[float, float]:
-        if self._draft is not None and (
-            self._text_bytes + line_bytes > self._most_bytes or self._records >= self._most_records
-        ):
-            self.publish()
-        if self._draft is None:
-            return self._most_bytes, self._most_records
-        return self._most_bytes - self._text_bytes, self._most_records - self._records
+    def add(self, text: bytes | bytearray, records: int) -> None:
+        """Take whole lines; a line that would pass a limit begins another shard."""
+        start = 0
+        while records:
+            end = text.index(b"\n", start) + 1
+            if end - start > self.left_bytes or not self.left_records:
+                self.publish()
+            lines = 1
+            if len(text) - start <= self.left_bytes and records <= self.left_records:
+                end, lines = len(text), records
+            while lines < min(records, self.left_records):
+                line_end = text.index(b"\n", end) + 1
+                if line_end - start > self.left_bytes:
+                    break
+                end, lines = line_end, lines + 1
+            super().add(text[start:end], lines)
+            start, records = end, records - lines
 
     def publish(self) -> None:
         if self._draft is None:
@@ -230,6 +228,7 @@ class DirTarget(Target):
             self._next = number + 1
             self.published.append(self._store.path(name))
             self._draft = None
+            self.left_bytes, self.left_records = self._most_bytes, self._most_records
             return
 
     def _free_number(self) -> int:

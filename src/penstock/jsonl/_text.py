@@ -61,6 +61,14 @@ def read_pieces(
         ahead.close()
 
 
+def and_failure(pieces: Iterator[TextPiece]) -> Iterator[TextPiece | Exception]:
+    """Yield the pieces, and the error that ended them: it must not overtake those before it."""
+    try:
+        yield from pieces
+    except Exception as failure:  # noqa: BLE001 (raised by the consumer, at its place)
+        yield failure
+
+
 def _is_plain_and_local(source: TextFile) -> bool:
     return isinstance(source.store, LocalStore) and compression_of(source.name) is None
 
