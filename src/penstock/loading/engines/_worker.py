@@ -19,26 +19,13 @@ from penstock.loading._fetch import Fetch
 from penstock.loading.engines._engines import waited_for
 from penstock.loading.engines._transfer import receive, send
 from penstock.storage import Meter, metered
-from penstock.work import Failure, failure_of, ignore_interrupts, listen
+from penstock.work import Failure, begin_worker, failure_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.connection import Connection
 
     from penstock.loading._fetch import Fetched
-
-_BETWEEN_COLLECTIONS = 100_000
-"""Objects between two searches for garbage, where Python's own default is 700."""
-
-
-class Ask(NamedTuple):
-    """A question: which read does the worker wait for?"""
-
-
-class WaitsFor(NamedTuple):
-    """The answer to `Ask`; "" for no read."""
-
-    what: str
 
 
 class TaskDone(NamedTuple):
@@ -51,12 +38,14 @@ class TaskDone(NamedTuple):
 def run(connection: Connection, fetch: Fetch | bytes, foreign: Sequence[Connection]) -> None:
     """Serve one connection; never returns.
 
+    A message is a request, or None to ask which read the worker waits for. An answer is a
+    `TaskDone`, or the text that names the read, "" for none.
+
     `foreign` are the ends that a fork copied from the parent: open here, they would keep other
     workers from noticing that the parent is gone.
     """
     for other in foreign:
         other.close()
-    ignore_interrupts()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _Server(connection).serve(fetch)
 
@@ -75,14 +64,11 @@ class _Server:
         self._sending = threading.Lock()
 
     def serve(self, fetch: Fetch | bytes) -> NoReturn:
-        args = (self._connection, os.getppid(), self._hear)
-        threading.Thread(target=listen, args=args, daemon=True).start()
+        begin_worker(self._connection, os.getppid(), self._hear)
         work = _loaded(fetch)
         # Objects of now stay: 200,000 of them with torch, whose collections would cost 7 % of the
         # time, and in a fork copy shared pages.
         gc.freeze()
-        # Lists inside records are garbage as soon as their batch is made, and never in cycles.
-        gc.set_threshold(_BETWEEN_COLLECTIONS)
         with metered(self._meter):
             while True:
                 request = self._requests.get()
@@ -101,13 +87,13 @@ class _Server:
                     self._answer(TaskDone(failure_of(refused), costs))
 
     def _hear(self) -> None:
-        message = receive(self._connection)
-        if isinstance(message, Ask):
-            self._answer(WaitsFor(waited_for(self._meter)))
+        request = receive(self._connection)
+        if request is None:
+            self._answer(waited_for(self._meter))
         else:
-            self._requests.put(message)
+            self._requests.put(request)
 
-    def _answer(self, value: TaskDone | WaitsFor) -> None:
+    def _answer(self, value: TaskDone | str) -> None:
         with self._sending:
             try:
                 send(self._connection, value)
