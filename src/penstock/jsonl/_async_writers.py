@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable
     from typing import Self
 
-    from penstock.jsonl._targets import Target, WriteOptions
+    from penstock.jsonl._targets import Target
 
 _LEAST_BYTES = 256
 """What a record counts for at least, between two pauses of an event loop."""
@@ -23,9 +23,9 @@ _LEAST_BYTES = 256
 class JsonlWriter(Lines):
     """Writes records from async code; any number of tasks may share it."""
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
-        super().__init__(target, options)
-        self._flush_bytes = options.flush_bytes
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._flush_bytes = target.options.flush_bytes
         self._encode = self._encoder.encode
         self._buffer = bytearray()
         self._records = 0

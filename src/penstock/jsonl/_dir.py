@@ -6,9 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from penstock.jsonl._async_writers import JsonlDirWriter
-from penstock.jsonl._file import JsonlFile
+from penstock.jsonl._file import DEFAULT_QUEUE, JsonlFile, JsonlPath
 from penstock.jsonl._names import in_reading_order
-from penstock.jsonl._path import DEFAULT_QUEUE, JsonlPath
 from penstock.jsonl._policy import ErrorPolicy
 from penstock.jsonl._records import record_stream, records_of, stream_async
 from penstock.jsonl._sync_writers import JsonlDirWriterSync
@@ -129,8 +128,7 @@ class JsonlDir(JsonlPath):
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
         place = locate(self.path, self.storage_options)
         limits = (max_records_per_shard, max_bytes_per_shard)
-        target = DirTarget(*place, options, shard_extension, *limits)
-        return JsonlDirWriterSync(target, options)
+        return JsonlDirWriterSync(DirTarget(*place, options, shard_extension, *limits))
 
     def writer(  # noqa: PLR0913
         self,
@@ -147,8 +145,7 @@ class JsonlDir(JsonlPath):
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
         place = locate(self.path, self.storage_options)
         limits = (max_records_per_shard, max_bytes_per_shard)
-        target = DirTarget(*place, options, shard_extension, *limits)
-        return JsonlDirWriter(target, options)
+        return JsonlDirWriter(DirTarget(*place, options, shard_extension, *limits))
 
     def _listing(self, *, recursive: bool) -> list[tuple[str, Entry]]:
         """Return what is read, in reading order: names relative to the directory, and entries."""

@@ -15,7 +15,7 @@ from penstock.jsonl._encode import LineEncoder
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
+    from penstock.jsonl._targets import DirTarget, Target
 
 _log = logging.getLogger("penstock.jsonl")
 _writers: WeakSet[Lines] = WeakSet()
@@ -24,9 +24,9 @@ _writers: WeakSet[Lines] = WeakSet()
 class Lines(ABC):
     """Lines on their way to a target."""
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
+    def __init__(self, target: Target) -> None:
         self._target = target
-        self._encoder = LineEncoder(allow_nan=options.allow_nan)
+        self._encoder = LineEncoder(allow_nan=target.options.allow_nan)
         self._warned = False
         self._closed = False
         self._failure: BaseException | None = None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from penstock.jsonl._targets import Target, WriteOptions
+    from penstock.jsonl._targets import Target
 
 _TOGETHER = 128
 """Lines that are gathered before they are searched and handed on together."""
@@ -31,8 +31,9 @@ class JsonlWriterSync(Lines):
     Any number of threads may share it.
     """
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
-        super().__init__(target, options)
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        options = target.options
         self._alone = threading.RLock()
         self._gathered: list[Any] = []
         """A line, its record, a line … Threads add both in one step, without the lock."""

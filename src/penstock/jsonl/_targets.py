@@ -79,7 +79,7 @@ class Target(ABC):
         self._directory = directory
         self._label = label
         self._compression = compression
-        self._options = options
+        self.options = options
         self._draft: Draft | None = None
         self._encoder = PlainEncoder()
         self._cleared = False
@@ -117,7 +117,7 @@ class Target(ABC):
                     _log.info("removed %s, which a writer that is gone left unfinished", entry.name)
                 self._cleared = True
             self._draft = self._store.draft(self._directory, self._label)
-            self._encoder = _text_encoder(self._compression, self._options)
+            self._encoder = _text_encoder(self._compression, self.options)
         return self._draft
 
     def _finished(self) -> Draft:
@@ -141,9 +141,9 @@ class FileTarget(Target):
         self,
         store: Store,
         name: str,
+        compression: Compression | None,
         options: WriteOptions,
         *,
-        compression: Compression | None,
         overwrite: bool,
     ) -> None:
         directory, _, label = name.rpartition("/")

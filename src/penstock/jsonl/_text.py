@@ -108,7 +108,7 @@ def decompressed(
     blocks = read_blocks(file, block_bytes)
     if compression == "zstd":
         frames = _zstd.read_seek_table(file)
-        if frames is not None and _zstd.are_small(frames):
+        if frames is not None and int(frames[:, 1].max(initial=0)) <= _zstd.LARGEST_WHOLE_FRAME:
             return _zstd.decode_frames(file, frames, block_bytes, on_frame)
         return _zstd.decode_stream(blocks, file.path, on_frame)
     if compression == "gzip":

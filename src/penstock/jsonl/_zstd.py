@@ -46,7 +46,8 @@ _SLICE_BYTES = 2 << 10
 _DENSE_SLICE_BYTES = 256
 """The same where it just has."""
 _HELD_BYTES = 1 << 20
-_LARGEST_WHOLE_FRAME = 16 << 20
+LARGEST_WHOLE_FRAME = 16 << 20
+"""Bytes of text that may be held in memory; a file with a larger frame is read as a stream."""
 _SMALLEST_FRAME = 9
 """Bytes: magic number, descriptor, size of the content, and the head of one block."""
 _LARGEST_WINDOW = 1 << 31
@@ -153,11 +154,6 @@ def read_seek_table(file: OpenFile) -> NDArray[np.uint32] | None:
     if int(frames[:, 0].sum(dtype=np.int64)) + table_bytes != file.size:
         return None
     return frames
-
-
-def are_small(frames: NDArray[np.uint32]) -> bool:
-    """Whether each frame's text may be held in memory; else they are read as a stream."""
-    return int(frames[:, 1].max(initial=0)) <= _LARGEST_WHOLE_FRAME
 
 
 def decode_frames(
