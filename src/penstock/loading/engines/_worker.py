@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from penstock.errors import WorkerError
 from penstock.loading._fetch import Fetch
@@ -22,10 +22,13 @@ from penstock.storage import Meter, metered
 from penstock.work import Failure, begin_worker, failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
     from penstock.loading._fetch import Fetched
+
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class TaskDone(NamedTuple):
@@ -65,23 +68,23 @@ class _Server:
 
     def serve(self, fetch: Fetch | bytes) -> NoReturn:
         begin_worker(self._connection, os.getppid(), self._hear)
-        work = _loaded(fetch)
+        work = _tried(_loaded, fetch)
         # Objects of now stay: 200,000 of them with torch, whose collections would cost 7 % of the
         # time, and in a fork copy shared pages.
         gc.freeze()
         with metered(self._meter):
             while True:
                 request = self._requests.get()
-                result = work if isinstance(work, Failure) else _result(work, request)
+                result = work if isinstance(work, Failure) else _tried(work, request)
                 costs = self._meter.counts()
                 try:
                     self._answer(TaskDone(result, costs))
-                except Exception as error:  # noqa: BLE001 (nothing was sent: it does not pickle)
-                    refused = _refused(
-                        f"a worker process cannot send what encode made: {error}. Return tensors, "
-                        "arrays and plain objects, or give num_workers=0 or 'auto' (threads).",
-                        error,
+                except Exception as why:  # noqa: BLE001 (nothing was sent: it does not pickle)
+                    refused = WorkerError(
+                        f"a worker process cannot send what encode made: {why}. Return tensors, "
+                        "arrays and plain objects, or give num_workers=0 or 'auto' (threads)."
                     )
+                    refused.__cause__ = why
                     if isinstance(work, Fetch):
                         refused.add_note(work.reader.name(request))
                     self._answer(TaskDone(failure_of(refused), costs))
@@ -101,26 +104,17 @@ class _Server:
                 os._exit(0)
 
 
-def _loaded(fetch: Fetch | bytes) -> Fetch | Failure:
+def _loaded(fetch: Fetch | bytes) -> Fetch:
     try:
         loaded: Fetch = pickle.loads(fetch) if isinstance(fetch, bytes) else fetch  # noqa: S301 (the parent's)
-    except BaseException as error:  # noqa: BLE001 (raised in the user's process)
-        return failure_of(
-            _refused(
-                f"a worker process cannot load what encode or the source needs: {error}. Define it "
-                "in a module that can be imported, or give num_workers='auto' (threads), or "
-                "multiprocessing_context='fork'.",
-                error,
-            )
-        )
+    except BaseException as why:
+        raise WorkerError(
+            f"a worker process cannot load what encode or the source needs: {why}. Define it "
+            "in a module that can be imported, or give num_workers='auto' (threads), or "
+            "multiprocessing_context='fork'."
+        ) from why
     _use_one_thread()
     return loaded
-
-
-def _refused(text: str, why: BaseException) -> WorkerError:
-    refused = WorkerError(text)
-    refused.__cause__ = why
-    return refused
 
 
 def _use_one_thread() -> None:
@@ -134,8 +128,8 @@ def _use_one_thread() -> None:
         torch.set_num_threads(1)
 
 
-def _result(fetch: Fetch, request: Any) -> Fetched | Failure:  # noqa: ANN401 (its feed's)
+def _tried(call: Callable[[A], T], argument: A) -> T | Failure:
     try:
-        return fetch(request)
+        return call(argument)
     except BaseException as error:  # noqa: BLE001 (raised in the user's process)
         return failure_of(error)
