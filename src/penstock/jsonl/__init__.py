@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from penstock.jsonl._names import OTHER_FORMATS as OTHER_FORMATS
     from penstock.jsonl._names import SHARD_EXTENSIONS as SHARD_EXTENSIONS
     from penstock.jsonl._names import compression_of as compression_of
-    from penstock.jsonl._names import in_reading_order as in_reading_order
     from penstock.jsonl._names import is_jsonl as is_jsonl
     from penstock.jsonl._policy import reason_text as reason_text
     from penstock.jsonl._records import AsyncStream as AsyncStream
@@ -48,7 +47,6 @@ __all__, __getattr__, __dir__ = facade(
         "compression_of": "_names",
         "decode_frame": "_zstd",
         "decompressed": "_text",
-        "in_reading_order": "_names",
         "is_jsonl": "_names",
         "read_pieces": "_text",
         "read_seek_table": "_zstd",
