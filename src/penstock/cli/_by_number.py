@@ -9,13 +9,13 @@ import tempfile
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from penstock.cli._indexed import places_of, usable_index
 from penstock.cli._paths import as_typed
-from penstock.cli._selection import sampled_numbers
+from penstock.cli._selection import Record, sampled_numbers
 from penstock.cli._terminal import Progress
 from penstock.datasets import column_folders, open_found
 from penstock.errors import (
@@ -41,14 +41,6 @@ _SMALL = 16 << 20
 """A file that is read whole in a blink."""
 _LONGEST = 64 << 20
 _BLOCK_BYTES = 1 << 20
-
-
-class Record(NamedTuple):
-    """A record, its number, and where it lies."""
-
-    number: int
-    place: str
-    value: object
 
 
 @dataclass(frozen=True, slots=True)

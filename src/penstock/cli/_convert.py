@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from penstock.cli._main import uninterrupted
 from penstock.cli._paths import PathFiles, find
-from penstock.cli._reading import Skipped, UnreadableLine, describe, read_fast, read_lines, texts_of
+from penstock.cli._reading import Skipped, describe, read_fast, read_lines, texts_of
 from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
@@ -292,7 +292,7 @@ class _Copy:
             return text.text if text.text.endswith(b"\n") else text.text + b"\n", len(values)
         good = []
         for line in read_lines(text):
-            if not isinstance(line, UnreadableLine):
+            if line.problem is None:
                 good.append(line.text + b"\n")
             elif self.skips:
                 self.skipped.add(line)

@@ -15,8 +15,8 @@ from penstock.jsonl import JsonlFile
 from penstock.storage import drafts_in, is_remote, locate
 
 if TYPE_CHECKING:
-    from penstock.index import Detected, Format, Listing
-    from penstock.storage import Entry, Leftover, StorageOptions
+    from penstock.index import Detected, Format, Found, Listing
+    from penstock.storage import Leftover, StorageOptions
 
 _log = logging.getLogger("penstock.cli")
 
@@ -38,9 +38,9 @@ class PathFiles:
 
     path: str
     kind: Literal["file", "directory", "pattern"]
-    files: list[JsonlFile]
-    entries: dict[str, Entry]
-    """Size and time of each file, by its path."""
+    found: dict[str, Found]
+    """Each file by its path, relative if PATH is."""
+    options: StorageOptions
 
     @classmethod
     def of(cls, path: str, listing: Listing, options: StorageOptions) -> PathFiles:
@@ -48,19 +48,17 @@ class PathFiles:
         kind: Literal["file", "directory", "pattern"] = "file"
         if listing.folder is not None or listing.is_pattern:
             kind = "pattern" if listing.folder is None else "directory"
-        entries = {as_typed(path, found.path): found.entry for found in listing.files}
-        return cls(path, kind, [JsonlFile(name, options) for name in entries], entries)
+        return cls(path, kind, {as_typed(path, one.path): one for one in listing.files}, options)
+
+    @property
+    def files(self) -> list[JsonlFile]:
+        """The files, to be read as lines."""
+        return [JsonlFile(name, self.options) for name in self.found]
 
     @property
     def bytes(self) -> int:
         """Stored bytes of all files."""
-        return sum(entry.size for entry in self.entries.values())
-
-    def label(self, file: JsonlFile) -> str:
-        """Return how a file is called in a table about this PATH."""
-        if self.kind == "directory":
-            return file.path.removeprefix(self.path).lstrip("/")
-        return file.path
+        return sum(one.entry.size for one in self.found.values())
 
     def leftovers(self) -> list[Leftover]:
         """Return the drafts and claims beside these files; of a single file only its own."""
@@ -68,7 +66,7 @@ class PathFiles:
             return []  # In object storage drafts have no name.
         if self.kind == "directory":
             return drafts_in(locate(self.path)[1])
-        paths = [Path(locate(file.path)[1]) for file in self.files]
+        paths = [Path(locate(path)[1]) for path in self.found]
         own = f".{paths[0].name}." if self.kind == "file" else ""
         return [
             leftover

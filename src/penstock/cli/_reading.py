@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from contextlib import closing
-from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.decode import decode_fast, decode_line
@@ -31,22 +30,16 @@ class LineText(NamedTuple):
     text: bytes
 
 
-class GoodLine(NamedTuple):
-    """A record and its line number."""
-
-    number: int
-    text: bytes
-    """Without the newline."""
-    value: object
-
-
-class UnreadableLine(NamedTuple):
-    """A line that is not JSON."""
+class Line(NamedTuple):
+    """A line that is not blank."""
 
     path: str
     number: int
     text: bytes
-    reason: Exception
+    """Without the newline."""
+    value: object
+    problem: Exception | None = None
+    """Why it is not JSON."""
 
 
 def texts_of(file: JsonlFile, advance: Callable[[int], object]) -> Iterator[LineText]:
@@ -66,48 +59,28 @@ def texts_of(file: JsonlFile, advance: Callable[[int], object]) -> Iterator[Line
             advance(more)
 
 
-def lines_of(text: LineText) -> list[bytes]:
-    """Return the lines without their newlines."""
-    lines = text.text.split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    return lines
-
-
 def read_fast(text: LineText) -> list[object] | None:
     """Return the values of all lines, or None where a line is blank, bad or unusual."""
     try:
-        return list(map(decode_fast, lines_of(text)))
+        return list(map(decode_fast, text.text.removesuffix(b"\n").split(b"\n")))
     except (ValueError, RecursionError):
         return None
 
 
-def read_line(text: LineText, index: int, line: bytes) -> GoodLine | UnreadableLine | None:
-    """Return the record or bad line at an index; None for a blank line.
-
-    Decoded as `iter_records` does it.
-    """
-    number = text.first_line + index
-    if not line or line.isspace():
-        return None
-    try:
-        return GoodLine(number, line, decode_line(line))
-    except ValueError as reason:
-        return UnreadableLine(text.path, number, line, reason)
+def read_lines(text: LineText) -> Iterator[Line]:
+    """Yield the lines, decoded as `iter_records` does it: slower than `read_fast`."""
+    for number, line in enumerate(text.text.split(b"\n"), text.first_line):
+        if line and not line.isspace():
+            try:
+                yield Line(text.path, number, line, decode_line(line))
+            except ValueError as problem:
+                yield Line(text.path, number, line, None, problem)
 
 
-def read_lines(text: LineText) -> Iterator[GoodLine | UnreadableLine]:
-    """Yield records and bad lines one by one: slower than `read_fast`, but each with its place."""
-    lines = lines_of(text)
-    for index, line in compress(enumerate(lines), map(bytes.strip, lines)):
-        read = read_line(text, index, line)
-        if read is not None:
-            yield read
-
-
-def describe(bad: UnreadableLine) -> str:
+def describe(bad: Line) -> str:
     """Return the place of a bad line, the reason, and its beginning."""
-    return f"{bad.path}:{bad.number}: {reason_text(bad.reason)}; the line begins {begins(bad.text)}"
+    reason = "" if bad.problem is None else reason_text(bad.problem)
+    return f"{bad.path}:{bad.number}: {reason}; the line begins {begins(bad.text)}"
 
 
 def begins(line: bytes) -> str:
@@ -125,7 +98,7 @@ class Skipped:
     def __init__(self) -> None:
         self.count = 0
 
-    def add(self, bad: UnreadableLine) -> None:
+    def add(self, bad: Line) -> None:
         """Count a line."""
         self.count += 1
         if self.count <= _WARNED:

@@ -6,8 +6,6 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from penstock.cli._indexed import facts_of_index, index_facts
 from penstock.cli._paths import PathFiles, as_typed, find
 from penstock.cli._reading import texts_of
@@ -23,8 +21,7 @@ from penstock.cli.info._sources import (
     sum_known,
     table_report,
 )
-from penstock.decode import blank_lines
-from penstock.index import LINES, look_at
+from penstock.index import LINES, LineScanner, look_at
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 
 if TYPE_CHECKING:
@@ -33,8 +30,6 @@ if TYPE_CHECKING:
     from penstock.cli._indexed import Indexed, IndexFacts
     from penstock.index import Detected, FileMeta
     from penstock.storage import Entry, StorageOptions
-
-_NEWLINE = ord("\n")
 
 
 @verb(
@@ -88,9 +83,9 @@ def _of_lines(
     known = _known(facts.found, path)
     files: list[InfoFile] = []
     unread = (file for file in found.files if file.path not in known)
-    with Progress(sum(found.entries[file.path].size for file in unread)) as progress:
+    with Progress(sum(found.found[file.path].entry.size for file in unread)) as progress:
         for file in found.files:
-            entry, reads = found.entries[file.path], progress if count else None
+            entry, reads = found.found[file.path].entry, progress if count else None
             try:
                 files.append(_file_facts(file, entry, known.get(file.path), reads))
             except OSError as failure:
@@ -137,25 +132,12 @@ def _file_facts(
         text_bytes = known.bytes if text_bytes is None else text_bytes
     elif progress is not None:
         records, text_bytes = 0, 0
+        scan = LineScanner().begin(file.path)
         for text in texts_of(file, progress.add):
-            records += count_records(text.text)
+            records += len(scan.add(text.text))
             text_bytes += len(text.text)
+        records += len(scan.finish())
     return InfoFile(file.path, records, entry.size, entry.modified, text_bytes, compression)
-
-
-def count_records(text: bytes) -> int:
-    r"""Return how many lines of a text are not blank, without parsing them.
-
-    >>> count_records(b'{"a": 1}\n\n  \r\n{"a": 2}')
-    2
-    """
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
-    if text and not text.endswith(b"\n"):
-        ends = np.append(ends, len(text))
-    if not len(ends):
-        return 0
-    starts = np.concatenate((np.zeros(1, ends.dtype), ends[:-1] + 1))
-    return len(ends) - int(np.count_nonzero(blank_lines(text, starts, ends)))
 
 
 def _compression(file: JsonlFile, entry: Entry) -> tuple[str, int | None]:

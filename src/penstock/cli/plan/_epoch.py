@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.cli._by_number import Record, records_of
+from penstock.cli._by_number import records_of
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import Report, echo, echo_json, without_nonfinite
 from penstock.cli._units import bytes_text, counted, few
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.cli._by_number import ByNumber
+    from penstock.cli._selection import Record
     from penstock.datasets import Source
     from penstock.order import Cursor, Estimate, Kind
 

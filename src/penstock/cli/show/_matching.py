@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from penstock.datasets import ListSource, TextCondition, read_fields
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Iterator
 
-    from penstock.cli._selection import Numbered, NumberedText
+    from penstock.cli._selection import Record
 
-_STEP = 1000
-
-
-class Matches(NamedTuple):
-    """Records that match, with numbers; see `penstock.cli._selection.Stretch`."""
-
-    first: int
-    end: int
-    records: list[Numbered]
-
-    def take(self, numbers: Collection[int]) -> Iterator[tuple[int, Numbered]]:
-        """Yield the matches with these numbers, each with its number."""
-        for number, record in enumerate(self.records, self.first):
-            if number in numbers:
-                yield number, record
+_MOST = 1024
 
 
 class StreamCondition:
@@ -37,10 +24,8 @@ class StreamCondition:
         self._names = list(self._condition.names(ListSource([{}])))
         self._unseen = dict.fromkeys(self._names)
 
-    def among(self, records: list[Numbered]) -> list[Numbered]:
+    def among(self, records: list[Record]) -> list[Record]:
         """Return the records for which the condition holds."""
-        if not records:
-            return []
         values = [one.value if isinstance(one.value, dict) else {} for one in records]
         # Types are inferred, so only the fields of the condition are looked at.
         keys = {
@@ -57,24 +42,12 @@ class StreamCondition:
             start += columns.num_rows
         return found
 
-    def batches(self, batches: Iterable[NumberedText]) -> Iterator[Matches]:
-        """Yield the matches of a stream, with numbers."""
-        total = 0
-        for batch in batches:
-            everything = range(batch.first, batch.end)
-            matches = self.among([record for _, record in batch.take(everything)])
-            yield Matches(total, total + len(matches), matches)
-            total += len(matches)
-
-    def filter(self, records: Iterable[Numbered]) -> Iterator[Numbered]:
+    def filter(self, records: Iterator[Record]) -> Iterator[Record]:
         """Yield the records that match."""
-        some: list[Numbered] = []
-        for record in records:
-            some.append(record)
-            if len(some) == _STEP:
-                yield from self.among(some)
-                some = []
-        yield from self.among(some)
+        step = 8  # The first matches need not wait for many records.
+        while some := list(islice(records, step)):
+            yield from self.among(some)
+            step = min(2 * step, _MOST)
 
     def refuse_unseen(self) -> None:
         """Raise where no record had a field: it is misspelt, nearly always."""

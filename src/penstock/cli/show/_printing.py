@@ -15,8 +15,7 @@ from penstock.errors import MalformedLineError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._by_number import Record
-    from penstock.cli._selection import Numbered
+    from penstock.cli._selection import Record
 
 _log = logging.getLogger("penstock.cli")
 
@@ -31,7 +30,7 @@ class Printed:
         self._nonfinite = False
         self.count = 0
 
-    def add_all(self, records: Iterator[Record] | Iterator[Numbered]) -> None:
+    def add_all(self, records: Iterator[Record]) -> None:
         """Print records, each with its number and its place."""
         for record in records:
             self.count += 1
@@ -45,7 +44,7 @@ class Printed:
                 what = f"{record.number} – {record.place} is nested too deeply to be shown"
                 raise MalformedLineError(f"{what}; --fields shows parts.") from None
 
-    def _add(self, record: Record | Numbered, value: object) -> None:
+    def _add(self, record: Record, value: object) -> None:
         if isinstance(value, np.ndarray):
             text = ids_text(value)
         else:

@@ -23,7 +23,7 @@ from penstock.index import look_at
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._selection import Numbered, NumberedText, Stretch
+    from penstock.cli._selection import Record
     from penstock.cli.show._matching import StreamCondition
     from penstock.datasets import Source
     from penstock.index import Detected
@@ -171,23 +171,24 @@ def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
         matching = StreamCondition(wanted.where)
     found = find(wanted.path, at_path.options, at_path)
     with Progress(found.bytes) as progress:
-        batches = RecordStream(found.files, progress)
-        with closing(iter(batches)) as stream:
+        every = RecordStream(found.files, progress)
+        with closing(iter(every)) as stream:
             printed.add_all(_streamed(wanted, stream, matching))
-    if not batches.ended:
+    if not every.ended:
         return "the range is empty"
-    if matching is not None and wanted.which is None and batches.total:
+    if matching is not None and wanted.which is None and every.total:
         matching.refuse_unseen()
-    return f"{wanted.path} holds {counted(batches.total, 'record')}"
+    return f"{wanted.path} holds {counted(every.total, 'record')}"
 
 
 def _streamed(
-    wanted: _Wanted, stream: Iterator[NumberedText], matching: StreamCondition | None
-) -> Iterator[Numbered]:
+    wanted: _Wanted, stream: Iterator[Record], matching: StreamCondition | None
+) -> Iterator[Record]:
     """Yield the wanted records; a range counts all records, not only matches."""
-    if matching is not None and wanted.which is not None:
-        return matching.filter(sliced(stream, wanted.which))
-    batches: Iterator[Stretch[Numbered]] = stream if matching is None else matching.batches(stream)
+    if wanted.which is not None:
+        stream = sliced(stream, wanted.which)
+    if matching is not None:
+        stream = matching.filter(stream)
     if wanted.drawn is not None:
-        return sampled(batches, *wanted.drawn)
-    return sliced(batches, wanted.which or _FIRST)
+        return sampled(stream, *wanted.drawn)
+    return stream if wanted.which is not None else sliced(stream, _FIRST)
