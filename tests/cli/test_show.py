@@ -291,8 +291,8 @@ def test_a_stale_index_is_told_and_not_used(logs: Path) -> None:
     done = invoke("show", logs, "0", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)[0]["id"] == 4
-    assert "is stale: 1 file changed" in done.stderr
-    assert f"penstock index {logs} --overwrite repairs it" in done.stderr
+    assert "1 of 3 files changed since the index was built" in done.stderr
+    assert f"penstock index {logs} --overwrite" in done.stderr
 
 
 def test_a_damaged_index_is_told_and_not_used(logs: Path) -> None:

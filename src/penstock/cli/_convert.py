@@ -120,14 +120,11 @@ def convert(
         found = PathFiles.of(source, at_path.checked().listing, storage_options)
     _check_apart(found, target)
     if target.lower().endswith(OTHER_FORMATS):
-        raise OptionError(
-            f"cannot write {target}: this release writes .jsonl[.zst|.gz] and directories."
-        )
-    if is_jsonl(target):
-        writer = _file_writer(target, storage_options, chosen)
-    else:
-        writer = _dir_writer(found, target, storage_options, chosen)
-    copy = _Copy(writer, on_error == "skip", chosen, storage_options)
+        raise OptionError(f"cannot write {target}: only .jsonl[.zst|.gz] and directories.")
+    writer = (_file_writer if is_jsonl(target) else _dir_writer)(found, target, chosen)
+    is_tiny = (chosen.max_records_per_shard or _STEP) < _STEP
+    is_tiny = is_tiny or chosen.max_bytes_per_shard < _STEP * _STEP
+    copy = _Copy(writer, on_error == "skip", is_tiny, storage_options)
     if has_lines:
         with Progress(found.bytes) as progress:
             copy.run(copy.lines(found.files, progress))
@@ -139,13 +136,13 @@ def convert(
     return FINE
 
 
-def _file_writer(target: str, options: StorageOptions, shape: _WriteOptions) -> JsonlWriterSync:
+def _file_writer(found: PathFiles, target: str, shape: _WriteOptions) -> JsonlWriterSync:
     ctx = click.get_current_context()
     for name in ("shard_extension", "max_records_per_shard", "max_bytes_per_shard", "append"):
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            message = f"--{name.replace('_', '-')} is for a directory, and {target} names a file."
-            raise OptionError(message)
-    file = JsonlFile(target, options)
+            option = f"--{name.replace('_', '-')}"
+            raise OptionError(f"{option} is for a directory, and {target} names a file.")
+    file = JsonlFile(target, found.options)
     store, name, _ = file.source()
     if isinstance(store, LocalStore) and Path(name).is_dir():
         raise OptionError(f"{target} is a directory, although its name is that of a file.")
@@ -158,24 +155,21 @@ def _file_writer(target: str, options: StorageOptions, shape: _WriteOptions) -> 
     )
 
 
-def _dir_writer(
-    found: PathFiles, target: str, options: StorageOptions, shape: _WriteOptions
-) -> JsonlWriterSync:
+def _dir_writer(found: PathFiles, target: str, shape: _WriteOptions) -> JsonlWriterSync:
     if shape.overwrite:
         raise OptionError(
             f"--overwrite is for a file, and {target} is a directory: empty it first."
         )
-    directory = JsonlDir(target, options)
+    directory = JsonlDir(target, found.options)
     present: list[JsonlFile] = []
     with suppress(ObjectNotFoundError):
         present = directory.shards_sync()
     if present and not shape.append:
-        message = (
+        raise OptionError(
             f"{target} already holds {counted(len(present), 'JSON Lines file')}, first "
             f"{present[0].path}; --append adds shards after them."
         )
-        raise OptionError(message)
-    compressed = bool(found.files) and compression_of(found.files[0].path) is not None
+    compressed = any(compression_of(path) is not None for path in [*found.found][:1])
     return directory.writer_sync(
         shape.shard_extension or (".jsonl.zst" if compressed else ".jsonl"),
         shape.max_records_per_shard,
@@ -234,7 +228,8 @@ class _Copy:
     writer: JsonlWriterSync
     skips: bool
     """Whether bad lines are left out; else the first one ends the run."""
-    shape: _WriteOptions
+    is_tiny: bool
+    """Whether shards are smaller than the texts that come."""
     options: StorageOptions
     skipped: Skipped = field(default_factory=Skipped)
     records: int = 0
@@ -252,10 +247,13 @@ class _Copy:
         """Write all lines; after a failure or Ctrl-C remove what was published."""
         try:
             with self.writer as writer:
-                for text in self._steps(texts):
-                    # A signal between publishing a shard and noting it would leave it behind.
-                    with uninterrupted():
-                        writer.write_raw(text)
+                for text in texts:
+                    # Of tiny shards a text has many; Ctrl-C does not wait for all of them.
+                    lines = (line + b"\n" for line in text.split(b"\n")[:-1])
+                    for step in lines if self.is_tiny else [text]:
+                        # A signal between publishing a shard and noting it would leave it behind.
+                        with uninterrupted():
+                            writer.write_raw(step)
                 with uninterrupted():
                     writer.close()
                     self.complete = True
@@ -301,38 +299,20 @@ class _Copy:
                 raise MalformedLineError(message, path=line.path, line_number=line.number)
         return b"".join(good), len(good)
 
-    def _steps(self, texts: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the same in steps of at most a shard, so that Ctrl-C does not wait long."""
-        most_bytes, most_lines = self.shape.max_bytes_per_shard, self.shape.max_records_per_shard
-        for text in texts:
-            # Lines are counted only where a limit could be below what the text holds.
-            count = text.count(b"\n") if most_lines or len(text) > most_bytes else 0
-            most = min(most_lines or count, most_bytes * count // max(1, len(text)))
-            if count <= most:
-                yield text
-                continue
-            lines = text.split(b"\n")[:-1]
-            step = max(1, most)
-            for start in range(0, count, step):
-                yield b"\n".join(lines[start : start + step]) + b"\n"
-
     def _take_back(self, failure: BaseException) -> None:
         """Remove the shards that were published, and note that on the error."""
-        published = self.published
         if self.complete:
             failure.add_note(f"{self.writer.path} was complete by then and stays.")
             return
-        if not published:
-            failure.add_note("Nothing was written.")
-            return
-        left = []
+        left, removed = [], 0
         with uninterrupted(tidying=True):
-            for path in published:
+            for path in self.published:
                 try:
                     JsonlFile(path, self.options).delete_sync()
+                    removed += 1
                 except OSError:
                     left.append(path)
-        removed = counted(len(published) - len(left), "shard")
-        failure.add_note(f"{removed} that this run had published: removed again.")
+        shards = f"{counted(removed, 'shard')} that this run had published: removed again."
+        failure.add_note(shards if removed or left else "Nothing was written.")
         if left:
             failure.add_note(f"Could not be removed, though complete: {', '.join(left)}")

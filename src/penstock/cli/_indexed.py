@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import shlex
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from penstock.cli._paths import as_typed, leftover_document
-from penstock.cli._units import age_text, bytes_text, counted, few
 from penstock.datasets import open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index import (
@@ -31,10 +28,9 @@ from penstock.storage import fetch_metadata, hidden_folders_in, is_remote, join,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._terminal import Report
-    from penstock.datasets import KnownProfile, ListedColumn, Source
+    from penstock.datasets import Source
     from penstock.index import Format, IndexPlace, Meta
-    from penstock.storage import Leftover, StorageOptions
+    from penstock.storage import Leftover
 
 _META, _ROWS = "meta.json", "sample_locations.bin"
 _ROW_BYTES = 24
@@ -65,11 +61,10 @@ class Indexed:
         """The option that makes it fresh."""
         return "--overwrite" if self.since.changed else "--update"
 
-    def source(self, options: StorageOptions) -> Source:
-        """Return the records; the index is fresh."""
-        what = self.listing.folder or self.listing.named[0]
-        found = Detected(what, self.format, self.listing, options, self.place.folder)
-        return open_found(found, made_with=self.meta.options if self.meta is not None else {})
+    def source(self, found: Detected) -> Source:
+        """Return the records; raise `StaleIndexError` where files changed."""
+        indexed = replace(found, format=self.format, listing=self.listing)
+        return open_found(indexed, made_with=self.meta.options if self.meta is not None else {})
 
 
 def index_of(path: str, found: Detected) -> Indexed | None:
@@ -94,40 +89,23 @@ def places_of(found: Detected) -> Iterator[IndexPlace]:
         yield place_of(listing, scanners[0], options, beside_remote=True)
 
 
-def usable_index(path: str, found: Detected, *, is_needed: bool = False) -> Indexed | None:
-    """Return the index of a PATH if it has one that is right; warn of one that is not.
+def indexed_source(path: str, found: Detected, *, is_needed: bool = False) -> Source | None:
+    """Return the records of a PATH if it has an index that is right; warn of one that is not.
 
     Where it is needed, or was chosen, one that is not right is an error.
     """
-    is_needed = is_needed or found.index is not None
     try:
         indexed = index_of(path, found)
-    except CorruptIndexError as failure:
-        if is_needed:
+        if indexed is not None:
+            return indexed.source(found)
+    except (CorruptIndexError, StaleIndexError) as failure:
+        if is_needed or found.index is not None:
             raise
-        _log.warning("%s Read without it", failure)
+        _log.warning("%s. Read without it", str(failure).rstrip("."))
         return None
-    if indexed is None:
-        if found.index is not None:
-            raise missing_index(path, found.index)
-        return None
-    if indexed.is_stale:
-        since = indexed.since
-        names = [name for name, _ in since.changed] + [grown.path for grown in since.grown]
-        what = (
-            f"the index in {indexed.place.folder} is stale: {counted(len(names), 'file')} changed "
-            f"since, first {names[0]}; penstock index {shlex.quote(path)} {indexed.remedy} repairs "
-            "it"
-        )
-        if is_needed:
-            raise StaleIndexError(what, path=names[0])
-        _log.warning("%s. Read without it", what)
-        return None
-    if indexed.since.new:
-        count = counted(len(indexed.since.new), "file")
-        command = f"penstock index {shlex.quote(path)} --update"
-        _log.warning("%s not in the index because newer; %s adds what is new", count, command)
-    return indexed
+    if found.index is not None:
+        raise missing_index(path, found.index)
+    return None
 
 
 def missing_index(path: str, chosen: str) -> ObjectNotFoundError:
@@ -173,152 +151,15 @@ def _damaged(path: str, place: IndexPlace, what: str) -> CorruptIndexError:
     return CorruptIndexError(message, path=place.folder)
 
 
-class IndexFacts(NamedTuple):
-    """The index of a PATH, or why it cannot be used, or neither."""
-
-    path: str
-    found: Indexed | None
-    problem: str | None
-
-    def add_to(self, report: Report) -> None:
-        """Report the index, its age, and the files that changed since."""
-        if self.problem is not None:
-            problem = {"problem": self.problem}
-            report.row("index", f"cannot be used: {self.problem}", index=problem)
-            return
-        if self.found is None:
-            report.data(index=None)
-            return
-        found, since, meta = self.found, self.found.since, self.found.meta
-        where = found.place.folder
-        where = as_typed(self.path, where) if found.place.beside else where
-        changed = [(self._typed(name), what) for name, what in since.changed]
-        grown = [as_typed(self.path, one.path) for one in since.grown]
-        new = [as_typed(self.path, one.path) for one in since.new]
-        state = "" if meta is None or found.is_stale or new else ", up to date"
-        maker = "" if meta is not None else ", made by another tool"
-        age = age_text(time.time() - found.created)
-        report.row(
-            "index",
-            f"{where}: {counted(found.records, 'record')}, built {age} ago{state}{maker}",
-            index={
-                "path": found.place.folder,
-                "records": found.records,
-                "created": found.created,
-                "fingerprint": None if meta is None else meta.fingerprint,
-                "fresh": None if meta is None else not found.is_stale,
-                "bad_lines": meta.bad_lines if meta is not None and meta.validated else None,
-                "profiled": meta is not None and meta.profiled,
-                "changed": [{"path": path, "what": what} for path, what in changed],
-                "grown": grown,
-                "new": new,
-                "problem": None,
-            },
-        )
-        if meta is not None and meta.validated:
-            bad = meta.bad_lines
-            report.row(
-                "bad lines", f"{bad:,} set aside: {where}/bad_lines.ndjson" * bool(bad) or "none"
-            )
-        stale = [f"{path} ({what})" for path, what in changed]
-        stale += [f"{path} (grew)" for path in grown]
-        if stale:
-            report.row("stale", f"{counted(len(stale), 'file')}: {few(stale, 5)}")
-        if new:
-            report.row("new", f"{counted(len(new), 'file')} not in it: {few(new, 5)}")
-        if stale or new:
-            report.row("remedy", f"penstock index {shlex.quote(self.path)} {found.remedy}")
-
-    def _typed(self, name: str) -> str:
-        """Return the path of a file that changed; that of a missing one is relative."""
-        if self.found is None or "://" in name or name.startswith("/"):
-            return as_typed(self.path, name)
-        return as_typed(self.path, f"{self.found.listing.base}/{name}")
-
-
-def index_facts(path: str, at_path: Detected) -> IndexFacts:
-    """Return the facts of the index of a PATH; raise if a chosen one is missing."""
+def index_or_problem(path: str, at_path: Detected) -> tuple[Indexed | None, str | None]:
+    """Return the index of a PATH, or why it cannot be used; raise if a chosen one is missing."""
     try:
         found = index_of(path, at_path)
     except CorruptIndexError as failure:
-        return IndexFacts(path, None, at_path.options.redact(str(failure)))
+        return None, at_path.options.redact(str(failure))
     if found is None and at_path.index is not None:
         raise missing_index(path, at_path.index)
-    return IndexFacts(path, found, None)
-
-
-class KnownFacts(NamedTuple):
-    """Columns, profile and leftovers of a PATH."""
-
-    columns: Sequence[ListedColumn] = ()
-    profile: KnownProfile | None = None
-    leftovers: Sequence[Leftover] = ()
-    problem: str | None = None
-    """Why the profile cannot be used."""
-
-    def add_to(self, report: Report) -> None:
-        """Report columns, profile and leftovers."""
-        size = sum(column.meta.bytes for column in self.columns)
-        stale = sum(bool(column.stale) for column in self.columns)
-        folders = sorted({column.folder for column in self.columns})
-        count = len(self.columns)
-        report.data(
-            materialized={"columns": count, "bytes": size, "stale": stale, "folders": folders},
-            profile=None if self.problem is None else {"problem": self.problem},
-        )
-        if self.columns:
-            text = f"{counted(count, 'column')}, {bytes_text(size)}"
-            report.row("materialised", text + f", {stale:,} of them stale" * bool(stale))
-        if self.problem is not None:
-            report.row("profile", f"cannot be used: {self.problem}")
-        if self.profile is not None:
-            found = self.profile.document
-            drift = sum(one["level"] == "warning" for one in found["drift"])
-            text = f"drift in {counted(drift, 'place')}" if drift else "no drift"
-            report.row(
-                "profile",
-                f"made {age_text(time.time() - self.profile.created)} ago, {text}",
-                profile={
-                    "created": self.profile.created,
-                    "records": found["records"],
-                    "fields": len(found["fields"]),
-                    "drift": drift,
-                },
-            )
-        add_leftovers(report, self.leftovers)
-
-
-def add_leftovers(report: Report, leftovers: Sequence[Leftover]) -> None:
-    """Report leftovers of writers and builders."""
-    report.data(leftovers=[leftover_document(one) for one in leftovers])
-    for entry, writer in leftovers:
-        report.row("leftover", f"{entry.name}, {bytes_text(entry.size)}, writer {writer}")
-    if any(one.writer == "gone" for one in leftovers):
-        report.line("  (penstock clean removes what dead writers left)")
-
-
-def facts_of_index(path: str, indexed: Indexed | None, options: StorageOptions) -> KnownFacts:
-    """Return the facts of columns and profile, if the index is local, fresh and Penstock's own."""
-    if indexed is None or indexed.meta is None or indexed.place.is_remote or indexed.is_stale:
-        return KnownFacts(leftovers=leftovers_of(path, indexed))
-    # The index does not know files that are new.
-    files = [found for found in indexed.listing.files if found not in indexed.since.new]
-    known = replace(indexed, listing=replace(indexed.listing, files=files))
-    return facts_of_source(path, indexed, known.source(options))
-
-
-def facts_of_source(path: str, indexed: Indexed | None, source: Source) -> KnownFacts:
-    """Return the facts of columns and profile of a source."""
-    from penstock.datasets import known_profile, list_columns_of  # noqa: PLC0415 (pyarrow)
-
-    columns = list_columns_of(source)
-    folders = sorted({column.folder for column in columns})
-    profile, problem = None, None
-    try:
-        profile = known_profile(source)
-    except CorruptIndexError as failure:
-        problem = str(failure)
-    return KnownFacts(columns, profile, leftovers_of(path, indexed, folders), problem)
+    return found, None
 
 
 def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()) -> list[Leftover]:

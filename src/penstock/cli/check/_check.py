@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from penstock.cli._indexed import index_facts, leftovers_of
+from penstock.cli._indexed import index_or_problem, leftovers_of
 from penstock.cli._paths import find
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
@@ -214,7 +214,7 @@ def _parts(
 
 def _index(task: _CheckTask, at_path: Detected, findings: Findings) -> Indexed | None:
     """Return the index of PATH; one that cannot be opened is a finding, and None."""
-    _, indexed, problem = index_facts(task.path, at_path)
+    indexed, problem = index_or_problem(task.path, at_path)
     try:
         if indexed is not None:
             load_place(indexed.place)
@@ -231,9 +231,9 @@ def _summary(task: _CheckTask, parts: Sequence[CheckPart], files: int, findings:
     total = findings.kinds.total()
     sample = ""
     if task.sample is not None:
-        those = getattr(parts[0], "sampled", "lines") if parts else "lines"
+        those = parts[0].sampled if parts else "lines"
         sample = f" in a sample of {100 * task.sample:g} % of the {those}"
-    what = getattr(parts[0], "content", "text") if parts else "text"
+    what = parts[0].content if parts else "text"
     seen = (
         f"{task.path}: {counted(files, 'file')}, {counted(findings.records, 'record')}"
         f"{sample}, {bytes_text(findings.text_bytes)} of {what}"

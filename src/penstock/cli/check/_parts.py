@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
@@ -86,27 +86,36 @@ class PartFindings(msgspec.Struct):
     findings: list[Finding] = []
 
 
-class CheckPart(Protocol):
+@dataclass(frozen=True, slots=True)
+class CheckPart:
     """Some records that any process can check; small and picklable."""
 
-    @property
-    def path(self) -> str:
-        """The file, as the user named it."""
-        ...
+    path: str
+    """The file, as the user named it."""
+    part: FilePart
+    sampled: ClassVar = "lines"
+    content: ClassVar = "text"
 
     @property
     def size(self) -> int:
         """Stored bytes."""
-        ...
-
-    @property
-    def start(self) -> int:
-        """Where in its file it begins."""
-        ...
+        return self.part.size
 
     def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield findings in order; count in `seen` what was read."""
-        ...
+        try:
+            yield from self.findings(seen, advance)
+        except CorruptFileError as failure:
+            reason = str(failure).removeprefix(f"{getattr(failure, 'path', '')} ")
+            yield Finding("damaged file", self.path, None, reason)
+        except ObjectNotFoundError as failure:
+            yield Finding("missing file", self.path, None, str(failure))
+        except (OSError, StaleIndexError) as failure:
+            seen.errors.append((self.path, str(failure)))
+
+    def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+        """Do the same, and raise what cannot be read."""
+        raise NotImplementedError
 
 
 class SampledLines:
@@ -135,40 +144,20 @@ class SampledLines:
 
 
 @dataclass(frozen=True, slots=True)
-class LinePart:
+class LinePart(CheckPart):
     """The lines that begin in a part of a file; lines count from where it begins."""
 
-    path: str
-    part: FilePart
     chosen: SampledLines | None = None
     """Lines that are checked; None: all."""
 
-    @property
-    def size(self) -> int:
-        """Stored bytes."""
-        return self.part.size
-
-    @property
-    def start(self) -> int:
-        """Where in its file it begins."""
-        return self.part.start
-
-    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield bad lines."""
-        try:
-            with opened_lines(self.part, advance) as lines:
-                for piece in lines:
-                    if isinstance(piece, LinePiece):  # No line is too long.
-                        seen.text_bytes += len(piece.text)
-                        yield from self._bad_lines(piece, seen)
-            seen.newlines = lines.newlines
-        except CorruptFileError as failure:
-            reason = str(failure).removeprefix(f"{getattr(failure, 'path', '')} ")
-            yield Finding("damaged file", self.path, None, reason)
-        except ObjectNotFoundError as failure:
-            yield Finding("missing file", self.path, None, str(failure))
-        except (OSError, StaleIndexError) as failure:
-            seen.errors.append((self.path, str(failure)))
+        with opened_lines(self.part, advance) as lines:
+            for piece in lines:
+                if isinstance(piece, LinePiece):  # No line is too long.
+                    seen.text_bytes += len(piece.text)
+                    yield from self._bad_lines(piece, seen)
+        seen.newlines = lines.newlines
 
     def _bad_lines(self, piece: LinePiece, seen: PartFindings) -> Iterator[Finding]:
         if self.chosen is not None:
@@ -217,7 +206,7 @@ class CheckUnit(PublishedUnit):
     @property
     def size(self) -> int:
         """Bytes of all parts."""
-        return sum(part.size for part in self.parts)
+        return sum(one.size for one in self.parts)
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
         """Check all parts."""
@@ -260,7 +249,7 @@ class Findings:
 
     def take(self, part: CheckPart, found: PartFindings) -> None:
         """Take findings and counts of the next part."""
-        if not part.start:
+        if not part.part.start:
             self._lines = 0
         self.kinds.update(found.kinds)
         for finding in found.findings:

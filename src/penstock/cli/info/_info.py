@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from penstock.cli._indexed import facts_of_index, index_facts
+from penstock.cli._indexed import index_or_problem
 from penstock.cli._paths import PathFiles, as_typed, find
 from penstock.cli._reading import texts_of
 from penstock.cli._terminal import Progress, Report, echo
@@ -15,7 +15,9 @@ from penstock.cli._verb import FAILED, FINE, flag, verb
 from penstock.cli.info._sources import (
     WIDTH,
     InfoFile,
+    PathIndex,
     add_files,
+    add_known,
     add_records,
     source_report,
     sum_known,
@@ -27,7 +29,7 @@ from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._indexed import Indexed, IndexFacts
+    from penstock.cli._indexed import Indexed
     from penstock.index import Detected, FileMeta
     from penstock.storage import Entry, StorageOptions
 
@@ -59,12 +61,12 @@ def info(
     if at_path.format.folder is not None:
         report = source_report(path, at_path)
     else:
-        facts = index_facts(path, at_path)
-        row = facts.found.format if facts.found else at_path.format
+        index = PathIndex(path, *index_or_problem(path, at_path))
+        row = index.found.format if index.found else at_path.format
         if row.is_lines:
-            report = _of_lines(facts, at_path, errors, count=not no_records)
+            report = _of_lines(index, at_path, errors, count=not no_records)
         else:
-            report = table_report(row, facts, at_path, count=not no_records)
+            report = table_report(row, index, at_path, count=not no_records)
     report.data(errors=[{"path": name, "error": text} for name, text in errors.items()])
     report.print(as_json=as_json)
     for text in errors.values():
@@ -73,14 +75,14 @@ def info(
 
 
 def _of_lines(
-    facts: IndexFacts, at_path: Detected, errors: dict[str, str], *, count: bool
+    index: PathIndex, at_path: Detected, errors: dict[str, str], *, count: bool
 ) -> Report:
     """Report JSON Lines; note files that cannot be read in `errors`."""
-    path, options = facts.path, at_path.options
+    path, options = index.path, at_path.options
     # With an index the files are those that `penstock.open` sees.
-    listing = None if facts.found is None else facts.found.listing
+    listing = None if index.found is None else index.found.listing
     found = PathFiles.of(path, listing, options) if listing else find(path, options, at_path)
-    known = _known(facts.found, path)
+    known = _known(index.found, path)
     files: list[InfoFile] = []
     unread = (file for file in found.files if file.path not in known)
     with Progress(sum(found.found[file.path].entry.size for file in unread)) as progress:
@@ -100,9 +102,8 @@ def _of_lines(
     text_size = "unknown" if text is None else bytes_text(text)
     report.row("text", f"{text_size}{ratio}", text_bytes=text)
     report.row("compression", _compressions(files))
-    facts.add_to(report)
-    beside = facts_of_index(path, facts.found, options)
-    beside._replace(leftovers=[*found.leftovers(), *beside.leftovers]).add_to(report)
+    index.add_to(report)
+    add_known(report, index, index.known_records(at_path), found.leftovers())
     add_files(report, path, files, ["file", "records", "stored", "text", "compression"])
     return report
 

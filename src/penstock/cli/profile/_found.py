@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli._indexed import index_facts, index_of
+from penstock.cli._indexed import index_of, index_or_problem
 from penstock.cli._terminal import Progress
 from penstock.datasets import keep_profile, known_profile, open_found, profile_of
 from penstock.index import BuildOptions, look_at, make_index, place_of, read_profile
@@ -53,18 +53,18 @@ class ProfileSearch:
         """
         if self.at_path.format.folder is not None:
             return self._of_source(open_found(self.at_path))
-        facts = index_facts(self.path, self.at_path)
+        indexed, problem = index_or_problem(self.path, self.at_path)
         found = self.at_path.checked()
-        if facts.problem is not None or (facts.found is not None and facts.found.is_stale):
+        if problem is not None or (indexed is not None and indexed.is_stale):
             _log.warning(
                 "the index is damaged or stale, and the profile is not kept; penstock index %s %s "
                 "--profile repairs it",
                 self.path,
-                "--overwrite" if facts.found is None else facts.found.remedy,
+                "--overwrite" if indexed is None else indexed.remedy,
             )
             return self._unkept(found.listing, found.scanner())
-        if facts.found is not None:
-            return self._of_index(facts.found)
+        if indexed is not None:
+            return self._of_index(indexed)
         if found.format.scanner is None:
             return self._of_source(open_found(found))
         place = place_of(found.listing, found.scanner(), found.options, found.index)
@@ -89,7 +89,7 @@ class ProfileSearch:
             )
 
     def _of_index(self, indexed: Indexed) -> FoundProfile:
-        source, meta = indexed.source(self.at_path.options), indexed.meta
+        source, meta = indexed.source(self.at_path), indexed.meta
         if meta is None or known_profile(source) is not None or not _keeps_numbers(indexed, meta):
             return self._of_source(source)
         self._build(
@@ -104,10 +104,10 @@ class ProfileSearch:
         return self._of_new_index()
 
     def _of_new_index(self) -> FoundProfile:
-        options = self.at_path.options
-        indexed = index_of(self.path, look_at(self.path, options, self.at_path.index))
+        found = look_at(self.path, self.at_path.options, self.at_path.index)
+        indexed = index_of(self.path, found)
         assert indexed is not None  # noqa: S101 (it was just built)
-        return replace(self._of_source(indexed.source(options)), is_new=True)
+        return replace(self._of_source(indexed.source(found)), is_new=True)
 
     def _of_source(self, source: Source) -> FoundProfile:
         known = known_profile(source)
