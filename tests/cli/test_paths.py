@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.cli._paths import find
@@ -75,9 +77,10 @@ def test_what_is_not_there_is_named(tmp_path: Path, name: str) -> None:
         find(str(tmp_path / name), NONE)
 
 
-def test_another_format_is_refused_by_its_name() -> None:
-    with pytest.raises(OptionError, match=r"table\.parquet: this verb reads JSON Lines"):
-        find("table.parquet", NONE)
+def test_another_format_is_refused_by_its_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "table.parquet")
+    with pytest.raises(OptionError, match=r"table\.parquet holds Parquet, not lines"):
+        find(str(tmp_path / "table.parquet"), NONE)
 
 
 def test_leftovers_are_those_beside_the_files(logs: Path, dead_draft: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli._reading import texts_of
+from penstock.cli._stream import texts_of
 from penstock.cli._terminal import Progress, table
 from penstock.cli._units import bytes_text
 from penstock.index import BuildOptions, LineScanner, list_files, make_index

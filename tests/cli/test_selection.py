@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli._selection import sampled, sampled_numbers, sliced
+from penstock.cli._stream import sampled, sampled_numbers, sliced
 from penstock.cli.check._parts import SampledLines
 from tests.rounds import rounds
 

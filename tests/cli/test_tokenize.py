@@ -17,7 +17,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 import penstock
-from penstock.cli.tokenize._tokenize import PartsLeft, TokenProgress
+from penstock.cli._tokenize import PartsLeft, TokenProgress
 from penstock.index.tokens._journal import PutAside, note
 from tests.cli.commands import document, hidden, invoke, options, succeed, visible, written
 from tests.cli.token_samples import TEXTS, bpe, corpus

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from penstock.cli._indexed import indexed_source, places_of
-from penstock.cli._paths import as_typed
-from penstock.cli._selection import Record, sampled_numbers
+from penstock.cli._paths import as_typed, indexed_source, places_of
+from penstock.cli._stream import Record, sampled_numbers
 from penstock.cli._terminal import Progress
 from penstock.datasets import column_folders, open_found
 from penstock.errors import (
@@ -120,16 +119,13 @@ def open_existing(path: str, found: Detected) -> Source | None:
 
     A stale or damaged index is as good as none, after a warning.
     """
-    if found.format.folder is not None:
-        return open_found(found)
+    if found.format.scanner is None:
+        return open_found(found.checked())
     try:
-        source = indexed_source(path, found, is_needed=True)
-        if source is not None:
-            return source
+        return indexed_source(path, found, is_needed=True)
     except (CorruptIndexError, ObjectNotFoundError, StaleIndexError) as failure:
         _log.warning("%s", failure)
         return None
-    return open_found(found) if found.checked().format.scanner is None else None
 
 
 def folders_without_index(found: Detected, target: str | None) -> list[Path]:

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from penstock.cli._main import uninterrupted
 from penstock.cli._paths import PathFiles, find
-from penstock.cli._reading import Skipped, describe, read_fast, read_lines, texts_of
+from penstock.cli._stream import Skipped, describe, read_fast, read_lines, texts_of
 from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
@@ -35,9 +35,8 @@ from penstock.storage import LocalStore, locate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._reading import LineText
     from penstock.datasets import Source
-    from penstock.jsonl import JsonlWriterSync
+    from penstock.jsonl import JsonlWriterSync, TextPiece
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
@@ -284,7 +283,7 @@ class _Copy:
                 self.text_bytes += len(lines)
                 yield lines
 
-    def _good_lines(self, text: LineText) -> tuple[bytes, int]:
+    def _good_lines(self, text: TextPiece) -> tuple[bytes, int]:
         values = read_fast(text)
         if values is not None:
             return text.text if text.text.endswith(b"\n") else text.text + b"\n", len(values)

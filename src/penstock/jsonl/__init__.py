@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._sync_writers import JsonlDirWriterSync as JsonlDirWriterSync
     from penstock.jsonl._sync_writers import JsonlWriterSync as JsonlWriterSync
     from penstock.jsonl._text import BOM as BOM
+    from penstock.jsonl._text import TextPiece as TextPiece
     from penstock.jsonl._text import decompressed as decompressed
     from penstock.jsonl._text import read_pieces as read_pieces
     from penstock.jsonl._zstd import decode_frame as decode_frame
@@ -45,6 +46,7 @@ __all__, __getattr__, __dir__ = facade(
         "LineEncoder": "_encode",
         "OTHER_FORMATS": "_names",
         "SHARD_EXTENSIONS": "_names",
+        "TextPiece": "_text",
         "compression_of": "_names",
         "decode_frame": "_zstd",
         "decompressed": "_text",

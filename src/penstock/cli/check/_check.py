@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from penstock.cli._indexed import index_or_problem, leftovers_of
-from penstock.cli._paths import find
+from penstock.cli._paths import find, index_or_problem, leftovers_of
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.cli._indexed import Indexed
+    from penstock.cli._paths import Indexed
     from penstock.cli.check._parts import CheckPart, Kind
     from penstock.datasets import Source, TokenSource
     from penstock.index import Detected, Hashed, Meta

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
-from penstock.cli._reading import begins
+from penstock.cli._stream import begins
 from penstock.cli._units import counted
 from penstock.decode import decode_line
 from penstock.errors import CorruptFileError, ObjectNotFoundError, StaleIndexError

@@ -6,9 +6,8 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from penstock.cli._indexed import index_or_problem
-from penstock.cli._paths import PathFiles, as_typed, find
-from penstock.cli._reading import texts_of
+from penstock.cli._paths import PathFiles, as_typed, find, index_or_problem
+from penstock.cli._stream import texts_of
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted
 from penstock.cli._verb import FAILED, FINE, flag, verb
@@ -29,7 +28,7 @@ from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._indexed import Indexed
+    from penstock.cli._paths import Indexed
     from penstock.index import Detected, FileMeta
     from penstock.storage import Entry, StorageOptions
 

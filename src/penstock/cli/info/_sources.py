@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock.cli._by_number import by_number
-from penstock.cli._indexed import leftovers_of
-from penstock.cli._paths import as_typed, leftover_document
+from penstock.cli._paths import as_typed, leftover_document, leftovers_of
 from penstock.cli._terminal import Report
 from penstock.cli._units import age_text, bytes_text, counted, few
 from penstock.datasets import is_tokens, known_profile, list_columns_of, open_found
@@ -21,7 +20,7 @@ from penstock.storage import locate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._indexed import Indexed
+    from penstock.cli._paths import Indexed
     from penstock.datasets import Source, TokenSource
     from penstock.index import Detected, Format
     from penstock.storage import Leftover

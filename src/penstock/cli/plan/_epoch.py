@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.cli._by_number import ByNumber
-    from penstock.cli._selection import Record
+    from penstock.cli._stream import Record
     from penstock.datasets import Source
     from penstock.order import Cursor, Estimate, Kind
 

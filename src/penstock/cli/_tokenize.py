@@ -100,16 +100,14 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     file: str,
     sample_size: int | None,
     packing: Literal["concat", "best_fit"],
-    text_key: str,
     dtype: Literal["auto", "uint16", "uint32"],
     eos: int | None,
     pad: int | None,
     keep_remainder: bool,
-    on_error: Literal["raise", "skip"],
     workers: int | None,
-    overwrite: bool,
     storage_options: StorageOptions,
     as_json: bool,
+    **given: Any,  # noqa: ANN401 (text_key, on_error and overwrite, passed on)
 ) -> int:
     """Tokenise the text of SRC once, and pack it into samples of N tokens in the folder DST.
 
@@ -152,16 +150,14 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             **inputs,
             output_base_path=dst,
             token_dtype=width,
-            text_key=text_key,
             num_workers=workers,
-            on_error=on_error,
-            overwrite=overwrite,
             progress=progress,
             storage_options=storage_options,
             sample_size=sample_size,
             packing=packing,
             pad_idx=pad,
             keep_remainder="pad" if keep_remainder else "drop",
+            **given,
         )()
     made_with = {
         "path": dst,
