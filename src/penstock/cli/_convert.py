@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from penstock.cli._main import uninterrupted
 from penstock.cli._paths import PathFiles, find
-from penstock.cli._stream import Skipped, describe, read_fast, read_lines, texts_of
+from penstock.cli._stream import read_fast, read_lines, texts_of
 from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
@@ -23,10 +23,12 @@ from penstock.index import LINES, look_at
 from penstock.jsonl import (
     OTHER_FORMATS,
     SHARD_EXTENSIONS,
+    ErrorPolicy,
     JsonlDir,
     JsonlDirWriterSync,
     JsonlFile,
     LineEncoder,
+    MalformedLine,
     compression_of,
     is_jsonl,
 )
@@ -123,7 +125,8 @@ def convert(
     writer = (_file_writer if is_jsonl(target) else _dir_writer)(found, target, chosen)
     is_tiny = (chosen.max_records_per_shard or _STEP) < _STEP
     is_tiny = is_tiny or chosen.max_bytes_per_shard < _STEP * _STEP
-    copy = _Copy(writer, on_error == "skip", is_tiny, storage_options)
+    policy = ErrorPolicy("skip" if on_error == "skip" else _refuse)
+    copy = _Copy(writer, policy, is_tiny, storage_options)
     if has_lines:
         with Progress(found.bytes) as progress:
             copy.run(copy.lines(found.files, progress))
@@ -133,6 +136,11 @@ def convert(
             copy.run(copy.encoded(records, progress))
     _report(found, target, copy).print(as_json=as_json)
     return FINE
+
+
+def _refuse(number: int, _: bytes, why: Exception) -> None:
+    message = f"{why}. --on-error skip leaves such lines out."
+    raise MalformedLineError(message, path=getattr(why, "path", ""), line_number=number)
 
 
 def _file_writer(found: PathFiles, target: str, shape: _WriteOptions) -> JsonlWriterSync:
@@ -203,7 +211,7 @@ def _parent(place: str) -> str:
 
 def _report(found: PathFiles, target: str, copy: _Copy) -> Report:
     stored = sum(JsonlFile(path, copy.options).size_sync() for path in copy.published)
-    skipped = copy.skipped.count
+    skipped = copy.policy.skipped
     left_out = f", {counted(skipped, 'bad line')} left out" if skipped else ""
     return Report(
         f"{target}: {counted(copy.records, 'record')} from {counted(len(found.files), 'file')} "
@@ -225,12 +233,10 @@ class _Copy:
     """One run from files to a writer."""
 
     writer: JsonlWriterSync
-    skips: bool
-    """Whether bad lines are left out; else the first one ends the run."""
+    policy: ErrorPolicy
     is_tiny: bool
     """Whether shards are smaller than the texts that come."""
     options: StorageOptions
-    skipped: Skipped = field(default_factory=Skipped)
     records: int = 0
     text_bytes: int = 0
     complete: bool = False
@@ -259,7 +265,7 @@ class _Copy:
         except BaseException as failure:
             self._take_back(failure)
             raise
-        self.skipped.finish()
+        self.policy.finish()
 
     def encoded(self, source: Source, progress: Progress) -> Iterator[bytes]:
         """Yield all records as lines, in pieces."""
@@ -277,7 +283,7 @@ class _Copy:
     def lines(self, files: Sequence[JsonlFile], progress: Progress) -> Iterator[bytes]:
         """Yield the good lines of all files, each with its newline, in large pieces."""
         for file in files:
-            for text in texts_of(file, progress.add):
+            for text in texts_of(file, progress):
                 lines, records = self._good_lines(text)
                 self.records += records
                 self.text_bytes += len(lines)
@@ -289,13 +295,10 @@ class _Copy:
             return text.text if text.text.endswith(b"\n") else text.text + b"\n", len(values)
         good = []
         for line in read_lines(text):
-            if line.problem is None:
-                good.append(line.text + b"\n")
-            elif self.skips:
-                self.skipped.add(line)
+            if isinstance(line, MalformedLine):
+                self.policy.handle(line)
             else:
-                message = f"{describe(line)}. --on-error skip leaves such lines out."
-                raise MalformedLineError(message, path=line.path, line_number=line.number)
+                good.append(line.text + b"\n")
         return b"".join(good), len(good)
 
     def _take_back(self, failure: BaseException) -> None:

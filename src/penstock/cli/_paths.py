@@ -7,7 +7,7 @@ import os
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from penstock.datasets import open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from penstock.index import Detected, Format, Found, IndexPlace, Listing, Meta
     from penstock.storage import Leftover, StorageOptions
 
+_META, _ROWS = "meta.json", "sample_locations.bin"
+_ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
 
 
@@ -55,7 +57,8 @@ class PathFiles:
     """The files that a PATH names, in reading order."""
 
     path: str
-    kind: Literal["file", "directory", "pattern"]
+    kind: str
+    """`file`, `directory` or `pattern`."""
     found: dict[str, Found]
     """Each file by its path, relative if PATH is."""
     options: StorageOptions
@@ -63,9 +66,8 @@ class PathFiles:
     @classmethod
     def of(cls, path: str, listing: Listing, options: StorageOptions) -> PathFiles:
         """Return the files of a listing."""
-        kind: Literal["file", "directory", "pattern"] = "file"
-        if listing.folder is not None or listing.is_pattern:
-            kind = "pattern" if listing.folder is None else "directory"
+        kind = "pattern" if listing.is_pattern else "file"
+        kind = kind if listing.folder is None else "directory"
         return cls(path, kind, {as_typed(path, one.path): one for one in listing.files}, options)
 
     @property
@@ -127,11 +129,6 @@ def leftover_document(leftover: Leftover) -> dict[str, object]:
     return {"path": entry.name, "bytes": entry.size, "modified": entry.modified, "writer": writer}
 
 
-_META, _ROWS = "meta.json", "sample_locations.bin"
-_ROW_BYTES = 24
-_log = logging.getLogger("penstock.cli")
-
-
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """An index that is there, and its files as they are now."""
@@ -163,11 +160,15 @@ class Indexed:
 
 
 def index_of(path: str, found: Detected) -> Indexed | None:
-    """Return the index of a PATH if it has one. Raises `CorruptIndexError` for a damaged one."""
+    """Return the index of a PATH if it has one; raise for a damaged, or a missing chosen one."""
     for place in places_of(found):
         if exists(place):
             return _looked_at(path, found, place)
         refuse_put_aside(place.folder)
+    if found.index is not None:
+        command = f"penstock index {shlex.quote(path)} --index {shlex.quote(found.index)}"
+        message = f"there is no index in {found.index}. Build it: {command}"
+        raise ObjectNotFoundError(message, path=found.index)
     return None
 
 
@@ -191,22 +192,12 @@ def indexed_source(path: str, found: Detected, *, is_needed: bool = False) -> So
     """
     try:
         indexed = index_of(path, found)
-        if indexed is not None:
-            return indexed.source(found)
+        return None if indexed is None else indexed.source(found)
     except (CorruptIndexError, StaleIndexError) as failure:
         if is_needed or found.index is not None:
             raise
         _log.warning("%s. Read without it", str(failure).rstrip("."))
         return None
-    if found.index is not None:
-        raise missing_index(path, found.index)
-    return None
-
-
-def missing_index(path: str, chosen: str) -> ObjectNotFoundError:
-    """Return the error about a folder of an index, named by the user, that holds none."""
-    command = f"penstock index {shlex.quote(path)} --index {shlex.quote(chosen)}"
-    return ObjectNotFoundError(f"there is no index in {chosen}. Build it: {command}", path=chosen)
 
 
 def meta_of(place: IndexPlace) -> Meta | None:
@@ -247,14 +238,11 @@ def _damaged(path: str, place: IndexPlace, what: str) -> CorruptIndexError:
 
 
 def index_or_problem(path: str, at_path: Detected) -> tuple[Indexed | None, str | None]:
-    """Return the index of a PATH, or why it cannot be used; raise if a chosen one is missing."""
+    """Return the index of a PATH, or why it cannot be used."""
     try:
-        found = index_of(path, at_path)
+        return index_of(path, at_path), None
     except CorruptIndexError as failure:
         return None, at_path.options.redact(str(failure))
-    if found is None and at_path.index is not None:
-        raise missing_index(path, at_path.index)
-    return found, None
 
 
 def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()) -> list[Leftover]:

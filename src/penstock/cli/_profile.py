@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._paths import index_of, index_or_problem, refuse_tokens
+from penstock.cli._paths import index_or_problem, refuse_tokens
 from penstock.cli._terminal import Progress, echo, table
 from penstock.cli._typed_fields import parse_fields, schema_types
 from penstock.cli._units import age_text, counted
@@ -32,6 +32,17 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
+_BARS = 16
+_HEADER = [
+    *("", "field", "type", "null", "missing", "distinct", "min", "median", "max"),
+    *("spread".ljust(_BARS), "length", "example"),
+]
+_LEVELS = "▁▂▃▄▅▆▇█"
+_SIGNS = {"warning": "!", "note": "?"}
+_FEW_DIGITS = 6
+_EXAMPLE = 28
+_BOUND = 20
+_NONE = "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,7 @@ class ProfileSearch:
             return self._of_source(open_found(found))
         place = place_of(found.listing, found.scanner(), found.options, found.index)
         self._build(found.listing, found.scanner(), "new", place.folder)
-        return self._of_new_index()
+        return replace(self._of_source(open_found(found)), is_new=True)
 
     def _build(
         self,
@@ -112,13 +123,7 @@ class ProfileSearch:
             validate=meta.validated,
             max_line_bytes=meta.max_line_bytes,
         )
-        return self._of_new_index()
-
-    def _of_new_index(self) -> FoundProfile:
-        found = look_at(self.path, self.at_path.options, self.at_path.index)
-        indexed = index_of(self.path, found)
-        assert indexed is not None  # noqa: S101 (it was just built)
-        return replace(self._of_source(indexed.source(found)), is_new=True)
+        return replace(self._of_source(indexed.source(self.at_path)), is_new=True)
 
     def _of_source(self, source: Source) -> FoundProfile:
         known = known_profile(source)
@@ -151,19 +156,6 @@ def _keeps_numbers(indexed: Indexed, meta: Meta) -> bool:
     # An update puts new files behind all others, regardless of their names.
     runs = [run.file for run in meta.runs]
     return [file.path for file in meta.files] == in_order and runs == list(range(len(in_order)))
-
-
-_BARS = 16
-_HEADER = [
-    *("", "field", "type", "null", "missing", "distinct", "min", "median", "max"),
-    *("spread".ljust(_BARS), "length", "example"),
-]
-_LEVELS = "▁▂▃▄▅▆▇█"
-_SIGNS = {"warning": "!", "note": "?"}
-_FEW_DIGITS = 6
-_EXAMPLE = 28
-_BOUND = 20
-_NONE = "–"
 
 
 @verb(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from collections import deque
@@ -13,48 +12,39 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from penstock import datasets
 from penstock.decode import decode_fast, decode_line
 from penstock.errors import OptionError
-from penstock.jsonl import read_pieces, reason_text
+from penstock.jsonl import ErrorPolicy, MalformedLine, read_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Generator, Iterable, Iterator, Sequence
 
     from penstock.cli._terminal import Progress
     from penstock.jsonl import JsonlFile, TextPiece
 
-_log = logging.getLogger("penstock.cli")
+T = TypeVar("T")
+
 _TEXT_BYTES = 64 << 10
-_SHOWN_BYTES = 60
-_WARNED = 10
+_MOST = 1024
+"""Records that a condition is asked about at a time."""
+_BELOW_ONE = 1 - 2**-53
+"""Limit of a weight: a huge sample would round it to 1, which has no logarithm."""
 
 
 class Line(NamedTuple):
-    """A line that is not blank."""
+    """A record and its line."""
 
-    path: str
     number: int
     text: bytes
     """Without the newline."""
     value: object
-    problem: Exception | None = None
-    """Why it is not JSON."""
 
 
-def texts_of(file: JsonlFile, advance: Callable[[int], object]) -> Iterator[TextPiece]:
-    """Yield a file's text in pieces; `advance` gets the bytes that were read, in this thread."""
-    read = shown = 0
-
-    def count(size: int) -> None:
-        nonlocal read
-        read += size  # In the thread that reads.
-
-    pieces = read_pieces([file.source()], _TEXT_BYTES, count)
-    with closing(pieces):  # type: ignore[type-var]
+def texts_of(file: JsonlFile, progress: Progress) -> Iterator[TextPiece]:
+    """Yield a file's text in pieces, and show the progress of reading it."""
+    with closing(read_pieces([file.source()], _TEXT_BYTES, progress.read)) as pieces:  # type: ignore[type-var]
         for piece in pieces:
             piece.path = file.path  # As the user named it.
             yield piece
-            more = read - shown
-            shown += more
-            advance(more)
+            progress.show()
 
 
 def read_fast(text: TextPiece) -> list[object] | None:
@@ -65,53 +55,14 @@ def read_fast(text: TextPiece) -> list[object] | None:
         return None
 
 
-def read_lines(text: TextPiece) -> Iterator[Line]:
-    """Yield the lines, decoded as `iter_records` does it: slower than `read_fast`."""
+def read_lines(text: TextPiece) -> Iterator[Line | MalformedLine]:
+    """Yield the lines that are not blank, decoded as `iter_records` does it."""
     for number, line in enumerate(text.text.split(b"\n"), text.first_line):
         if line and not line.isspace():
             try:
-                yield Line(text.path, number, line, decode_line(line))
-            except ValueError as problem:
-                yield Line(text.path, number, line, None, problem)
-
-
-def describe(bad: Line) -> str:
-    """Return the place of a bad line, the reason, and its beginning."""
-    reason = "" if bad.problem is None else reason_text(bad.problem)
-    return f"{bad.path}:{bad.number}: {reason}; the line begins {begins(bad.text)}"
-
-
-def begins(line: bytes) -> str:
-    r"""Return the beginning of a line, with escapes for control characters.
-
-    >>> print(begins(b'{"a": \x00\xff}'))
-    b'{"a": \x00\xff}'
-    """
-    return f"{line[:_SHOWN_BYTES]!r}{' …' if len(line) > _SHOWN_BYTES else ''}"
-
-
-class Skipped:
-    """Counts bad lines that are skipped, and warns of the first ones."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def add(self, bad: Line) -> None:
-        """Count a line."""
-        self.count += 1
-        if self.count <= _WARNED:
-            _log.warning("skipped %s", describe(bad))
-
-    def finish(self) -> None:
-        """Warn of the total, if not every line was named."""
-        if self.count > _WARNED:
-            _log.warning("%d bad lines were skipped; penstock check lists them", self.count)
-
-
-T = TypeVar("T")
-
-_BELOW_ONE = 1 - 2**-53
-"""Limit of a weight: a huge sample would round it to 1, which has no logarithm."""
+                yield Line(number, line, decode_line(line))
+            except ValueError as reason:
+                yield MalformedLine(text.path, number, line, reason)
 
 
 class Record(NamedTuple):
@@ -133,16 +84,16 @@ class RecordStream:
         self.ended = False
 
     def __iter__(self) -> Generator[Record]:
-        skipped = Skipped()
+        policy = ErrorPolicy("skip")
         for file in self._files:
-            for text in texts_of(file, self._progress.add):
+            for text in texts_of(file, self._progress):
                 for line in read_lines(text):
-                    if line.problem is not None:
-                        skipped.add(line)
+                    if isinstance(line, MalformedLine):
+                        policy.handle(line)
                         continue
                     self.total += 1
-                    yield Record(self.total - 1, f"{line.path}:{line.number}", line.value)
-        skipped.finish()
+                    yield Record(self.total - 1, f"{text.path}:{line.number}", line.value)
+        policy.finish()
         self.ended = True
 
 
@@ -210,9 +161,6 @@ def sampled_numbers(total: int, size: int, seed: int) -> list[int]:
             break
         kept[place] = number
     return sorted(kept.values())
-
-
-_MOST = 1024
 
 
 class StreamCondition:

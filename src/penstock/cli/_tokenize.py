@@ -7,6 +7,7 @@ import shlex
 import time
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -282,20 +283,14 @@ class PartsLeft:
     def __init__(self, dst: str) -> None:
         self.dst = dst
         self._before = self._present()
-        self._kept: int | None = None
 
-    def look(self) -> None:
-        """Count the parts that this run takes over; called before it begins its first part.
+    @cached_property
+    def kept(self) -> int:
+        """How many parts this run takes over; asked before it begins its first part.
 
         A builder first removes the parts of runs with other inputs or options.
         """
-        if self._kept is None:
-            self._kept = len(self._before & self._present())
-
-    @property
-    def kept(self) -> int:
-        """How many parts this run took over."""
-        return self._kept or 0
+        return len(self._before & self._present())
 
     def note(self) -> str:
         """Return what an interrupted run leaves."""
@@ -330,7 +325,7 @@ class TokenProgress(Progress):
     def add(self, count: int) -> None:
         """Count bytes that were read; those of an earlier run come first, all at once."""
         if self._left is not None:
-            self._left.look()
+            _ = self._left.kept
         super().add(count)
 
     def count(self, documents: int, tokens: int) -> None:

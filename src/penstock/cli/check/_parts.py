@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
-from penstock.cli._stream import begins
 from penstock.cli._units import counted
 from penstock.decode import decode_line
 from penstock.errors import CorruptFileError, ObjectNotFoundError, StaleIndexError
@@ -55,6 +54,7 @@ PART_BYTES = 32 << 20
 _LITTLE = 64 << 20
 """Bytes that are read before other processes would have started."""
 _BETWEEN_LOOKS = 0.2
+_SHOWN_BYTES = 60
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -116,6 +116,11 @@ class CheckPart:
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Do the same, and raise what cannot be read."""
         raise NotImplementedError
+
+
+def begins(line: bytes) -> str:
+    """Return the beginning of a line, with escapes for control characters."""
+    return f"{line[:_SHOWN_BYTES]!r}{' …' if len(line) > _SHOWN_BYTES else ''}"
 
 
 class SampledLines:

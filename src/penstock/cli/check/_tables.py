@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from penstock.cli._paths import as_typed
-from penstock.cli._stream import begins
-from penstock.cli.check._parts import CheckPart, Finding, PartFindings, SampledLines
+from penstock.cli.check._parts import CheckPart, Finding, PartFindings, SampledLines, begins
 from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
 from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
 from penstock.index.parquet import UnifiedSchema, read_footer, read_group

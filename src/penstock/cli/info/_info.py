@@ -133,7 +133,7 @@ def _file_facts(
     elif progress is not None:
         records, text_bytes = 0, 0
         scan = LineScanner().begin(file.path)
-        for text in texts_of(file, progress.add):
+        for text in texts_of(file, progress):
             records += len(scan.add(text.text))
             text_bytes += len(text.text)
         records += len(scan.finish())

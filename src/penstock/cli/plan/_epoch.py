@@ -110,9 +110,8 @@ def costs(
     }
     if not source.reads_blocks:
         kept = records / np.maximum(1, np.diff(blocks))
-        found["full"] = type(found["full"])(
-            requests=len(steps.order), bytes=round(float((text * kept).sum())), open_bytes=0
-        )
+        size = round(float((text * kept).sum()))
+        found["full"] = replace(found["full"], requests=len(steps.order), bytes=size, open_bytes=0)
     return found
 
 
@@ -159,9 +158,9 @@ class RunPlan:
     """Why the order is of its kind."""
     layout: RunLayout
     file_bytes: Mapping[str, int]
-    has_state: bool = False
-    columns: Sequence[str] = ()
+    columns: Sequence[str]
     """Fields that a run which asks for nothing else gathers from columns."""
+    has_state: bool
 
     def report(self) -> Report:
         """Return steps, rows, reads and the first records."""

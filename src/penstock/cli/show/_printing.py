@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.datasets import Source, TokenSource
     from penstock.index import NamedTokenizer
 
+_log = logging.getLogger("penstock.cli")
 _STEP = 256
 _HEAD, _TAIL = 24, 8
 """Tokens of a sample that a terminal shows."""
@@ -228,9 +229,6 @@ def ids_text(tokens: NDArray[np.integer]) -> str:
         return str(ids)
     head, tail = (", ".join(map(str, some)) for some in (ids[:_HEAD], ids[-_TAIL:]))
     return f"[{head}, … {len(ids) - _HEAD - _TAIL:,} more …, {tail}]"
-
-
-_log = logging.getLogger("penstock.cli")
 
 
 class Printed:
