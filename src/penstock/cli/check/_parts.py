@@ -177,11 +177,14 @@ class LinePart(CheckPart):
         for aside in check.aside:
             line, number = lines[aside.newlines - piece.newlines], aside.newlines + 1
             try:
-                reason = JSON_NAMES[type(decode_line(line))]
-                seen.records += 1
-                yield Finding("non-object line", self.path, number, reason, begins(line))
+                value = decode_line(line)
             except ValueError as why:
                 yield Finding("malformed line", self.path, number, reason_text(why), begins(line))
+                continue
+            seen.records += 1
+            if type(value) is not dict:  # A deep object may fit the stack here, and not before.
+                reason = JSON_NAMES[type(value)]
+                yield Finding("non-object line", self.path, number, reason, begins(line))
 
 
 def line_parts(
