@@ -59,9 +59,8 @@ class Batch(Movable, Mapping[str, Any]):
             return self._fields[name]
         except KeyError:
             there = ", ".join(map(repr, self._fields)) or "none"
-            raise KeyError(
-                f"there is no field {name!r} in this batch; there are: {there}"
-            ) from None
+            text = f"there is no field {name!r} in this batch; there are: {there}"
+            raise KeyError(text) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
@@ -119,23 +118,20 @@ class Batch(Movable, Mapping[str, Any]):
         fields = {name: value for name, value in self.items() if isinstance(value, Jagged)}
         if not fields:
             raise OptionError(
-                f"no field of this batch is jagged, and TorchRec's tensor is made of such: ask for "
-                f"list<int64>. There are: {', '.join(self) or 'none'}"
+                "no field of this batch is jagged, as those of type list<int64> are: TorchRec's "
+                f"tensor is made of such. There are: {', '.join(self) or 'none'}"
             )
         types = {}
         for name, value in fields.items():
             if isinstance(value.values, Jagged) or value.values.ndim != 1:
                 raise OptionError(
                     f"field {name!r} holds lists of lists, and TorchRec has lists of numbers only: "
-                    f"leave it out, as in Batch({{'tags': batch['tags']}}).as_torchrec()"
+                    "leave it out, as in Batch({'tags': batch['tags']}).as_torchrec()"
                 )
-            types[name] = value.values.dtype
+            types[name] = str(value.values.dtype).removeprefix("torch.")
         if len(set(types.values())) > 1:
-            shown = ", ".join(f"{name} {str(kind)[6:]}" for name, kind in types.items())
-            raise OptionError(
-                f"TorchRec has one type for the values of all fields, and here are {shown}: give "
-                f"the fields one type, or leave some out"
-            )
+            shown = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            raise OptionError(f"TorchRec has one type for the values of all fields, not {shown}")
         return torchrec.KeyedJaggedTensor(
             keys=list(fields),
             values=torch.cat([value.values for value in fields.values()]),
@@ -154,11 +150,9 @@ class Batch(Movable, Mapping[str, Any]):
         def entry(value: Any) -> Any:
             if isinstance(value, Jagged):
                 return value.to_nested()
-            if isinstance(value, Masked):
-                return tensordict.TensorDict({"values": value.values, "mask": value.mask}, rows)
-            if isinstance(value, Padded):
-                parts = {"values": value.values, "lengths": value.lengths}
-                return tensordict.TensorDict(parts, rows)
+            if isinstance(value, Masked | Padded):
+                parts = zip(value.__slots__, value, strict=True)
+                return tensordict.TensorDict(dict(parts), rows)
             if isinstance(value, Categories):
                 return value.codes
             if isinstance(value, list) and value:

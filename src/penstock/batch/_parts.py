@@ -244,18 +244,14 @@ class Jagged(Movable):
     def to_padded(self, fill: float = 0) -> torch.Tensor:
         """Return the rows filled up to the longest, [B, longest, …]."""
         values = self.values.to_padded(fill) if isinstance(self.values, Jagged) else self.values
-        rows, slots = self._places()
         padded = values.new_full((len(self), self._longest(), *values.shape[1:]), fill)
-        padded[rows, slots] = values
+        padded[Padded(padded, self.lengths).mask] = values
         return padded
 
     @classmethod
     def from_padded(cls, padded: torch.Tensor, lengths: torch.Tensor) -> Jagged:
         """Return the first `lengths` values of each row of a tensor [B, longest, …]."""
-        import torch  # noqa: PLC0415 (torch)
-
-        slots = torch.arange(padded.shape[1], device=padded.device)
-        return cls(padded[slots < lengths[:, None]], lengths=lengths)
+        return cls(padded[Padded(padded, lengths).mask], lengths=lengths)
 
     def to_nested(self) -> torch.Tensor:
         """Return the rows as a nested tensor of torch, of the jagged layout; nothing is copied."""
@@ -273,15 +269,6 @@ class Jagged(Movable):
 
     def _longest(self) -> int:
         return int(self.lengths.max()) if len(self) else 0
-
-    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return in which row, and at which place of it, each value stands."""
-        import torch  # noqa: PLC0415 (torch)
-
-        every = torch.arange(len(self), device=self.lengths.device)
-        rows = torch.repeat_interleave(every, self.lengths, output_size=len(self.values))
-        slots = torch.arange(len(self.values), device=rows.device) - self.offsets[rows]
-        return rows, slots
 
     def _parts(self) -> tuple[Any, ...]:
         return self.values, self._lengths, self._offsets
@@ -308,22 +295,19 @@ def _check(
             raise OptionError(
                 f"{name} are integers of one axis, not {given.dtype} of {tuple(given.shape)}"
             )
-    if offsets is not None:
-        if not len(offsets):
-            raise OptionError("offsets have one entry more than there are rows, and here are none")
-        if lengths is not None and len(offsets) != len(lengths) + 1:
+    if offsets is None:
+        total = int(lengths.sum()) if lengths is not None and lengths.is_cpu else len(values)
+        if total != len(values):
             raise OptionError(
-                f"{len(offsets):,} offsets do not fit {len(lengths):,} lengths: there is one more"
+                f"the lengths add up to {total:,}, and there are {len(values):,} values"
             )
-        first, last = (
-            (offsets[0].item(), offsets[-1].item()) if offsets.is_cpu else (0, len(values))
-        )
-        if (first, last) != (0, len(values)):
-            raise OptionError(
-                f"offsets go from {first:,} to {last:,}, and there are {len(values):,} values: "
-                f"they begin with 0 and end with the number of values"
-            )
-    elif lengths is not None and lengths.is_cpu and int(lengths.sum()) != len(values):
+        return
+    if not len(offsets) or (lengths is not None and len(offsets) != len(lengths) + 1):
+        rows = "any" if lengths is None else f"{len(lengths):,}"
+        raise OptionError(f"{len(offsets):,} offsets do not fit {rows} rows: there is one more")
+    first, last = offsets[[0, -1]].tolist() if offsets.is_cpu else (0, len(values))
+    if (first, last) != (0, len(values)):
         raise OptionError(
-            f"the lengths add up to {int(lengths.sum()):,}, and there are {len(values):,} values"
+            f"offsets go from {first:,} to {last:,}, and there are {len(values):,} values: they "
+            "begin with 0 and end with the number of values"
         )
