@@ -22,8 +22,10 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 _KEYS = ("version", "fingerprint", "length", "seed", "epoch", "order", "position", "skip")
 _ORDER_KEYS = ("kind", "version", "lanes")
 _PLAN_KEYS = ("name", "version")
-_ENTRIES = "a list of [start, stop] and [start, stop, epoch]"
+_SAME = ("fingerprint", "length", "seed", "epoch", "position")
+"""Keys of a state that are attributes of a cursor."""
 _PAIR = 2
+_REMEDY = "Give what `state_dict()` returned, unchanged."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +80,7 @@ class Cursor:
         _integer("seed", self.seed)
         _integer("epoch", self.epoch, least=0)
         _integer("order.lanes", self.lanes, least=1)
-        _integer("order.version", self.order_version, least=1)
-        if self.order_version > Order.VERSION:
-            raise _newer("order.version", self.order_version, Order.VERSION)
+        _version("order.version", self.order_version, Order.VERSION)
         if self.plan is not None:
             if not isinstance(self.plan[0], str):
                 raise _wrong("order.plan.name", self.plan[0], "a string")
@@ -123,8 +123,8 @@ class Cursor:
         if self.position and order.lanes != self.lanes:
             raise OptionError(
                 f"state: order.lanes is {self.lanes}, and the blocks of this source make "
-                f"{order.lanes}: they are not the blocks the run began with, so its order cannot "
-                "be continued. Start the epoch again, or open the data as it was opened then."
+                f"{order.lanes}: its order cannot be continued. Start the epoch again, or open the "
+                "data as it was opened then."
             )
         return order
 
@@ -165,31 +165,20 @@ class Cursor:
         return replace(self, skip=(*self.skip, *added))
 
     def to_dict(self) -> dict[str, object]:
-        order: dict[str, object] = {
-            "kind": self.kind,
-            "version": self.order_version,
-            "lanes": self.lanes,
-        }
+        parts = (self.kind, self.order_version, self.lanes)
+        order: dict[str, object] = dict(zip(_ORDER_KEYS, parts, strict=True))
         if self.plan is not None:
             order["plan"] = dict(zip(_PLAN_KEYS, self.plan, strict=True))
-        return {
-            "version": self.VERSION,
-            "fingerprint": self.fingerprint,
-            "length": self.length,
-            "seed": self.seed,
-            "epoch": self.epoch,
-            "order": order,
-            "position": self.position,
-            "skip": [list(entry) for entry in self.skip],
-        }
+        same = {name: getattr(self, name) for name in _SAME}
+        skip = [list(entry) for entry in self.skip]
+        found = {"version": self.VERSION, "order": order, "skip": skip, **same}
+        return {name: found[name] for name in _KEYS}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Cursor:
         """Read a state document, or say what is wrong with it."""
         _keys("", state, ("version",), exactly=False)
-        _integer("version", state["version"], least=1)
-        if (version := state["version"]) != cls.VERSION:
-            raise _newer("version", version, cls.VERSION)
+        _version("version", state["version"], cls.VERSION)
         _keys("", state, _KEYS)
         order = state["order"]
         plan = order.get("plan") if isinstance(order, Mapping) else None
@@ -197,21 +186,16 @@ class Cursor:
         if plan is not None:
             _keys("order.plan.", plan, _PLAN_KEYS)
         skip = state["skip"]
-        if not isinstance(skip, list | tuple):
-            raise _wrong("skip", skip, _ENTRIES)
-        for entry in skip:
+        for entry in skip if isinstance(skip, list | tuple) else [skip]:
             if not isinstance(entry, list | tuple):
-                raise _wrong("skip", entry, _ENTRIES)
+                expected = "a list of [start, stop] and [start, stop, epoch]"
+                raise _wrong("skip", entry, expected)
         return cls(
-            fingerprint=state["fingerprint"],
-            length=state["length"],
-            seed=state["seed"],
-            epoch=state["epoch"],
+            **{name: state[name] for name in _SAME},
             kind=order["kind"],
             order_version=order["version"],
             lanes=order["lanes"],
             plan=None if plan is None else (plan["name"], plan["version"]),
-            position=state["position"],
             skip=tuple(skip),
         )
 
@@ -243,16 +227,10 @@ def _keys(where: str, found: object, expected: tuple[str, ...], *, exactly: bool
         raise _wrong(where.rstrip(".") or "the state", found, "a dict")
     missing = [where + key for key in expected if key not in found]
     unknown = [f"{where}{key}" for key in found if key not in expected] if exactly else []
+    faults = {"missing": missing, "unknown": unknown}
     if missing or unknown:
-        raise OptionError(
-            "this is not the state of a run: "
-            + "; ".join(
-                f"{what} {', '.join(keys)}"
-                for what, keys in (("missing", missing), ("unknown", unknown))
-                if keys
-            )
-            + ". Give what `state_dict()` returned, unchanged."
-        )
+        told = "; ".join(f"{what} {', '.join(keys)}" for what, keys in faults.items() if keys)
+        raise OptionError(f"this is not the state of a run: {told}. {_REMEDY}")
 
 
 def _integer(name: str, value: object, least: int | None = None) -> None:
@@ -263,14 +241,13 @@ def _integer(name: str, value: object, least: int | None = None) -> None:
 
 
 def _wrong(name: str, value: object, expected: str) -> OptionError:
-    return OptionError(
-        f"state: {name} is {value!r}, expected {expected}. Give what `state_dict()` returned, "
-        "unchanged."
-    )
+    return OptionError(f"state: {name} is {value!r}, expected {expected}. {_REMEDY}")
 
 
-def _newer(name: str, value: object, known: int) -> OptionError:
-    return OptionError(
-        f"state: {name} is {value}, and this release knows {known} at most. It was written by a "
-        "newer Penstock; install that one or a later one."
-    )
+def _version(name: str, value: Any, known: int) -> None:  # noqa: ANN401 (what a state has)
+    _integer(name, value, least=1)
+    if value > known:
+        raise OptionError(
+            f"state: {name} is {value}, and this release knows {known} at most. It was written by "
+            "a newer Penstock; install that one or a later one."
+        )

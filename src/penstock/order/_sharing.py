@@ -87,10 +87,7 @@ def share_rows(  # noqa: PLR0913, PLR0917 (what a slice depends on)
     [1, 3, 5]
     """
     first, rows = _batch(step, batch_size, rank, world_size, length, drop_last, origin)
-    if _takes_lanes(lanes, world_size):
-        positions = first + rank + world_size * np.arange(rows, dtype=np.int64)
-    else:
-        positions = first + rank * rows + np.arange(rows, dtype=np.int64)
+    positions = first + _own(rows, rank, world_size, lanes)
     return np.minimum(positions, length - 1), positions < length
 
 
@@ -120,17 +117,16 @@ def share_full(  # noqa: PLR0913, PLR0917 (what a slice depends on)
             f"steps {start:,} to {stop:,} do not lie in the {count:,} full ones of an epoch."
         )
     step = np.arange(start, stop, dtype=np.int64)[:, np.newaxis]
-    row = np.arange(batch_size, dtype=np.int64)
-    if _takes_lanes(lanes, world_size):
-        row = rank + world_size * row
-    else:
-        row += rank * batch_size
-    positions: NDArray[np.int64] = origin + step * (batch_size * world_size) + row
+    own = _own(batch_size, rank, world_size, lanes)
+    positions: NDArray[np.int64] = origin + step * (batch_size * world_size) + own
     return positions
 
 
-def _takes_lanes(lanes: int, world_size: int) -> bool:
-    return lanes > 1 and lanes % world_size == 0
+def _own(rows: int, rank: int, world_size: int, lanes: int) -> NDArray[np.int64]:
+    """Return which positions of a global batch a rank takes, int64[rows]."""
+    row = np.arange(rows, dtype=np.int64)
+    takes_lanes = lanes > 1 and lanes % world_size == 0
+    return rank + world_size * row if takes_lanes else rank * rows + row
 
 
 def _check_rank(rank: int, world_size: int) -> None:
