@@ -133,15 +133,9 @@ class Delivery:
 
     def _stalled(self, what: str, request: Any) -> StallError:
         reader = self.fetch.reader
-        if what:
-            remedy = "Look whether storage answers"
-        else:
-            remedy = "Nothing is being read: look at encode"
-            place = reader.place(request) if self.fetch.recipe.is_pure else ""
-            if place:
-                what = f"{place}, or others of its batch"
-                remedy = "Look whether storage answers and workers start"
-        waits = f"It waits for: {what}. " if what else ""
+        place = what or (reader.place(request) if self.fetch.recipe.is_pure else "")
+        waits = f"It waits for: {place}. " if place else "Nothing is being read. "
+        remedy = f"Look {'whether storage answers and workers start' if place else 'at encode'}"
         return StallError(
             f"rank {self.ranks.rank} of {self.ranks.world_size} got no batch for "
             f"{self.stall_timeout:g} s. {waits}{reader.name(request)} {remedy}; "

@@ -23,8 +23,6 @@ class Decisions(dict[str, str]):
         width = max(map(len, self), default=0)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in self.items())
 
-    __str__ = __repr__
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StepRecords:
@@ -56,8 +54,6 @@ class StepRecords:
             lines.append(f"  … {len(self.ids) - _SHOWN:,} more")
         return "\n".join(lines)
 
-    __str__ = __repr__
-
 
 def step_records(task: Task, rank: int, source: Source) -> StepRecords:
     """Return the records of a task with their places."""
@@ -65,9 +61,7 @@ def step_records(task: Task, rank: int, source: Source) -> StepRecords:
     files: list[str] = []
     offsets = sizes = np.zeros(len(ids), np.int64)
     if source.files and len(ids):
-        place = source.location(ids)
-        names = source.files
-        files = [names[number] for number in np.asarray(place.file, np.int64).tolist()]
-        offsets, sizes = np.asarray(place.offset, np.int64), np.asarray(place.bytes, np.int64)
+        numbers, offsets, sizes = (np.asarray(one, np.int64) for one in source.location(ids))
+        files = [source.files[number] for number in numbers.tolist()]
     valid = np.ones(len(ids), bool) if task.valid is None else task.valid
     return StepRecords(task.step, task.where.epoch, rank, ids, valid, files, offsets, sizes)

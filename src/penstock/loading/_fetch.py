@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -111,11 +111,8 @@ class Fetch:
                 raise self._explained(why, opened) from None
             bad = self._bad_rows(opened)
             read = self._read(opened, bad)
-        except StopIteration as why:
-            raise self._no_end(why, opened) from why
-        except Exception as why:
-            why.add_note(named_batch(task, source))
-            raise
+        except Exception as why:  # noqa: BLE001 (raised again)
+            _raise_named(why, opened)
         self._look_once(read, source)
         return ReadRows(read, bad, time.perf_counter() - began, opened)
 
@@ -180,13 +177,10 @@ class Fetch:
         where = opened.task.where
         try:
             made = self.recipe.make(read, where)
-        except StopIteration as why:
-            raise self._no_end(why, opened) from why
-        except Exception as why:
+        except Exception as why:  # noqa: BLE001 (raised again, or of a record)
             # A user's own callable decides for itself which records are bad.
             if not isinstance(why, OF_A_RECORD) or not self.recipe.is_pure:
-                why.add_note(named_batch(opened.task, opened.source))
-                raise
+                _raise_named(why, opened)
             if self._on_error == "raise":
                 raise self._explained(why, opened) from None
             bad = self._bad_rows(opened)
@@ -285,11 +279,16 @@ class Fetch:
         why.add_note(named_batch(task, source))
         return why
 
-    def _no_end(self, why: StopIteration, opened: Opened) -> RuntimeError:
-        """Return an error in place of a StopIteration, which would end the loop over batches."""
+
+def _raise_named(why: Exception, opened: Opened) -> NoReturn:
+    """Raise an error with its batch; a StopIteration as another, for it would end the loop."""
+    note = named_batch(opened.task, opened.source)
+    if isinstance(why, StopIteration):
         error = RuntimeError(f"{why!r} was raised where a batch is made, by encode or the source")
-        error.add_note(named_batch(opened.task, opened.source))
-        return error
+        error.add_note(note)
+        raise error from why
+    why.add_note(note)
+    raise why
 
 
 def _numbers(opened: Opened) -> tuple[Source, NDArray[np.int64]]:

@@ -325,7 +325,7 @@ class DataLoader:
         return Decisions(
             source=found.pop("source"),
             order=found.pop("order"),
-            batch=self._recipe.describe(),
+            batch=self._recipe.what,
             sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {batches}",
             workers=self._workers(point).describe(),
             **found,

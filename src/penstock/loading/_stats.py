@@ -93,21 +93,21 @@ class Stats:
         found = Counter(self._ended)
         for tally in self._under_way:
             found.update(tally.sums())
-        reading = float(found["seconds_reading"])
         elapsed = found["waiting"] + found["using"]
-        return {
-            "batches": float(found["batches"]),
-            "records": float(found["records"]),
-            "bad_records": float(len(self.bad_ids)),
-            "records_per_second": found["records"] / elapsed if elapsed else 0.0,
-            "read_seconds": reading,
-            "decode_seconds": max(0.0, found["gathering"] - reading),
-            "encode_seconds": float(found["encoding"]),
-            "wait_seconds": float(found["waiting"]),
-            "use_seconds": float(found["using"]),
-            "storage_requests": float(found["requests"]),
-            "storage_bytes": float(found["bytes"]),
-            "storage_retries": float(found["retries"]),
-            "storage_throttled": float(found["throttled"]),
-            "cache_hits": float(found["cache_hits"]),
+        numbers = {
+            "batches": found["batches"],
+            "records": found["records"],
+            "bad_records": len(self.bad_ids),
+            "records_per_second": found["records"] / elapsed if elapsed else 0,
+            "read_seconds": found["seconds_reading"],
+            "decode_seconds": max(0, found["gathering"] - found["seconds_reading"]),
+            "encode_seconds": found["encoding"],
+            "wait_seconds": found["waiting"],
+            "use_seconds": found["using"],
+            "storage_requests": found["requests"],
+            "storage_bytes": found["bytes"],
+            "storage_retries": found["retries"],
+            "storage_throttled": found["throttled"],
+            "cache_hits": found["cache_hits"],
         }
+        return {name: float(number) for name, number in numbers.items()}

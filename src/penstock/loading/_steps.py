@@ -161,6 +161,8 @@ class Steps(EpochSteps):
         self.first, self._rest = step_counts(cursor, sharing)
         self._whole = (len(self.order) - self._origin) // sharing.global_batch_size
         self._window = max(1, _WINDOW // sharing.batch_size)
+        self._share = (sharing.batch_size, sharing.rank, sharing.world_size, len(self.order))
+        self._layout = {"origin": self._origin, "lanes": self.order.lanes}
         self._known: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def _task(self, step: int, most: int) -> Task:
@@ -170,7 +172,8 @@ class Steps(EpochSteps):
             count = len(ids) // self.sharing.batch_size
             valid = None
         else:
-            positions, valid = self._shared(number)
+            drop_last = self.sharing.drop_last
+            positions, valid = share_rows(number, *self._share, drop_last, **self._layout)
             ids = self.order.at(positions)
             valid = None if valid.all() else valid
         where, valid, unread = self._where(positions, ids, valid)
@@ -183,34 +186,12 @@ class Steps(EpochSteps):
         known = self._known
         start = number - number % self._window
         if known is None or known[0] != start:
-            sharing = self.sharing
-            positions = share_full(
-                start,
-                min(start + self._window, self._whole),
-                sharing.batch_size,
-                sharing.rank,
-                sharing.world_size,
-                len(self.order),
-                origin=self._origin,
-                lanes=self.order.lanes,
-            )
+            stop = min(start + self._window, self._whole)
+            positions = share_full(start, stop, *self._share, **self._layout)
             known = self._known = (start, positions, self.order.at(positions))
         own = slice(number - start, number - start + most)
         # Copies: users get them, and one batch must not keep the whole window alive.
         return known[1][own].flatten(), known[2][own].flatten()
-
-    def _shared(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        sharing = self.sharing
-        return share_rows(
-            number,
-            sharing.batch_size,
-            sharing.rank,
-            sharing.world_size,
-            len(self.order),
-            sharing.drop_last,
-            origin=self._origin,
-            lanes=self.order.lanes,
-        )
 
 
 class PlannedSteps(EpochSteps):

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock._lazy import require
-from penstock.batch import Batch, Categories, Jagged, Masked, Padded
+from penstock.batch import Batch, Categories, Jagged, Masked, Padded, tensor
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    import torch
     from numpy.typing import NDArray
 
 
@@ -67,8 +66,6 @@ def _rows(value: Any) -> int | None:  # noqa: ANN401 (anything)
 
 
 def _as_tensor(value: Any) -> Any:  # noqa: ANN401 (anything)
-    from penstock.batch import tensor  # noqa: PLC0415 (torch)
-
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
         return value
     try:
@@ -80,21 +77,13 @@ def _as_tensor(value: Any) -> Any:  # noqa: ANN401 (anything)
 
 def _completed(batch: Batch, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> Batch:
     """Add record numbers to a batch, and combine its `valid` with the loader's."""
-    for name, own in (("ids", batch.ids), ("valid", batch.valid)):
+    for name, own, given in (("ids", batch.ids, ids), ("valid", batch.valid, valid)):
         if own is not None and len(own) != len(ids):
             raise OptionError(
                 f"encode returned a batch with {len(own):,} values in `{name}`, and there are "
                 f"{len(ids):,} records in it. Leave it out, or have one for each."
             )
-    batch.ids = _beside(batch.ids, ids)
-    if valid is not None:
-        flags = _beside(batch.valid, valid)
-        batch.valid = flags if batch.valid is None else batch.valid & flags
+        if given is not None:
+            added = tensor(given) if own is None else tensor(given).to(own.device)
+            setattr(batch, name, added & own if name == "valid" and own is not None else added)
     return batch
-
-
-def _beside(known: torch.Tensor | None, values: NDArray[Any]) -> torch.Tensor:
-    from penstock.batch import tensor  # noqa: PLC0415 (torch)
-
-    added = tensor(values)
-    return added if known is None else added.to(known.device)
