@@ -44,11 +44,9 @@ class RecordOrder(Protocol):
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the record numbers that stand at `start` … `stop - 1`, int64[stop - start]."""
-        ...
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record numbers that stand at positions (integers), int64 of the same shape."""
-        ...
 
 
 @runtime_checkable
@@ -67,7 +65,6 @@ class Plan(Protocol):
 
     def over(self, order: RecordOrder) -> Batches:
         """Return the batches of one epoch."""
-        ...
 
 
 class Batches(Protocol):
@@ -77,7 +74,6 @@ class Batches(Protocol):
 
     def positions(self, number: int) -> NDArray[np.int64]:
         """Return the positions of one batch, int64[B], at least one."""
-        ...
 
 
 class Order:
@@ -136,7 +132,7 @@ class Order:
         """Into how many equal lanes the order is dealt: position i belongs to lane `i % lanes`."""
         self._ranks: Callable[[NDArray[np.int64]], NDArray[np.int64]]
         if kind == "sequential":
-            self._ranks = _itself
+            self._ranks = lambda positions: positions
         elif kind == "full":
             self._ranks = Permutation(self._kept, self.seed, self.epoch).at
         elif borders is None:
@@ -201,10 +197,6 @@ def clip_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         whole = borders[: np.searchsorted(borders, length, side="left")]
         return np.append(whole, length).astype(np.int64)
     return borders
-
-
-def _itself(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    return positions
 
 
 def _checked_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:
