@@ -84,12 +84,7 @@ def encoded(type_: FieldType, array: pa.Array, place: ValuePlace) -> Any:
 
 
 def part_of(type_: FieldType, arrays: Any, start: int, stop: int) -> Any:
-    """Return some rows of what `encoded` made of a column: over the same memory.
-
-    >>> values, offsets = np.array([5, 6, 7, 8]), np.array([0, 1, 3, 4])
-    >>> part_of(ListOf(Number(pa.int64())), (values, offsets), 1, 3)
-    (array([6, 7, 8]), array([0, 2, 3]))
-    """
+    """Return some rows of what `encoded` made of a column: over the same memory."""
     if not isinstance(arrays, tuple):
         return arrays[start:stop]
     if not isinstance(type_, ListOf):
@@ -206,8 +201,6 @@ def _items(array: pa.Array) -> tuple[pa.Array, Rows]:
 
 
 def _nulls(array: pa.Array) -> NDArray[np.bool_]:
-    if not array.null_count:
-        return np.zeros(len(array), np.bool_)
     nulls: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
     return nulls
 

@@ -182,10 +182,8 @@ class FieldEncoder:
 
     @cached_property
     def _codes(self) -> dict[str, dict[Any, int]]:
-        return {
-            name: {word: code for code, word in enumerate(words)}
-            for name, words in self._words.items()
-        }
+        words = self._words.items()
+        return {name: {word: code for code, word in enumerate(own)} for name, own in words}
 
     def __reduce__(self) -> tuple[type[FieldEncoder], tuple[object, ...]]:
         return FieldEncoder, (self.types, self.vocabularies)
@@ -195,10 +193,7 @@ class FieldEncoder:
 
 
 def _vocabulary(name: str, values: pa.Array | Sequence[Any]) -> pa.Array:
-    try:
-        array = values if isinstance(values, pa.Array) else pa.array(list(values))
-    except (pa.ArrowException, TypeError) as why:
-        raise OptionError(f"the vocabulary of {name!r} is no list of values: {why}") from None
+    array = values if isinstance(values, pa.Array) else pa.array(list(values))
     if pa.types.is_null(array.type):
         array = array.cast(pa.string())
     if array.null_count or len(array.unique()) < len(array):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -90,16 +89,13 @@ class Tokens:
             raise OptionError(f"shift={shift!r}: expected True or False.")
         self.shift = bool(shift)
         if boundaries is not None and not isinstance(boundaries, bool):
-            boundaries = _end_token(boundaries)
+            boundaries = whole_number("boundaries", boundaries, 0)
         self.boundaries = boundaries
         self.field = field
         self.token_dtype = None if token_dtype is None else _integers(token_dtype)
 
     def bind(self, source: Source) -> tuple[Source, Tokens | TokenDocuments]:
-        """Return the rows to go over, and what encodes them; see `Encoder`.
-
-        Token sources are read as tokens, other sources by their column.
-        """
+        """Return tokens, or the records of a column, and what encodes them; see `Encoder`."""
         if not is_tokens(source):
             self._check_column(source)
             return source, self
@@ -110,10 +106,7 @@ class Tokens:
     # Over token sources.
 
     def over(self, source: Source) -> TokenSource:
-        """Return the records that a loader goes over: windows of a stream, or samples as they are.
-
-        Raise where the source has no such rows, or does not know what is asked for.
-        """
+        """Return what a loader goes over, if it is there: windows, or samples as they are."""
         if not is_tokens(source):
             raise OptionError(f"{source!r} holds no tokens. Make some: penstock tokenize SRC DST.")
         self._check_fits(source)
@@ -202,15 +195,13 @@ class Tokens:
                 "penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
             )
         holds_bytes = any(is_one(type_) for is_one in BYTES)
-        if holds_bytes and self.token_dtype is None:
+        if holds_bytes != (self.token_dtype is not None):
             raise OptionError(
                 f"the field {self.field!r} holds bytes: say of which integers, as in "
                 "Tokens(…, token_dtype='int64'), which LLM Foundry writes."
-            )
-        if not holds_bytes and self.token_dtype is not None:
-            raise OptionError(
-                f"token_dtype={self.token_dtype.name!r} is for tokens that are kept as bytes, and "
-                f"the field {self.field!r} is {type_}. Leave it out."
+                if holds_bytes
+                else f"token_dtype is for tokens that are kept as bytes, and the field "
+                f"{self.field!r} is {type_}. Leave it out."
             )
 
     @property
@@ -334,13 +325,3 @@ def _integers(given: DTypeLike) -> np.dtype[Any]:
             f"token_dtype={given!r}: expected integers that int64 holds, as in 'int64', 'uint16'."
         )
     return dtype if dtype.byteorder == ">" else dtype.newbyteorder("<")
-
-
-def _end_token(given: object) -> int:
-    token = operator.index(given) if isinstance(given, SupportsIndex) else -1
-    if token < 0:
-        raise OptionError(
-            f"boundaries={given!r}: expected True, False, None (where they are needed), or the "
-            "token that ends documents."
-        )
-    return token

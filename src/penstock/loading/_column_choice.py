@@ -11,7 +11,7 @@ import time
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from penstock.datasets import (
     columns_of,
@@ -30,21 +30,16 @@ from penstock.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from penstock.loading._order_choice import (
-    bare_origins,
-    first_gzip,
-    first_stream,
-    lies_remote,
-)
+from penstock.loading._order_choice import bare_origins, first_gzip, first_stream, lies_remote
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.datasets import Source
+    from penstock.loading._feed import FeedOptions
 
 _log = logging.getLogger("penstock.loading")
-Materialize = Literal["auto"] | bool
 _MOST_SECONDS = 60.0
 _MOST_DISK = 0.1
 """Share of the free disk that "auto" may use."""
@@ -108,17 +103,10 @@ class Columns:
 
 
 def choose_columns(
-    source: Source,
-    schema: pa.Schema | None,
-    materialize: Materialize,
-    *,
-    shuffled: bool,
-    patience: float,
+    source: Source, schema: pa.Schema | None, options: FeedOptions, *, shuffled: bool
 ) -> Columns:
-    """Return where the fields of `schema` are read from; nothing is built.
-
-    Remote storage that does not answer for `patience` seconds is not asked for columns.
-    """
+    """Return where the fields of `schema` are read from; nothing is built."""
+    materialize = options.materialize
     if schema is None:
         return Columns(source, "none: batches are records as they are, or all their fields")
     if has_columns(source, schema):
@@ -131,7 +119,7 @@ def choose_columns(
     # Columns of the source itself stay, with their own way of handling values that do not fit.
     schema = without_columns(source, schema)
     try:
-        there = _existing(source, schema, patience)
+        there = _existing(source, schema, options.patience)
         if there is not None:
             return Columns(there, "gathered; they were there", are_used=True)
         if materialize is True:
@@ -151,15 +139,6 @@ def _without(source: Source, failure: PenstockError) -> Columns:
         failure,
     )
     return Columns(source, f"{_DECODED}: columns cannot be made. {failure}")
-
-
-def refuse_without_fields(materialize: Materialize, schema: pa.Schema | None) -> None:
-    """Raise where columns are asked for without fields and types."""
-    if materialize is True and schema is None:
-        raise OptionError(
-            "materialize=True needs to know the fields and their types: give them as encode, as in "
-            "{'price': 'float32'}. Records as they are have no columns."
-        )
 
 
 def _existing(source: Source, schema: pa.Schema, patience: float) -> Source | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.datasets import origins_of
 from penstock.errors import OptionError
+from penstock.loading._options import check_choice
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ def chosen_order(
     """
     if shuffle is False:
         return "sequential", "shuffle=False"
-    if shuffle is not True and shuffle not in ("full", "block"):
-        raise OptionError(f"shuffle={shuffle!r}: expected True, False, 'full' or 'block'.")
+    check_choice("shuffle", shuffle, (True, False, "full", "block"))
     if not through_columns:
         refuse_shuffled_gzip(source)
     if shuffle is not True:

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._lazy import require
-from penstock.batch import Batch, SimpleEncoder
+from penstock.batch import Batch, SimpleEncoder, user_batch
 from penstock.datasets import typed_schema
 from penstock.errors import CorruptIndexError
-from penstock.loading._user_batches import user_batch
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -39,12 +38,7 @@ _REFERENCE = 8
 
 
 def made_bytes(made: Any) -> int:  # noqa: ANN401 (what a recipe makes)
-    """Return how many bytes the arrays of a recipe take.
-
-    >>> import numpy as np
-    >>> made_bytes({"a": (np.zeros(3), np.zeros(2, np.int8)), "b": ["text"]})
-    34
-    """
+    """Return how many bytes the arrays of a recipe take."""
     if isinstance(made, Mapping):
         return sum(map(made_bytes, made.values()))
     if isinstance(made, tuple):
@@ -117,10 +111,7 @@ class Recipe:
         return made[start:stop]
 
     def hand_over_all(self, made: Any, where: BatchPosition, count: int) -> Iterable[Any]:  # noqa: ANN401
-        """Return the `count` batches of equal size of what was made together.
-
-        All rows count. Asked where `is_cut_last`.
-        """
+        """Return the `count` batches of what was made together; asked where `is_cut_last`."""
         # One by one: all at once they would leave the processor's cache before they are used.
         rows = len(where.ids) // count
         for start in range(0, count * rows, rows):
@@ -229,12 +220,9 @@ class EncoderRecipe(_Columnar):
         self.has_even_rows = getattr(encoder, "has_even_rows", False)
         self.reads_tokens = self._reads is not None
         self.learner = encoder if hasattr(encoder, "state_dict") else None
-
-    @property
-    def what(self) -> str:  # type: ignore[override] # of an encoder that may learn
-        if hasattr(self.encoder, "describe"):
-            return str(self.encoder.describe())
-        return f"what {type(self.encoder).__qualname__} makes of its fields"
+        self.what = f"what {type(encoder).__qualname__} makes of its fields"
+        if hasattr(encoder, "describe"):
+            self.what = str(encoder.describe())
 
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
         return super().read(source, ids) if self._reads is None else self._reads(source, ids)
@@ -292,12 +280,6 @@ def filled_rows(columns: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBa
     """Return a batch with a row for each of `rows`: that of `columns`, or for -1 a stand-in.
 
     A stand-in repeats the first row, which is known to be good; without one it holds zeros.
-
-    >>> batch = pa.record_batch({"n": [5, 7]})
-    >>> filled_rows(batch, np.array([-1, 0, 1]))["n"].to_pylist()
-    [5, 5, 7]
-    >>> filled_rows(batch.slice(0, 0), np.array([-1, -1]))["n"].to_pylist()
-    [0, 0]
     """
     if not columns.num_rows:
         kinds = columns.schema.types

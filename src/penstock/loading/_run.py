@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -63,9 +62,8 @@ class RunState:
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be over an epoch; the one that a loaded state stands in goes on."""
-        number = operator.index(epoch)
-        is_there = self._is_set and number == self.cursor.epoch
-        self.go_to(self.cursor if is_there else self.cursor.at(number))
+        is_there = self._is_set and epoch == self.cursor.epoch
+        self.go_to(self.cursor if is_there else self.cursor.at(epoch))
 
     @property
     def present(self) -> Point:
@@ -118,24 +116,8 @@ def resumed(
     return cursor.with_skips(skip, available=length)
 
 
-def refuse_other_plan(cursor: Cursor, own: Cursor) -> None:
-    """Raise where a state counts other batches than the loader's."""
-    if cursor.plan == own.plan:
-        return
-    then, now = (
-        "equal batches" if plan is None else f"batches by the plan {plan[0]!r}, version {plan[1]}"
-        for plan in (cursor.plan, own.plan)
-    )
-    raise OptionError(
-        f"the state counts {then}, and this loader has {now}: give the batch_size of then."
-    )
-
-
 def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any], Any]:
-    """Split a state document into the loader's part and the encoder's.
-
-    Raise where one of state and encoder has such a part and the other has not.
-    """
+    """Split a state document into the loader's part and the encoder's, if both are there."""
     if not isinstance(state, Mapping):
         raise OptionError(f"state: expected what `state_dict()` returned, not {state!r}.")
     rest = dict(state)
