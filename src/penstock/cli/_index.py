@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli._indexed import meta_of
-from penstock.cli._paths import as_typed, refuse_tokens
+from penstock.cli._paths import as_typed, meta_of, refuse_tokens
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
 from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
@@ -18,7 +18,7 @@ from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, St
 from penstock.index import BuildOptions, changes, detect, exists, make_index, place_of
 
 if TYPE_CHECKING:
-    from penstock.index import Detected, IndexPlace, Listing, Meta, Mode
+    from penstock.index import Detected, Listing, Meta, Mode
     from penstock.storage import StorageOptions
 
 
@@ -49,14 +49,11 @@ def index(  # noqa: PLR0913 (one argument an option)
     path: str,
     update: bool,
     overwrite: bool,
-    full_hash: bool,
-    validate: bool,
-    profile: bool,
-    max_line_bytes: int | None,
     workers: int | None,
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
+    **checks: Any,  # noqa: ANN401 (those of `BuildOptions`)
 ) -> int:
     """Find every record of PATH once, so that any of them can be fetched by its number.
 
@@ -69,7 +66,7 @@ def index(  # noqa: PLR0913 (one argument an option)
     if update and overwrite:
         raise click.UsageError("give either --update or --overwrite, not both.")
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
-    build = BuildOptions(None, full_hash, validate, profile, max_line_bytes, workers)
+    build = BuildOptions(num_workers=workers, **checks)
     build.check()
     found = detect(path, storage_options, folder)
     refuse_tokens(path, found, "they have an index of their own")
@@ -108,8 +105,9 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
     """Build the index, and report what it holds."""
     listing = found.listing
     place = place_of(listing, found.scanner(), found.options, found.index, beside_remote=True)
-    where = as_typed(path, place.folder) if place.beside else place.folder
-    before = _meta_before(found, mode, place, where)
+    before = None
+    with suppress(CorruptIndexError):  # An update says so itself.
+        before = meta_of(place) if exists(place) else None
     known = before if mode == "update" else None
     start = time.monotonic()
     with Progress(_bytes_to_read(listing, known)) as progress:
@@ -174,23 +172,6 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
     if meta.profiled:
         report.line(f"profile in {where}/profile.json")
     return report
-
-
-def _meta_before(found: Detected, mode: Mode, place: IndexPlace, where: str) -> Meta | None:
-    if not exists(place):
-        return None
-    if mode == "new":
-        raise IndexExistsError(
-            f"there is an index in {where} already. --update adds what is new, --overwrite builds "
-            "it anew."
-        )
-    try:
-        meta = meta_of(place)
-    except CorruptIndexError:
-        if mode == "update":
-            raise
-        return None
-    return meta if meta is not None and meta.kind == found.format.name else None
 
 
 def _bytes_to_read(listing: Listing, known: Meta | None) -> int:

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from penstock.index._open_index import open_or_build as open_or_build
     from penstock.index._parts import FilePart as FilePart
     from penstock.index._parts import LinePiece as LinePiece
-    from penstock.index._parts import LinePieces as LinePieces
+    from penstock.index._parts import opened_lines as opened_lines
+    from penstock.index._parts import parts_of as parts_of
     from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from penstock.index._stale import Hashed as Hashed
     from penstock.index._stale import changes as changes
     from penstock.index._stale import hashed_files as hashed_files
+    from penstock.index.checked._build import LineCheck as LineCheck
     from penstock.index.checked._checks import JSON_NAMES as JSON_NAMES
     from penstock.index.checked._checks import Aside as Aside
     from penstock.index.checked._checks import BadLine as BadLine
@@ -129,7 +131,7 @@ __all__, __getattr__, __dir__ = facade(
         "Hashed": "_stale",
         "JSON_NAMES": "checked._checks",
         "LARGEST_FRAME": "_scan",
-        "LinePieces": "_parts",
+        "LineCheck": "checked._build",
         "LineScanner": "_scan",
         "Listing": "_listing",
         "Look": "checked._checks",
@@ -163,6 +165,8 @@ __all__, __getattr__, __dir__ = facade(
         "refuse_put_aside": "_aside",
         "remove_leftover": "_folder",
         "rows_before": "_sample_index",
+        "opened_lines": "_parts",
+        "parts_of": "_parts",
         "scan_rows": "csv._scan",
         "take_back_dead": "tokens._journal",
     },

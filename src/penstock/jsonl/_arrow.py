@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -14,67 +15,52 @@ from penstock._cpus import usable_cpus
 from penstock.decode import InferringDecoder, TypedDecoder, unify
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.jsonl._decode import MalformedLine
-from penstock.jsonl._records import AsyncStream, Stream
+from penstock.jsonl._records import AsyncRuns
+from penstock.jsonl._text import and_failure
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator, Iterator
+    from collections.abc import Generator, Iterator
     from concurrent.futures import Future
 
-    from penstock.jsonl._policy import ErrorPolicy
     from penstock.jsonl._text import TextPiece
 
     SchemaChoice: TypeAlias = pa.Schema | Literal["strict"] | None
 
-__all__ = ["PIECE_BYTES", "SchemaChoice", "arrow_stream", "arrow_stream_async", "unify"]
+__all__ = ["PIECE_BYTES", "AsyncArrowRuns", "SchemaChoice", "alone", "runs_of", "unify"]
 
 PIECE_BYTES = 2 << 20
 """Text decoded at a time: large enough that the decoder's cost per call does not count."""
 _MOST_THREADS = 4
 
 
-def arrow_stream(
-    pieces: Iterator[TextPiece], policy: ErrorPolicy, size: int, schema: SchemaChoice
-) -> Stream[pa.RecordBatch]:
-    """Return record batches of `size` rows; the last may be shorter."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
-
-    def batches() -> Generator[pa.RecordBatch]:
-        try:
-            for run in runs:
-                if isinstance(run, MalformedLine):
-                    policy.handle(run)
-                else:
-                    yield run
-            policy.finish()
-        finally:
-            runs.close()
-
-    settled = batches()
-    return Stream(settled, policy, settled)
+def runs_of(
+    pieces: Iterator[TextPiece], size: int, schema: SchemaChoice
+) -> Generator[pa.RecordBatch | MalformedLine]:
+    """Return record batches of `size` rows, the last perhaps shorter, and bad lines."""
+    return _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
 
 
-def arrow_stream_async(
-    pieces: Iterator[TextPiece], policy: ErrorPolicy, size: int, schema: SchemaChoice
-) -> AsyncStream[pa.RecordBatch]:
-    """Return the same batches, made in a thread; bad lines are handled on the event loop."""
-    runs = _sized(_decoded(pieces, _decoder(schema)), whole_number("batch_size", size, 1))
+class AsyncArrowRuns(AsyncRuns[pa.RecordBatch]):
+    """The same, made in a thread."""
 
-    async def batches() -> AsyncGenerator[pa.RecordBatch]:
-        try:
-            while (run := await in_thread(next, runs, None)) is not None:
-                if isinstance(run, MalformedLine):
-                    policy.handle(run)
-                else:
-                    yield run
-            policy.finish()
-        finally:
-            await in_thread(runs.close)
+    def __init__(self, runs: Generator[pa.RecordBatch | MalformedLine]) -> None:
+        self._runs = runs
 
-    return AsyncStream(batches(), policy)
+    async def __anext__(self) -> pa.RecordBatch | MalformedLine:
+        if (run := await in_thread(next, self._runs, None)) is None:
+            raise StopAsyncIteration
+        return run
+
+    async def aclose(self) -> None:
+        await in_thread(self._runs.close)
+
+
+def alone(batch: pa.RecordBatch | None) -> list[pa.RecordBatch]:
+    return [] if batch is None else [batch]
 
 
 def _decoder(schema: SchemaChoice) -> TypedDecoder | InferringDecoder:
@@ -96,39 +82,26 @@ def _decoded(
     threads = min(_MOST_THREADS, usable_cpus())
     pool = ThreadPoolExecutor(threads, "penstock-arrow")
     attempts: deque[tuple[TextPiece, Future[pa.RecordBatch | None]]] = deque()
-    failure: Exception | None = None
+
+    def settled(left: int) -> Iterator[pa.RecordBatch | MalformedLine]:
+        while len(attempts) > left:
+            refuse_inherited(
+                process, "a file was decoded ahead", "Begin to read in the forked process itself."
+            )
+            yield from _settled(decoder, *attempts.popleft())
+
     try:
-        for piece in _and_failure(pieces):
+        for piece in and_failure(pieces):
             if isinstance(piece, Exception):
-                failure = piece
-                break
+                yield from settled(0)
+                raise piece
             piece.lines = _count_newlines(piece.text)
             attempts.append((piece, pool.submit(decoder.attempt, piece.text)))
-            if len(attempts) > threads:
-                yield from _settled(decoder, *attempts.popleft())
-                _refuse_inherited(process)
-        while attempts:
-            _refuse_inherited(process)
-            yield from _settled(decoder, *attempts.popleft())
-        if failure is not None:
-            raise failure
+            yield from settled(threads)
+        yield from settled(0)
     finally:
         pool.shutdown(cancel_futures=True)
         close_source(pieces)
-
-
-def _refuse_inherited(process: int) -> None:
-    refuse_inherited(
-        process, "a file was decoded ahead", "Begin to read in the forked process itself."
-    )
-
-
-def _and_failure(pieces: Iterator[TextPiece]) -> Iterator[TextPiece | Exception]:
-    """Yield the pieces, and the error that ended them: it must not overtake those before it."""
-    try:
-        yield from pieces
-    except Exception as failure:  # noqa: BLE001 (raised by the caller, at its place)
-        yield failure
 
 
 def _settled(
@@ -148,16 +121,15 @@ def _settled(
     if not bad:
         yield batch
         return
-    filled = [bool(line.strip()) for line in piece.text.split(b"\n")]
-    row = line = 0
+    rows_before = [0, *accumulate(bool(line.strip()) for line in piece.text.split(b"\n"))]
+    row = 0
     for number, bad_line in enumerate(bad):
-        index = bad_line.number - piece.first_line
-        rows = sum(filled[line:index]) - (number > 0)  # The bad line before was filled, no row.
-        if rows:
-            yield batch.slice(row, rows)
+        # The bad lines before were filled as well, but are no rows.
+        stop = rows_before[bad_line.number - piece.first_line] - number
+        if stop > row:
+            yield batch.slice(row, stop - row)
         yield bad_line
-        row += rows
-        line = index
+        row = stop
     yield batch.slice(row)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from penstock.jsonl._lines import Lines, refuse_part_lines, refuse_single
+from penstock.jsonl._lines import Lines, ShardLines, refuse_part_lines, refuse_single
 from penstock.jsonl._records import SLICE_BYTES
 from penstock.jsonl._text import lines_of_blocks
 from penstock.jsonl._threads import in_thread
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Iterable
     from typing import Self
 
-    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
+    from penstock.jsonl._targets import Target
 
 _LEAST_BYTES = 256
 """What a record counts for at least, between two pauses of an event loop."""
@@ -23,21 +23,14 @@ _LEAST_BYTES = 256
 class JsonlWriter(Lines):
     """Writes records from async code; any number of tasks may share it."""
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
-        super().__init__(target, options)
-        self._flush_bytes = options.flush_bytes
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        self._flush_bytes = target.options.flush_bytes
         self._encode = self._encoder.encode
         self._buffer = bytearray()
         self._records = 0
-        # What the buffer may hold before lines are handed on; nothing at first.
-        self._most_bytes = -1.0
         self._busy = asyncio.Lock()
         self._since_pause = 0
-
-    @property
-    def not_finite(self) -> int:
-        """NaN and infinities that were written as `null`."""
-        return self._encoder.not_finite
 
     async def write(self, record: object) -> None:
         """Write one record; one that cannot be written raises `TypeError` and leaves no trace."""
@@ -92,8 +85,8 @@ class JsonlWriter(Lines):
 
     def _fits(self, text: bytes, records: int) -> bool:
         return (
-            len(self._buffer) + len(text) <= self._most_bytes
-            and self._records + records <= self._left_records
+            len(self._buffer) + len(text) <= self._most_gathered
+            and self._records + records <= self._target.left_records
         )
 
     def _hand_on(self, text: bytes, records: int) -> None:
@@ -101,25 +94,15 @@ class JsonlWriter(Lines):
         self._check_open()
         self._drain()
         self._add(text, records)
-        self._most_bytes = min(self._left_bytes, self._flush_bytes)
+        self._most_gathered = min(self._target.left_bytes, self._flush_bytes)
 
     def _drain(self) -> None:
         if self._buffer:
             text, self._buffer = self._buffer, bytearray()
             records, self._records = self._records, 0
             self._add(text, records)
-        self._most_bytes = -1.0  # The next write comes by `_hand_on`.
+        self._most_gathered = 0  # The next write comes by `_hand_on`.
         self._warn_of_not_finite()
-
-    def _discard(self) -> None:
-        super()._discard()
-        self._most_bytes = -1.0
-
-    def forked(self) -> None:
-        self._most_bytes = -1.0
-
-    def _is_used(self) -> bool:
-        return super()._is_used() or bool(self._buffer)
 
     async def __aenter__(self) -> Self:
         await in_thread(self._prepare)
@@ -130,12 +113,5 @@ class JsonlWriter(Lines):
             await in_thread(self._publish if kind is None else self._discard)
 
 
-class JsonlDirWriter(JsonlWriter):
+class JsonlDirWriter(JsonlWriter, ShardLines):
     """Writes records to numbered shards from async code; any number of tasks may share it."""
-
-    _target: DirTarget
-
-    @property
-    def published(self) -> list[str]:
-        """The shards that are visible so far."""
-        return list(self._target.published)

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.jsonl._async_writers import JsonlDirWriter
-from penstock.jsonl._file import JsonlFile
+from penstock.jsonl._file import DEFAULT_QUEUE, JsonlFile, JsonlPath
 from penstock.jsonl._names import in_reading_order
-from penstock.jsonl._path import JsonlPath
 from penstock.jsonl._policy import ErrorPolicy
-from penstock.jsonl._prefetch import ShardRuns, runs_of_shards
-from penstock.jsonl._records import record_stream, record_stream_async
+from penstock.jsonl._records import record_stream, records_of, stream_async
 from penstock.jsonl._sync_writers import JsonlDirWriterSync
 from penstock.jsonl._targets import DirTarget, WriteOptions
-from penstock.jsonl._text import TextFile, read_pieces
+from penstock.jsonl._text import TextFile
+from penstock.jsonl._threads import awaited, in_thread
 from penstock.order import whole_number
 from penstock.storage import join, locate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator
+    from collections.abc import AsyncGenerator, Iterator
     from pathlib import Path
 
     from penstock.jsonl._policy import OnError
-    from penstock.jsonl._records import AsyncStream, Run, Stream
-    from penstock.jsonl._text import TextPiece
+    from penstock.jsonl._records import AsyncStream, Stream
     from penstock.storage import Entry
 
 _log = logging.getLogger("penstock.jsonl")
-_DEFAULT_QUEUE = 8192
 
 
 class JsonlDir(JsonlPath):
@@ -55,9 +50,7 @@ class JsonlDir(JsonlPath):
         """Return the files that are read, in reading order, from one listing."""
         return list(self.walk_sync(recursive=False))
 
-    async def shards(self) -> list[JsonlFile]:
-        """Return the files that are read, in reading order, from one listing."""
-        return await asyncio.to_thread(self.shards_sync)
+    shards = awaited(shards_sync)
 
     def walk_sync(self, recursive: bool = True) -> Iterator[JsonlFile]:  # noqa: FBT001, FBT002 (the seed's signature)
         """Yield the JSON Lines files, those in subdirectories too."""
@@ -66,7 +59,7 @@ class JsonlDir(JsonlPath):
 
     async def walk(self, recursive: bool = True) -> AsyncGenerator[JsonlFile]:  # noqa: FBT001, FBT002
         """Yield the JSON Lines files, those in subdirectories too."""
-        for relative, _ in await asyncio.to_thread(self._listing, recursive=recursive):
+        for relative, _ in await in_thread(self._listing, recursive=recursive):
             yield self._file(relative)
 
     def _look(self) -> object:
@@ -83,25 +76,24 @@ class JsonlDir(JsonlPath):
         self,
         on_error: OnError = "raise",
         prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
-        queue_size: int = _DEFAULT_QUEUE,
+        queue_size: int = DEFAULT_QUEUE,
     ) -> Stream[Any]:
         """Yield the records one by one, shard after shard.
 
         With `prefetch` the next shard is read and decoded while this one is consumed, up to
         `queue_size` records ahead. `on_error`: see `JsonlFile.iter_records_sync`.
         """
-        policy = ErrorPolicy(on_error)
-        return record_stream(self._runs(_queue(prefetch, queue_size)), policy)
+        return record_stream(self._runs(_queue(prefetch, queue_size)), ErrorPolicy(on_error))
 
     def iter_records(
         self,
         on_error: OnError = "raise",
         prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
-        queue_size: int = _DEFAULT_QUEUE,
+        queue_size: int = DEFAULT_QUEUE,
     ) -> AsyncStream[Any]:
         """Yield the records one by one, for `async for`."""
-        policy = ErrorPolicy(on_error)
-        return record_stream_async(ShardRuns(self._openers, _queue(prefetch, queue_size)), policy)
+        runs = self._runs_async(_queue(prefetch, queue_size))
+        return stream_async(runs, ErrorPolicy(on_error), records_of)
 
     def writer_sync(  # noqa: PLR0913 (the seed's signature and two options of ours)
         self,
@@ -120,22 +112,23 @@ class JsonlDir(JsonlPath):
         when the block ends well.
 
         Args:
-            shard_extension: `.jsonl`, or `.jsonl.zst` or `.jsonl.gz` for compressed shards.
+            shard_extension: `.jsonl`, or `.jsonl.zst` or `.jsonl.zstd` for compressed shards.
             max_records_per_shard: Records in a shard, at most; None for no limit.
             max_bytes_per_shard: Bytes of uncompressed text in a shard, at most; None for no limit.
                 Larger shards are fewer files; all of an unfinished one is lost with its writer.
             flush_bytes: Bytes of text that are kept in memory before they are compressed and
                 written. More takes more memory, less makes more writes.
-            compression_level: Of zstd (1 to 22) or gzip (0 to 9), where the name asks for one.
-                Higher levels are smaller and slower.
+            compression_level: Of zstd (1 to 22), where the extension asks for it. Higher levels
+                are smaller and slower.
             frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
                 decompresses its frame: smaller frames make that faster, and the file larger.
             allow_nan: Write NaN and infinities as Python's `json` does. By default they become
                 `null`, for JSON has no such numbers.
         """
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
-        target = self._target(options, shard_extension, max_records_per_shard, max_bytes_per_shard)
-        return JsonlDirWriterSync(target, options)
+        place = locate(self.path, self.storage_options)
+        limits = (max_records_per_shard, max_bytes_per_shard)
+        return JsonlDirWriterSync(DirTarget(*place, options, shard_extension, *limits))
 
     def writer(  # noqa: PLR0913
         self,
@@ -150,18 +143,9 @@ class JsonlDir(JsonlPath):
     ) -> JsonlDirWriter:
         """Return a writer for an `async with` block; see `writer_sync`."""
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
-        target = self._target(options, shard_extension, max_records_per_shard, max_bytes_per_shard)
-        return JsonlDirWriter(target, options)
-
-    def _target(
-        self,
-        options: WriteOptions,
-        extension: str,
-        most_records: int | None,
-        most_bytes: int | None,
-    ) -> DirTarget:
         place = locate(self.path, self.storage_options)
-        return DirTarget(*place, options, extension, most_records, most_bytes)
+        limits = (max_records_per_shard, max_bytes_per_shard)
+        return JsonlDirWriter(DirTarget(*place, options, shard_extension, *limits))
 
     def _listing(self, *, recursive: bool) -> list[tuple[str, Entry]]:
         """Return what is read, in reading order: names relative to the directory, and entries."""
@@ -189,18 +173,6 @@ class JsonlDir(JsonlPath):
         if not found:
             _log.warning("%s itself holds no JSON Lines files; nothing is read", self.path)
         return found
-
-    def _pieces(self, piece_bytes: int) -> Iterator[TextPiece]:
-        yield from read_pieces(self._sources(), piece_bytes)
-
-    def _runs(self, queue_size: int = _DEFAULT_QUEUE) -> Iterator[Run]:
-        yield from runs_of_shards(self._openers(), queue_size)
-
-    def _runs_async(self) -> ShardRuns:
-        return ShardRuns(self._openers, _DEFAULT_QUEUE)
-
-    def _openers(self) -> list[Callable[[int], Iterator[TextPiece]]]:
-        return [partial(read_pieces, [source]) for source in self._sources()]
 
 
 def _queue(prefetch: bool, queue_size: int) -> int:  # noqa: FBT001

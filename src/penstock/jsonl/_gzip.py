@@ -1,4 +1,4 @@
-"""Gzip as a stream, members concatenated or not."""
+"""Text as it is, and as gzip, members concatenated or not."""
 
 from __future__ import annotations
 
@@ -14,24 +14,39 @@ _GZIP_WINDOW = 31
 _TEXT_BYTES = 1 << 20
 
 
-class GzipEncoder:
+class PlainEncoder:
+    """Text in, the bytes of a file out: here the text itself."""
+
+    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]:
+        """Take whole lines; yield the bytes that are ready."""
+        yield text
+
+    def flush(self) -> Iterator[bytes]:
+        """Yield the bytes of everything taken so far."""
+        yield from ()
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield what is left, and the end of the file."""
+        yield from ()
+
+    def close(self) -> None:
+        """Let go of threads."""
+
+
+class GzipEncoder(PlainEncoder):
+    """Text as one gzip member."""
+
     def __init__(self, level: int) -> None:
         self._member = zlib.compressobj(level, wbits=_GZIP_WINDOW)
 
     def add(self, text: bytes | bytearray) -> Iterator[bytes]:
-        """Take whole lines; yield what is compressed so far."""
         yield self._member.compress(text)
 
     def flush(self) -> Iterator[bytes]:
-        """Yield everything taken so far."""
         yield self._member.flush(zlib.Z_SYNC_FLUSH)
 
     def finish(self) -> Iterator[bytes]:
-        """Yield what is left and the end of the member."""
         yield self._member.flush()
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def decode_stream(blocks: Iterable[bytes], path: str) -> Iterator[bytes]:

@@ -9,18 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from penstock.errors import (
-    OptionError,
-    StorageError,
-    UnsafeForkError,
-    UnserializableRecordError,
-)
+from penstock.errors import OptionError, StorageError, UnsafeForkError, UnserializableRecordError
 from penstock.jsonl._encode import LineEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.jsonl._targets import Target, WriteOptions
+    from penstock.jsonl._targets import DirTarget, Target
 
 _log = logging.getLogger("penstock.jsonl")
 _writers: WeakSet[Lines] = WeakSet()
@@ -29,15 +24,16 @@ _writers: WeakSet[Lines] = WeakSet()
 class Lines(ABC):
     """Lines on their way to a target."""
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
+    def __init__(self, target: Target) -> None:
         self._target = target
-        self._encoder = LineEncoder(allow_nan=options.allow_nan)
+        self._encoder = LineEncoder(allow_nan=target.options.allow_nan)
         self._warned = False
         self._closed = False
         self._failure: BaseException | None = None
         self._process = os.getpid()
-        self._left_bytes = self._left_records = 0.0
-        """What the target takes before it begins another shard."""
+        self._most_gathered = 0.0
+        """What may be gathered before it is handed on; 0 where something must be asked first, as
+        by the first record."""
         self._used = False
         _writers.add(self)
 
@@ -46,43 +42,21 @@ class Lines(ABC):
         """Where the lines go."""
         return self._target.path
 
+    @property
+    def not_finite(self) -> int:
+        """NaN and infinities that were written as `null`."""
+        return self._encoder.not_finite
+
     @abstractmethod
     def _drain(self) -> None:
         """Hand everything gathered to the target."""
 
     def _add(self, text: bytes | bytearray, records: int) -> None:
         """Hand whole lines to the target."""
-        if not text:
-            return
-        self._used = True
-        try:
-            if len(text) > self._left_bytes or records > self._left_records:
-                text, records = self._add_to_full(text, records)
-            self._target.add(text, records)
-        except BaseException as failure:
-            self._failure = failure
-            raise
-        self._left_bytes -= len(text)
-        self._left_records -= records
-
-    def _add_to_full(self, text: bytes | bytearray, records: int) -> tuple[bytes | bytearray, int]:
-        """Hand on what fits before a limit, again and again; return what is left for the end."""
-        start = 0
-        while True:
-            first = text.index(b"\n", start) + 1
-            self._left_bytes, self._left_records = self._target.room(first - start)
-            if len(text) - start <= self._left_bytes and records <= self._left_records:
-                return text[start:], records
-            end, lines = first, 1
-            while lines < min(records, self._left_records):
-                line_end = text.index(b"\n", end) + 1
-                if line_end - start > self._left_bytes:
-                    break
-                end, lines = line_end, lines + 1
-            if lines == records:  # One line that is longer than any limit.
-                return text[start:], records
-            self._target.add(text[start:end], lines)
-            start, records = end, records - lines
+        if text:
+            self._used = True
+            with self._failing_for_good():
+                self._target.add(text, records)
 
     def _warn_of_not_finite(self) -> None:
         if self._encoder.not_finite and not self._warned:
@@ -109,6 +83,7 @@ class Lines(ABC):
             self._target.flush()
 
     def _publish(self) -> None:
+        self._most_gathered = 0
         self._check_process()
         if self._failure is not None:
             self._discard()
@@ -127,6 +102,7 @@ class Lines(ABC):
 
     def _discard(self) -> None:
         self._closed = True
+        self._most_gathered = 0
         self._target.discard()
 
     def _prepare(self) -> None:
@@ -150,22 +126,29 @@ class Lines(ABC):
             message = f"an earlier write to {self.path} failed: {self._failure}"
             raise StorageError(message, path=self.path) from self._failure
 
-    @abstractmethod
     def forked(self) -> None:
         """Make the next write in this forked process come by _check_process."""
-
-    def _is_used(self) -> bool:
-        """Whether a record was ever taken."""
-        return self._used
+        self._most_gathered = 0
 
     def __del__(self) -> None:
         # A forked child holds a copy, which it must not report.
-        if not self._closed and self._is_used() and self._process == os.getpid():
+        if not self._closed and self._used and self._process == os.getpid():
             _log.warning(
                 "a writer of %s was dropped without being closed: use it in a with block. "
                 "What it had not published is lost.",
                 self.path,
             )
+
+
+class ShardLines(Lines):
+    """Lines on their way to a directory."""
+
+    _target: DirTarget
+
+    @property
+    def published(self) -> list[str]:
+        """The shards that are visible so far."""
+        return list(self._target.published)
 
 
 def refuse_part_lines(data: bytes) -> None:

@@ -6,15 +6,22 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from penstock.jsonl._decode import MalformedLine
-from penstock.jsonl._records import SLICE_BYTES, SYNC_SLICE_BYTES, DecodedRuns, decode_runs
+from penstock.jsonl._decode import DecodedRun, MalformedLine
+from penstock.jsonl._records import (
+    SLICE_BYTES,
+    SYNC_SLICE_BYTES,
+    AsyncRuns,
+    DecodedRuns,
+    decode_runs,
+)
 from penstock.jsonl._threads import in_thread
 from penstock.storage import ReadAhead
+from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.jsonl._records import AsyncRuns, Run
+    from penstock.jsonl._records import Run
     from penstock.jsonl._text import TextPiece
 
     OpenShard = Callable[[int], Iterator[TextPiece]]
@@ -39,45 +46,36 @@ def runs_of_shards(shards: Sequence[OpenShard], queue_size: int) -> Iterator[Run
 
     With `queue_size` 0 nothing is prefetched.
     """
-    waiting: deque[ReadAhead[Run]] = deque()
     weigh = weigh_runs(queue_size)
+    runs: Iterator[Run] | None = None
+    ahead: ReadAhead[Run] | None = None
     try:
         for position, shard in enumerate(shards):
-            runs: Iterator[Run]
-            if waiting:
-                waiting[0].take_over()
-                runs = waiting.popleft()
-            else:
-                runs = decode_runs(shard(SYNC_SLICE_BYTES))
-            try:
-                if queue_size and position + 1 < len(shards):
-                    following = decode_runs(shards[position + 1](SLICE_BYTES))
-                    waiting.append(
-                        ReadAhead(following, limit=queue_size, weigh=weigh, name="prefetch")
-                    )
-                yield from runs
-            finally:
-                runs.close()  # type: ignore[attr-defined]
+            if ahead is not None:
+                ahead.take_over()
+            runs, ahead = ahead or decode_runs(shard(SYNC_SLICE_BYTES)), None
+            if queue_size and position + 1 < len(shards):
+                following = decode_runs(shards[position + 1](SLICE_BYTES))
+                ahead = ReadAhead(following, limit=queue_size, weigh=weigh, name="prefetch")
+            yield from runs
+            close_source(runs)
     finally:
-        for runs in waiting:
-            runs.close()
+        close_source(runs)
+        close_source(ahead)
 
 
-class ShardRuns:
+class ShardRuns(AsyncRuns[DecodedRun]):
     """The same runs for the event loop, the next shard's made by a task of their own.
 
-    `list_shards` is called in a thread when the first run is asked for. See `AsyncRuns`.
+    `list_shards` is called in a thread when the first run is asked for.
     """
 
     def __init__(self, list_shards: Callable[[], Sequence[OpenShard]], queue_size: int) -> None:
         self._list_shards = list_shards
         self._queue_size = queue_size
         self._shards: deque[OpenShard] | None = None
-        self._runs: AsyncRuns | None = None
+        self._runs: AsyncRuns[DecodedRun] | None = None
         self._ahead: _TaskAhead | None = None
-
-    def __aiter__(self) -> ShardRuns:
-        return self
 
     async def __anext__(self) -> Run:
         if self._shards is None:
@@ -91,9 +89,9 @@ class ShardRuns:
                 await self._runs.aclose()
                 self._runs = None
 
-    def _next_shard(self, shards: deque[OpenShard]) -> AsyncRuns:
+    def _next_shard(self, shards: deque[OpenShard]) -> AsyncRuns[DecodedRun]:
         """Return the runs of the next shard, and let those of the one behind it begin."""
-        runs: AsyncRuns
+        runs: AsyncRuns[DecodedRun]
         if self._ahead is not None:
             runs, self._ahead = self._ahead, None
         elif shards:
@@ -106,7 +104,6 @@ class ShardRuns:
         return runs
 
     async def aclose(self) -> None:
-        """End the work ahead and let go of the files."""
         try:
             if self._runs is not None:
                 await self._runs.aclose()
@@ -115,10 +112,10 @@ class ShardRuns:
                 await self._ahead.aclose()
 
 
-class _TaskAhead:
+class _TaskAhead(AsyncRuns[DecodedRun]):
     """An async iterator whose items are made by a task, a bounded distance ahead."""
 
-    def __init__(self, source: AsyncRuns, limit: int) -> None:
+    def __init__(self, source: DecodedRuns, limit: int) -> None:
         self._source = source
         self._limit = limit
         self._weigh = weigh_runs(limit)
@@ -126,9 +123,6 @@ class _TaskAhead:
         self._weight = 0
         self._changed = asyncio.Event()
         self._task = asyncio.create_task(self._fill())
-
-    def __aiter__(self) -> _TaskAhead:
-        return self
 
     async def __anext__(self) -> Run:
         await asyncio.sleep(0)  # Others run between slices, also where none has to be waited for.

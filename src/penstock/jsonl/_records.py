@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from penstock.jsonl._decode import DecodedRun, MalformedLine, Record, decode_piece
+from penstock.jsonl._text import and_failure
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Generator,
+        Iterable,
+        Iterator,
+    )
 
     from penstock.jsonl._policy import ErrorPolicy
     from penstock.jsonl._text import TextPiece
 
 T = TypeVar("T")
+R = TypeVar("R")
 Run: TypeAlias = DecodedRun | MalformedLine
 
 SLICE_BYTES = 64 << 10
@@ -84,20 +94,26 @@ def decode_runs(pieces: Iterator[TextPiece]) -> Iterator[Run]:
         yield from decode_piece(piece)
 
 
-class AsyncRuns(Protocol):
-    """Runs of records for the event loop.
+class AsyncRuns(ABC, Generic[R]):
+    """Runs for the event loop.
 
     No async generators: a loop that ends closes all of those at once, and the inner ones of a
     stream are not to be closed while the outer one is at work on them.
     """
 
-    def __aiter__(self) -> AsyncRuns: ...
-    async def __anext__(self) -> Run: ...
-    async def aclose(self) -> None: ...
+    def __aiter__(self) -> AsyncRuns[R]:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> R | MalformedLine: ...
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """End the work ahead and let go of the files."""
 
 
-class DecodedRuns:
-    """The same runs of all pieces, while the event loop stays free; see `AsyncRuns`.
+class DecodedRuns(AsyncRuns[DecodedRun]):
+    """The same runs of all pieces, while the event loop stays free.
 
     Reading and decompressing wait in a thread; slices are decoded on the loop, which is faster
     than handing records between threads, with a pause after each run of them. Only a line that
@@ -105,20 +121,20 @@ class DecodedRuns:
     """
 
     def __init__(self, pieces: Iterator[TextPiece]) -> None:
-        self._pieces = pieces
-        self._taken: deque[TextPiece] = deque()
-        self._end: Exception | None = None
+        self._pieces = and_failure(pieces)
+        self._taken: deque[TextPiece | Exception] = deque()
         self._runs: Iterator[Run] = iter(())
-
-    def __aiter__(self) -> DecodedRuns:
-        return self
 
     async def __anext__(self) -> Run:
         await asyncio.sleep(0)
         while (run := next(self._runs, None)) is None:
             if not self._taken:
-                await self._take_some()
+                self._taken.extend(await in_thread(_take, self._pieces))
+            if not self._taken:
+                raise StopAsyncIteration
             piece = self._taken.popleft()
+            if isinstance(piece, Exception):
+                raise piece
             if len(piece.text) > 2 * SLICE_BYTES:
                 self._runs = iter(await in_thread(_decode_whole, piece))
             else:
@@ -126,109 +142,87 @@ class DecodedRuns:
         return run
 
     async def aclose(self) -> None:
-        """Let go of the file."""
         await in_thread(close_source, self._pieces)  # It may wait for a read that is under way.
 
-    async def _take_some(self) -> None:
-        if self._end is None:
-            some, self._end = await in_thread(_take, self._pieces)
-            self._taken.extend(some)
-        if not self._taken:
-            if self._end is None or isinstance(self._end, StopIteration):
-                raise StopAsyncIteration
-            raise self._end
+
+def stream(
+    runs: Iterator[R | MalformedLine], policy: ErrorPolicy, cut: Callable[[R | None], Iterable[T]]
+) -> Stream[T]:
+    """Return what `cut` makes of each run, and at the end of None; bad lines go to the policy."""
+    items = _settled(runs, policy, cut)
+    return Stream(items, policy, items)
 
 
-def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
-    lists = _settled(runs, policy)
-    return Stream(chain.from_iterable(lists), policy, lists)
+def stream_async(
+    runs: AsyncRuns[R], policy: ErrorPolicy, cut: Callable[[R | None], Iterable[T]]
+) -> AsyncStream[T]:
+    """Return the same for `async for`."""
 
-
-def batch_stream(runs: Iterator[Run], policy: ErrorPolicy, size: int) -> Stream[list[Record]]:
-    """Return lists of `size` records; the last may be shorter."""
-    batches = _batches(_settled(runs, policy), whole_number("batch_size", size, 1))
-    return Stream(batches, policy, batches)
-
-
-def record_stream_async(runs: AsyncRuns, policy: ErrorPolicy) -> AsyncStream[Record]:
-    async def records() -> AsyncGenerator[Record]:
+    async def items() -> AsyncGenerator[T]:
         try:
             async for run in runs:
                 if isinstance(run, MalformedLine):
                     policy.handle(run)
                 else:
-                    for record in run.items:
-                        yield record
+                    for item in cut(run):
+                        yield item
             policy.finish()
+            for item in cut(None):
+                yield item
         finally:
             await runs.aclose()
 
-    return AsyncStream(records(), policy)
+    return AsyncStream(items(), policy)
 
 
-def batch_stream_async(
-    runs: AsyncRuns, policy: ErrorPolicy, size: int
-) -> AsyncStream[list[Record]]:
-    """Return lists of `size` records; the last may be shorter."""
+def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
+    lists = _settled(runs, policy, lambda run: (run.items,) if run else ())
+    return Stream(chain.from_iterable(lists), policy, lists)
+
+
+def records_of(run: DecodedRun | None) -> list[Record]:
+    return run.items if run else []
+
+
+def batches_of(size: int) -> Callable[[DecodedRun | None], list[list[Record]]]:
+    """Return what makes lists of `size` records of runs; the last may be shorter."""
     whole_number("batch_size", size, 1)
+    waiting: list[Record] = []
 
-    async def batches() -> AsyncGenerator[list[Record]]:
-        waiting: list[Record] = []
-        try:
-            async for run in runs:
-                if isinstance(run, MalformedLine):
-                    policy.handle(run)
-                    continue
-                waiting += run.items
-                for start in range(0, len(waiting) - size + 1, size):
-                    yield waiting[start : start + size]
-                del waiting[: len(waiting) // size * size]
-            policy.finish()
-            if waiting:
-                yield waiting
-        finally:
-            await runs.aclose()
+    def cut(run: DecodedRun | None) -> list[list[Record]]:
+        waiting.extend(records_of(run))
+        stop = len(waiting) // size * size if run else len(waiting)
+        batches = [waiting[start : start + size] for start in range(0, stop, size)]
+        del waiting[:stop]
+        return batches
 
-    return AsyncStream(batches(), policy)
+    return cut
 
 
-def _settled(runs: Iterator[Run], policy: ErrorPolicy) -> Generator[list[Record]]:
+def _settled(
+    runs: Iterator[R | MalformedLine], policy: ErrorPolicy, cut: Callable[[R | None], Iterable[T]]
+) -> Generator[T]:
     try:
         for run in runs:
             if isinstance(run, MalformedLine):
                 policy.handle(run)
             else:
-                yield run.items
+                yield from cut(run)
         policy.finish()
+        yield from cut(None)
     finally:
         close_source(runs)
 
 
-def _batches(lists: Generator[list[Record]], size: int) -> Generator[list[Record]]:
-    waiting: list[Record] = []
-    try:
-        for records in lists:
-            waiting += records
-            for start in range(0, len(waiting) - size + 1, size):
-                yield waiting[start : start + size]
-            del waiting[: len(waiting) // size * size]
-        if waiting:
-            yield waiting
-    finally:
-        lists.close()
-
-
-def _take(pieces: Iterator[TextPiece]) -> tuple[list[TextPiece], Exception | None]:
-    """Return some pieces, and what ended them: an error must not swallow those before it."""
-    taken: list[TextPiece] = []
+def _take(pieces: Iterator[TextPiece | Exception]) -> list[TextPiece | Exception]:
+    taken: list[TextPiece | Exception] = []
     size = 0
-    try:
-        while len(taken) < _PIECES_A_HOP and size < _BYTES_A_HOP:
-            taken.append(next(pieces))
-            size += len(taken[-1].text)
-    except Exception as end:  # noqa: BLE001 (raised by the caller, at its place)
-        return taken, end
-    return taken, None
+    for piece in pieces:
+        taken.append(piece)
+        size += 0 if isinstance(piece, Exception) else len(piece.text)
+        if len(taken) >= _PIECES_A_HOP or size >= _BYTES_A_HOP:
+            break
+    return taken
 
 
 def _decode_whole(piece: TextPiece) -> list[Run]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
@@ -70,7 +71,10 @@ class RecordSink:
         """
         rows = _rows(data)
         if valid is not None:
-            rows = _chosen(rows, _plain_list(valid))
+            rows, chosen = list(rows), _plain_list(valid)
+            if len(rows) != len(chosen):
+                raise OptionError(f"valid has {len(chosen):,} entries for {len(rows):,} rows.")
+            rows = compress(rows, chosen)
         self._lines.write_many(rows)
 
     def close(self) -> None:
@@ -117,13 +121,6 @@ def _transposed(data: Mapping[str, object]) -> list[object]:
             "A single record of arrays is written as a list: write([record])."
         )
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _chosen(rows: Iterable[object], valid: list[object]) -> list[object]:
-    rows = list(rows)
-    if len(rows) != len(valid):
-        raise OptionError(f"valid has {len(valid):,} entries for {len(rows):,} rows.")
-    return [row for row, chosen in zip(rows, valid, strict=True) if chosen]
 
 
 def _is_array(value: object) -> bool:

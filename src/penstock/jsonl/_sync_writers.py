@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from orjson import dumps
 
 from penstock.jsonl._encode import LOOKED_AT, OPTIONS, contains
-from penstock.jsonl._lines import Lines, refuse_part_lines, refuse_single
+from penstock.jsonl._lines import Lines, ShardLines, refuse_part_lines, refuse_single
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from penstock.jsonl._targets import DirTarget, Target, WriteOptions
+    from penstock.jsonl._targets import Target
 
 _TOGETHER = 128
 """Lines that are gathered before they are searched and handed on together."""
@@ -31,13 +31,12 @@ class JsonlWriterSync(Lines):
     Any number of threads may share it.
     """
 
-    def __init__(self, target: Target, options: WriteOptions) -> None:
-        super().__init__(target, options)
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        options = target.options
         self._alone = threading.RLock()
         self._gathered: list[Any] = []
         """A line, its record, a line … Threads add both in one step, without the lock."""
-        self._most_gathered = 0
-        """From which length on the lines are handed on; 0 where something must be asked first."""
         self._together = max(1, min(_TOGETHER, options.flush_bytes // _LONG_LINE))
         self._default = self._encoder.default
         self._looks_at_once = options.allow_nan
@@ -131,7 +130,9 @@ class JsonlWriterSync(Lines):
             last, self._last = self._last, gathered[-1]
             self._looks_at_once |= last is self._last is not LOOKED_AT
             self._drain()
-            self._most_gathered = 1 if last is None else 2 * self._most_before_a_limit()
+            # No more lines may be gathered than surely fit before a new shard begins.
+            left = min(self._target.left_records + 1, self._target.left_bytes // _LONG_LINE)
+            self._most_gathered = 1 if last is None else 2 * max(1, min(self._together, left))
 
     def _drain(self) -> None:
         gathered = self._gathered[:]
@@ -146,25 +147,9 @@ class JsonlWriterSync(Lines):
             self._warn_of_not_finite()
         self._add(text, len(lines))
 
-    def _most_before_a_limit(self) -> int:
-        """Return how many lines may be gathered before one could begin a new shard."""
-        left = min(self._left_records + 1, self._left_bytes // _LONG_LINE)
-        return int(max(1, min(self._together, left)))
-
-    def _publish(self) -> None:
-        self._most_gathered = 0
-        super()._publish()
-
-    def _discard(self) -> None:
-        self._most_gathered = 0
-        super()._discard()
-
     def forked(self) -> None:
-        self._most_gathered = 0
+        super().forked()
         self._alone = threading.RLock()  # The old one may be held by a thread that is not here.
-
-    def _is_used(self) -> bool:
-        return super()._is_used() or bool(self._gathered)
 
     def __enter__(self) -> Self:
         self._prepare()
@@ -178,12 +163,5 @@ class JsonlWriterSync(Lines):
                 self._discard()
 
 
-class JsonlDirWriterSync(JsonlWriterSync):
+class JsonlDirWriterSync(JsonlWriterSync, ShardLines):
     """Writes records to numbered shards, each published when it is full."""
-
-    _target: DirTarget
-
-    @property
-    def published(self) -> list[str]:
-        """The shards that are visible so far."""
-        return list(self._target.published)

@@ -5,26 +5,22 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
-from penstock.jsonl._gzip import GzipEncoder
-from penstock.jsonl._names import (
-    checked_extension,
-    compression_of,
-    next_number,
-    shard_name,
-)
+from penstock.jsonl._gzip import GzipEncoder, PlainEncoder
+from penstock.jsonl._names import checked_extension, compression_of, next_number, shard_name
 from penstock.jsonl._zstd import ZstdEncoder
 from penstock.order import whole_number
 from penstock.storage import LocalStore, join, refuse_special_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from penstock.jsonl._names import Compression
-    from penstock.storage import Store
+    from penstock.storage import Draft, Store
 
 _log = logging.getLogger("penstock.jsonl")
 _LARGEST_REMOTE_SHARD = 4 << 30
@@ -52,93 +48,17 @@ class WriteOptions:
             raise OptionError(message)
 
 
-class _TextEncoder(Protocol):
-    """Text in, the file's bytes out."""
-
-    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]: ...
-    def flush(self) -> Iterator[bytes]: ...
-    def finish(self) -> Iterator[bytes]: ...
-    def close(self) -> None: ...
-
-
-class DraftWriter:
-    """One file on its way; used by one thread at a time."""
-
-    def __init__(
-        self,
-        store: Store,
-        directory: str,
-        label: str,
-        compression: Compression | None,
-        options: WriteOptions,
-    ) -> None:
-        self._draft = store.draft(directory, label)
-        self._encoder = _text_encoder(compression, options)
-        self.text_bytes = 0
-        self.records = 0
-
-    def add(self, text: bytes | bytearray, records: int) -> None:
-        """Take whole lines."""
-        self._write(self._encoder.add(text))
-        self.text_bytes += len(text)
-        self.records += records
-
-    def flush(self) -> None:
-        """Hand everything taken so far to the operating system."""
-        self._write(self._encoder.flush())
-
-    def finish(self) -> None:
-        """Write what is left; after this the draft is ready to be published."""
-        self._write(self._encoder.finish())
-        self._encoder.close()
-
-    def publish(self, name: str, *, exclusive: bool) -> None:
-        """Make the finished file visible; a taken name leaves the draft as it is."""
-        self._draft.publish(name, exclusive=exclusive)
-
-    def discard(self) -> None:
-        """Leave nothing behind."""
-        self._encoder.close()
-        self._draft.discard()
-
-    def _write(self, pieces: Iterable[bytes | bytearray]) -> None:
-        for piece in pieces:
-            if piece:
-                self._draft.write(piece)
-
-
-class _PlainEncoder:
-    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]:
-        yield text
-
-    def flush(self) -> Iterator[bytes]:
-        yield from ()
-
-    def finish(self) -> Iterator[bytes]:
-        yield from ()
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-def _text_encoder(compression: Compression | None, options: WriteOptions) -> _TextEncoder:
-    check_level(compression, options.compression_level)
+def _text_encoder(compression: Compression | None, options: WriteOptions) -> PlainEncoder:
     if compression == "zstd":
         return ZstdEncoder(options.compression_level, options.frame_bytes)
-    if compression == "gzip":
-        return GzipEncoder(options.compression_level)
-    return _PlainEncoder()
-
-
-def check_level(compression: Compression | None, level: int) -> None:
-    """Say which levels a compression has."""
-    lowest, highest = _LEVELS[compression] if compression else (level, level)
-    if not lowest <= level <= highest:
-        raise OptionError(f"compression_level={level}: {compression} takes {lowest} to {highest}.")
+    return GzipEncoder(options.compression_level) if compression else PlainEncoder()
 
 
 class Target(ABC):
     """Takes text and makes it visible when it is published; used by one thread at a time."""
+
+    left_bytes = left_records = math.inf
+    """What comes before the next shard begins."""
 
     def __init__(  # noqa: PLR0913, PLR0917 (where lines go, and how)
         self,
@@ -149,14 +69,19 @@ class Target(ABC):
         compression: Compression | None,
         options: WriteOptions,
     ) -> None:
-        check_level(compression, options.compression_level)
+        level = options.compression_level
+        lowest, highest = _LEVELS[compression] if compression else (level, level)
+        if not lowest <= level <= highest:
+            message = f"compression_level={level}: {compression} takes {lowest} to {highest}."
+            raise OptionError(message)
         self.path = store.path(name)
         self._store = store
         self._directory = directory
         self._label = label
         self._compression = compression
-        self._options = options
-        self._draft: DraftWriter | None = None
+        self.options = options
+        self._draft: Draft | None = None
+        self._encoder = PlainEncoder()
         self._cleared = False
 
     @abstractmethod
@@ -164,37 +89,49 @@ class Target(ABC):
         """Fail now where writing cannot work."""
 
     @abstractmethod
-    def room(self, line_bytes: int) -> tuple[float, float]:
-        """Return bytes and records that may come next, this line first; rotate if it must."""
-
-    @abstractmethod
     def publish(self) -> None:
         """Make everything visible."""
 
     def add(self, text: bytes | bytearray, records: int) -> None:
         """Take whole lines."""
-        self._begun().add(text, records)
+        draft = self._begun()
+        self._write(draft, self._encoder.add(text))
+        self.left_bytes -= len(text)
+        self.left_records -= records
 
     def flush(self) -> None:
         """Hand everything to the operating system."""
         if self._draft is not None:
-            self._draft.flush()
+            self._write(self._draft, self._encoder.flush())
 
     def discard(self) -> None:
         """Forget what is not published."""
         if self._draft is not None:
+            self._encoder.close()
             self._draft.discard()
 
-    def _begun(self) -> DraftWriter:
+    def _begun(self) -> Draft:
         if self._draft is None:
             if not self._cleared:
                 for entry in self._store.clear_dead_drafts(self._directory):
                     _log.info("removed %s, which a writer that is gone left unfinished", entry.name)
                 self._cleared = True
-            self._draft = DraftWriter(
-                self._store, self._directory, self._label, self._compression, self._options
-            )
+            self._draft = self._store.draft(self._directory, self._label)
+            self._encoder = _text_encoder(self._compression, self.options)
         return self._draft
+
+    def _finished(self) -> Draft:
+        """Return the draft with all text in it, ready to be published."""
+        draft = self._begun()
+        self._write(draft, self._encoder.finish())
+        self._encoder.close()
+        return draft
+
+    @staticmethod
+    def _write(draft: Draft, pieces: Iterable[bytes | bytearray]) -> None:
+        for piece in pieces:
+            if piece:
+                draft.write(piece)
 
 
 class FileTarget(Target):
@@ -204,9 +141,9 @@ class FileTarget(Target):
         self,
         store: Store,
         name: str,
+        compression: Compression | None,
         options: WriteOptions,
         *,
-        compression: Compression | None,
         overwrite: bool,
     ) -> None:
         directory, _, label = name.rpartition("/")
@@ -215,20 +152,16 @@ class FileTarget(Target):
         self._exclusive = not overwrite
 
     def prepare(self) -> None:
-        if self._exclusive and _exists(self._store, self._name):
-            message = f"{self.path} exists already; overwrite=True replaces it."
-            raise ObjectExistsError(message, path=self.path)
+        if self._exclusive:
+            with suppress(ObjectNotFoundError):
+                self._store.entry(self._name)
+                message = f"{self.path} exists already; overwrite=True replaces it."
+                raise ObjectExistsError(message, path=self.path)
         refuse_special_file(self._store, self._name)
         self._begun()
 
-    def room(self, line_bytes: int) -> tuple[float, float]:
-        del line_bytes
-        return math.inf, math.inf
-
     def publish(self) -> None:
-        draft = self._begun()
-        draft.finish()
-        draft.publish(self._name, exclusive=self._exclusive)
+        self._finished().publish(self._name, exclusive=self._exclusive)
 
 
 class DirTarget(Target):
@@ -248,6 +181,7 @@ class DirTarget(Target):
         super().__init__(store, directory, directory, label, compression, options)
         self._most_records = _limit("max_records_per_shard", max_records_per_shard)
         self._most_bytes = _limit("max_bytes_per_shard", max_bytes_per_shard)
+        self.left_bytes, self.left_records = self._most_bytes, self._most_records
         if not isinstance(store, LocalStore) and self._most_bytes > _LARGEST_REMOTE_SHARD:
             raise OptionError(
                 f"max_bytes_per_shard={max_bytes_per_shard}: a shard in object storage is "
@@ -259,27 +193,34 @@ class DirTarget(Target):
     def prepare(self) -> None:
         """Nothing: an unused writer leaves no trace."""
 
-    def room(self, line_bytes: int) -> tuple[float, float]:
-        draft = self._draft
-        if draft is not None and (
-            draft.text_bytes + line_bytes > self._most_bytes or draft.records >= self._most_records
-        ):
-            self.publish()
-            draft = None
-        if draft is None:
-            return self._most_bytes, self._most_records
-        return self._most_bytes - draft.text_bytes, self._most_records - draft.records
+    def add(self, text: bytes | bytearray, records: int) -> None:
+        """Take whole lines; a line that would pass a limit begins another shard."""
+        start = 0
+        while records:
+            end = text.index(b"\n", start) + 1
+            if end - start > self.left_bytes or not self.left_records:
+                self.publish()
+            lines = 1
+            if len(text) - start <= self.left_bytes and records <= self.left_records:
+                end, lines = len(text), records
+            while lines < min(records, self.left_records):
+                line_end = text.index(b"\n", end) + 1
+                if line_end - start > self.left_bytes:
+                    break
+                end, lines = line_end, lines + 1
+            super().add(text[start:end], lines)
+            start, records = end, records - lines
 
     def publish(self) -> None:
         if self._draft is None:
             return
-        self._draft.finish()
+        draft = self._finished()
         lowest = 0
         while True:
             number = max(lowest, self._free_number()) if self._next is None else self._next
             name = join(self._directory, shard_name(number, self._extension))
             try:
-                self._draft.publish(name, exclusive=True)
+                draft.publish(name, exclusive=True)
             except ObjectExistsError:
                 self._next = None  # Another writer took it: look again.
                 lowest = number + 1  # A listing may not show it yet.
@@ -287,6 +228,7 @@ class DirTarget(Target):
             self._next = number + 1
             self.published.append(self._store.path(name))
             self._draft = None
+            self.left_bytes, self.left_records = self._most_bytes, self._most_records
             return
 
     def _free_number(self) -> int:
@@ -294,14 +236,6 @@ class DirTarget(Target):
             return next_number(entry.name for entry in self._store.list(self._directory))
         except ObjectNotFoundError:
             return 0
-
-
-def _exists(store: Store, name: str) -> bool:
-    try:
-        store.entry(name)
-    except ObjectNotFoundError:
-        return False
-    return True
 
 
 def _limit(name: str, value: int | None) -> float:

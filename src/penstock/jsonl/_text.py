@@ -61,6 +61,14 @@ def read_pieces(
         ahead.close()
 
 
+def and_failure(pieces: Iterator[TextPiece]) -> Iterator[TextPiece | Exception]:
+    """Yield the pieces, and the error that ended them: it must not overtake those before it."""
+    try:
+        yield from pieces
+    except Exception as failure:  # noqa: BLE001 (raised by the consumer, at its place)
+        yield failure
+
+
 def _is_plain_and_local(source: TextFile) -> bool:
     return isinstance(source.store, LocalStore) and compression_of(source.name) is None
 
@@ -100,7 +108,7 @@ def decompressed(
     blocks = read_blocks(file, block_bytes)
     if compression == "zstd":
         frames = _zstd.read_seek_table(file)
-        if frames is not None and _zstd.are_small(frames):
+        if frames is not None and int(frames[:, 1].max(initial=0)) <= _zstd.LARGEST_WHOLE_FRAME:
             return _zstd.decode_frames(file, frames, block_bytes, on_frame)
         return _zstd.decode_stream(blocks, file.path, on_frame)
     if compression == "gzip":

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import copy_context
-from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
 P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -34,3 +35,17 @@ async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
         if not work.cancelled():
             work.exception()  # Seen: else it would be reported as never retrieved.
         raise
+
+
+def awaited(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Return the async twin of a method that blocks; it waits in a thread."""
+
+    @wraps(method)
+    async def twin(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await in_thread(method, self, *args, **kwargs)
+
+    twin.__name__ = method.__name__.removesuffix("_sync")
+    twin.__qualname__ = method.__qualname__.removesuffix("_sync")
+    return twin

@@ -18,6 +18,7 @@ import zstandard
 
 from penstock._cpus import usable_cpus
 from penstock.errors import CorruptFileError, StorageError, TruncatedFileError
+from penstock.jsonl._gzip import PlainEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +46,8 @@ _SLICE_BYTES = 2 << 10
 _DENSE_SLICE_BYTES = 256
 """The same where it just has."""
 _HELD_BYTES = 1 << 20
-_LARGEST_WHOLE_FRAME = 16 << 20
+LARGEST_WHOLE_FRAME = 16 << 20
+"""Bytes of text that may be held in memory; a file with a larger frame is read as a stream."""
 _SMALLEST_FRAME = 9
 """Bytes: magic number, descriptor, size of the content, and the head of one block."""
 _LARGEST_WINDOW = 1 << 31
@@ -55,7 +57,7 @@ _TAIL_BYTES = 64 << 10
 """Read at once from the end of a file: holds the table of 2 GiB of text."""
 
 
-class ZstdEncoder:
+class ZstdEncoder(PlainEncoder):
     """Text into frames, compressed on as many cores as there are; frames come out in order."""
 
     def __init__(self, level: int, frame_bytes: int) -> None:
@@ -70,7 +72,6 @@ class ZstdEncoder:
         self._pool = ThreadPoolExecutor(self._threads, "penstock-zstd")
 
     def add(self, text: bytes | bytearray) -> Iterator[bytes]:
-        """Take whole lines; yield the frames that are finished."""
         self._texts.append(text)
         self._text_bytes += len(text)
         if self._text_bytes < self._frame_bytes:
@@ -92,13 +93,11 @@ class ZstdEncoder:
             yield self._finished()
 
     def finish(self) -> Iterator[bytes]:
-        """Yield what is left and the table of frames."""
         yield from self.flush()
         if all(max(sizes) <= _LARGEST_FRAME for sizes in self._frames):
             yield seek_table(self._frames)
 
     def close(self) -> None:
-        """Let go of the threads."""
         self._pool.shutdown(cancel_futures=True)
 
     def _submit(self, text: bytes) -> Iterator[bytes]:
@@ -157,11 +156,6 @@ def read_seek_table(file: OpenFile) -> NDArray[np.uint32] | None:
     return frames
 
 
-def are_small(frames: NDArray[np.uint32]) -> bool:
-    """Whether each frame's text may be held in memory; else they are read as a stream."""
-    return int(frames[:, 1].max(initial=0)) <= _LARGEST_WHOLE_FRAME
-
-
 def decode_frames(
     file: OpenFile,
     frames: NDArray[np.uint32],
@@ -169,7 +163,6 @@ def decode_frames(
     on_frame: Callable[[int, int, int], object] | None = None,
 ) -> Iterator[bytes]:
     """Yield the text of each frame that a table lists."""
-    decompressor = _decompressor()
     ends = frames[:, 0].cumsum(dtype="i8")
     first = at = 0
     while first < len(frames):
@@ -178,7 +171,7 @@ def decode_frames(
         start, block = at, memoryview(file.read_at(at, int(ends[behind - 1]) - at))
         for compressed, text_bytes in frames[first:behind].tolist():
             frame = block[at - start : at - start + compressed]
-            text = _decode_frame(decompressor, frame, text_bytes, file.path, at, "seek table")
+            text = decode_frame(frame, text_bytes, file.path, at, "seek table")
             if on_frame is not None and text_bytes:
                 on_frame(at, compressed, text_bytes)
             yield text
@@ -187,9 +180,7 @@ def decode_frames(
 
 
 def decode_stream(  # noqa: C901 (one state machine, with nothing to share between two halves)
-    blocks: Iterable[bytes],
-    path: str,
-    on_frame: Callable[[int, int, int], object] | None = None,
+    blocks: Iterable[bytes], path: str, on_frame: Callable[[int, int, int], object] | None = None
 ) -> Iterator[bytes]:
     """Yield the text of any sequence of zstd frames, skippable ones passed over.
 
@@ -244,22 +235,12 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
         )
 
 
-def decode_frame(data: bytes | memoryview, text_bytes: int, path: str, offset: int) -> bytes:
-    """Return the text of one whole frame; the caller knows its size from an index."""
-    return _decode_frame(_decompressor(), data, text_bytes, path, offset, "index")
-
-
-def _decode_frame(  # noqa: PLR0913, PLR0917 (where the frame is, and what is said of it)
-    decompressor: zstandard.ZstdDecompressor,
-    data: bytes | memoryview,
-    text_bytes: int,
-    path: str,
-    offset: int,
-    told_by: str,
+def decode_frame(
+    data: bytes | memoryview, text_bytes: int, path: str, offset: int, told_by: str = "index"
 ) -> bytes:
-    """Return the text of some bytes that are said to be one frame with so much text."""
+    """Return the text of bytes that `told_by` says are one frame with so much text."""
     parts, size, at = list[bytes](), 0, 0
-    frame = decompressor.decompressobj()
+    frame = _decompressor().decompressobj()
     try:
         stated = zstandard.frame_content_size(data)
         # Without a size of its own its text might be endless, and is looked at on the way.
@@ -274,7 +255,7 @@ def _decode_frame(  # noqa: PLR0913, PLR0917 (where the frame is, and what is sa
         _fail(path, offset, failure)
     if size != text_bytes or not frame.eof or frame.unused_data or at < len(data):
         why = f"it is not one frame with {text_bytes:,} bytes of text, as the {told_by} says"
-        _fail_corrupt(path, offset, why)
+        _fail(path, offset, why)
     return b"".join(parts)
 
 
@@ -282,18 +263,14 @@ def _decompressor() -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
 
 
-def _fail(path: str, offset: int, failure: zstandard.ZstdError) -> NoReturn:
-    if "not enough memory" not in str(failure):
-        _fail_corrupt(path, offset, str(failure))
-    message = (
-        f"{path}: there is not enough memory for the zstd frame near byte {offset:,} (one of zstd "
-        "--long=31 takes up to 2 GiB). Allow this process more, or write the file anew with a "
-        f"smaller window: zstd -dc --long=31 {path} | zstd > FILE"
-    )
-    raise StorageError(message, path=path, errno=errno.ENOMEM)
-
-
-def _fail_corrupt(path: str, offset: int, why: str) -> NoReturn:
+def _fail(path: str, offset: int, why: str | zstandard.ZstdError) -> NoReturn:
+    if "not enough memory" in str(why):
+        message = (
+            f"{path}: there is not enough memory for the zstd frame near byte {offset:,} (one of "
+            "zstd --long=31 takes up to 2 GiB). Allow this process more, or write the file anew "
+            f"with a smaller window: zstd -dc --long=31 {path} | zstd > FILE"
+        )
+        raise StorageError(message, path=path, errno=errno.ENOMEM)
     message = (
         f"{path} is damaged: the zstd data near byte {offset:,} cannot be read ({why}). "
         "Get the file again, or write it anew from its source."

@@ -23,10 +23,10 @@ from penstock.loading._order_choice import lies_remote
 from penstock.loading._recipes import (
     ArrowRecipe,
     CallRecipe,
+    CollateRecipe,
     DictRecipe,
     EncoderRecipe,
     SampleRecipe,
-    SimpleRecipe,
     TokenRecipe,
 )
 
@@ -42,6 +42,7 @@ def recipe_for(
     source: Any,  # noqa: ANN401 (a `Source`, or what has a feed of its own)
     encode: Any,  # noqa: ANN401 (what a user may give)
     output: str | None,
+    collate: Any = None,  # noqa: ANN401 (what a user may give)
 ) -> tuple[Any, Recipe]:
     """Return the records that a loader goes over, and how they become batches.
 
@@ -49,6 +50,8 @@ def recipe_for(
     """
     if output not in (None, "arrow"):
         raise OptionError(f"output={output!r}: expected None or 'arrow'.")
+    if collate is not None:
+        return source, _collated(collate, encode, output)
     if encode is None:
         return source, ArrowRecipe() if output else _as_it_is(source)
     if output is not None and not isinstance(encode, Mapping | Sequence):
@@ -62,8 +65,15 @@ def recipe_for(
         return source, ArrowRecipe(encoder.fields)
     if has_stages(encoder):
         return source, EncoderRecipe(encoder)
-    is_simple = isinstance(encoder, SimpleEncoder)
-    return source, SimpleRecipe(encoder) if is_simple else CallRecipe(encoder)
+    return source, CallRecipe(encoder)
+
+
+def _collated(collate: Any, encode: object, output: object) -> Recipe:  # noqa: ANN401
+    if encode is not None or output is not None:
+        raise OptionError("collate makes the whole batch: leave encode and output out.")
+    if not callable(collate):
+        raise OptionError(f"collate={collate!r}: expected a function from a list of records.")
+    return CollateRecipe(collate)
 
 
 def _encoder(encode: Any, source: Source) -> Any:  # noqa: ANN401 (what a user may give)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,11 +13,27 @@ from penstock.errors import OptionError
 from penstock.order import Skips, whole_number
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.order._skips import Skip
 
     Skipped: TypeAlias = Skip | str | os.PathLike[str] | None
     """Record numbers and (start, stop) ranges; or the path of a file with them."""
 
+TORCH_WORDS = {
+    "batch_sampler": "batch_size= takes a plan (penstock.order.Plan) that cuts batches of any size",
+    "collate_fn": "collate= takes the same function; encode= is faster where field types suffice",
+    "dataset": "the source is the first argument",
+    "generator": "seed= decides the order",
+    "in_order": "batches always come in order",
+    "persistent_workers": "workers live as long as one for loop: epochs=n goes over n epochs in it",
+    "pin_memory_device": "prefetch_to= names the device",
+    "prefetch_factor": "batches are made ahead as memory allows",
+    "sampler": "shuffle= decides the order, skip= and source.take(ids) which records come",
+    "timeout": "stall_timeout= gives the seconds",
+    "worker_init_fn": "an encoder or a collate object sets itself up at its first call",
+}
+"""Arguments of torch's DataLoader, and what there is instead."""
 _LINE = re.compile(r"(\d+)(?:\s*:\s*(\d+))?")
 
 
@@ -36,6 +54,19 @@ def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
         raise OptionError(f"{name}={value!r}: expected {' or '.join(map(repr, choices))}.")
 
 
+def refuse_unknown(unknown: Iterable[str], known_by: type) -> None:
+    """Raise for arguments that a class does not have; torch's own words get their counterpart."""
+    for word in unknown:
+        if word in TORCH_WORDS:
+            advice = f"{TORCH_WORDS[word]}. See docs/loading.md, Coming from torch's DataLoader."
+        else:
+            near = get_close_matches(word, signature(known_by).parameters, 1)
+            advice = (
+                f"Did you mean {near[0]!r}?" if near else "help(penstock.DataLoader) lists them."
+            )
+        raise TypeError(f"DataLoader has no argument {word!r}: {advice}")
+
+
 def read_skips(skip: Skipped, length: int) -> tuple[tuple[int, int], ...]:
     """Return sorted (start, stop) ranges below `length`.
 
@@ -46,9 +77,8 @@ def read_skips(skip: Skipped, length: int) -> tuple[tuple[int, int], ...]:
     """
     if skip is None:
         return ()
-    if isinstance(skip, str | os.PathLike):
-        return Skips(_of_file(Path(skip)), length).ranges
-    return Skips(skip, length).ranges
+    entries = _of_file(Path(skip)) if isinstance(skip, str | os.PathLike) else skip
+    return Skips(entries, length).ranges
 
 
 def _of_file(path: Path) -> list[tuple[int, int]]:
@@ -59,14 +89,11 @@ def _of_file(path: Path) -> list[tuple[int, int]]:
     pairs = []
     for number, line in enumerate(text.splitlines(), start=1):
         entry = line.partition("#")[0].strip()
-        if not entry:
-            continue
-        found = _LINE.fullmatch(entry)
-        if found is None:
+        if found := _LINE.fullmatch(entry):
+            pairs.append((int(found[1]), int(found[2] or int(found[1]) + 1)))
+        elif entry:
             raise OptionError(
                 f"skip: line {number} of {path} is {entry!r}; write a record number, or "
                 "start:stop for a range."
             )
-        start = int(found[1])
-        pairs.append((start, int(found[2]) if found[2] else start + 1))
     return pairs

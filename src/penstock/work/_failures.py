@@ -10,10 +10,10 @@ from penstock.errors import WorkerError
 
 
 class Failure(NamedTuple):
-    """An exception on its way: itself if it pickles, else its type and text."""
+    """An exception on its way."""
 
-    error: bytes | None
-    kind: bytes | None
+    error: bytes
+    """Pickled: its type, its text, and itself if it can be; empty where not even its type can."""
     text: str
     notes: list[str]
     trace: str
@@ -27,32 +27,18 @@ class WorkerTraceback(Exception):  # noqa: N818 (the cause of an error, not an e
 
 
 def failure_of(error: BaseException) -> Failure:
-    trace = "".join(traceback.format_exception(error))
+    kind, text = type(error), _text(error)
+    pickled = _pickled(kind, text, error) or _pickled(kind, text, None)
     notes = [str(note) for note in getattr(error, "__notes__", ())]
-    text = f"{type(error).__qualname__}: {_text(error)}"
-    return Failure(_pickled(error), _pickled(type(error)), text, notes, trace)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 (of any class)
-        return "(it cannot say what went wrong)"
-
-
-def _pickled(value: object) -> bytes | None:
-    try:
-        data = pickle.dumps(value)
-        pickle.loads(data)  # noqa: S301 (only what can be loaded is sent)
-    except Exception:  # noqa: BLE001 (any class may refuse in any way)
-        return None
-    return data
+    trace = "".join(traceback.format_exception(error))
+    return Failure(pickled, f"{kind.__qualname__}: {text}", notes, trace)
 
 
 def error_of(failure: Failure) -> BaseException:
     """Return the exception that was sent, of the same type, with the worker's traceback."""
-    error = _unpickled(failure)
-    if error is None:
+    try:
+        error = _unpickled(failure.error)
+    except Exception:  # noqa: BLE001 (the class may exist only in the worker)
         error = WorkerError(failure.text)
     known = getattr(error, "__notes__", ())
     for note in failure.notes:
@@ -62,18 +48,28 @@ def error_of(failure: Failure) -> BaseException:
     return error
 
 
-def _unpickled(failure: Failure) -> BaseException | None:
+def _text(error: BaseException) -> str:
     try:
-        if failure.error is not None:
-            return pickle.loads(failure.error)  # type: ignore[no-any-return]  # noqa: S301 (our own worker's)
-        if failure.kind is not None:
-            # Its constructor takes other arguments than those it keeps: type and text are kept.
-            kind = pickle.loads(failure.kind)  # noqa: S301
-            error: BaseException = kind.__new__(kind)
-            text = failure.text.partition(": ")[2]
-            error.args = (text,)
-            # Unless its text needs attributes that only its constructor sets.
-            return error if text in str(error) else None
-    except Exception:  # noqa: BLE001 (the class may exist only in the worker)
-        return None
-    return None
+        return str(error)
+    except Exception:  # noqa: BLE001 (of any class)
+        return "(it cannot say what went wrong)"
+
+
+def _pickled(*parts: object) -> bytes:
+    try:
+        data = pickle.dumps(parts)
+        _unpickled(data)  # Only what can be loaded is sent.
+    except Exception:  # noqa: BLE001 (any class may refuse in any way)
+        return b""
+    return data
+
+
+def _unpickled(data: bytes) -> BaseException:
+    kind, text, error = pickle.loads(data)  # noqa: S301 (our own worker's)
+    if error is None:
+        # Its constructor takes other arguments than those it keeps: type and text are kept.
+        error = kind.__new__(kind)
+        error.args = (text,)
+        if text not in str(error):
+            raise ValueError(text)  # The text needs attributes that only its constructor sets.
+    return error  # type: ignore[no-any-return]

@@ -80,21 +80,15 @@ class _Job:
 
     def run(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Run it here, and call `meanwhile` whenever it advances."""
-        of_others: list[BaseException] = []
 
         def advance(amount: int) -> None:
             self.advance(amount)
-            try:
-                meanwhile()
-            except BaseException as error:
-                of_others.append(error)
-                raise
+            meanwhile()
 
         try:
             self.unit.run(advance)
         except Exception as error:
-            if error not in of_others:
-                self.add_name(error)
+            self.add_name(error)
             raise
         self.finish()
 
@@ -105,12 +99,10 @@ class _Job:
     def finish(self) -> None:
         self.advance(self.unit.size - self.advanced)
 
-    def take_back(self) -> None:
-        self.advance(-self.advanced)
-
     def add_name(self, error: BaseException) -> None:
-        # Errors of Penstock name file and record by themselves.
-        if not isinstance(error, PenstockError):
+        # Errors of Penstock name file and record by themselves, those of workers their unit.
+        is_named = any(note.startswith("In ") for note in getattr(error, "__notes__", ()))
+        if not isinstance(error, PenstockError) and not is_named:
             error.add_note(f"In {self.unit}.")
 
     def pickled(self) -> bytes:
@@ -128,46 +120,44 @@ class _Crew:
     def __init__(self, waiting: deque[_Job]) -> None:
         self._process = os.getpid()
         self._waiting = waiting
-        self._starting: list[WorkerProcess] = []
-        self._idle: list[WorkerProcess] = []
-        self._busy: dict[WorkerProcess, _Job] = {}
+        self._jobs: dict[WorkerProcess, _Job | None] = {}
+        self._ready: list[WorkerProcess] = []
+        """Those that take units, or have one."""
         self._false_starts = 0
-
-    @property
-    def _all(self) -> list[WorkerProcess]:
-        return [*self._starting, *self._idle, *self._busy]
 
     def work(self, count: int, *, caller_helps: bool) -> None:
         try:
             for _ in range(count):
                 self._start()
-            while self._waiting or self._busy:
+            while self._waiting or any(self._jobs.values()):
                 self._go_on(0.0 if caller_helps and self._waiting else _LOOK_AROUND)
                 if caller_helps and self._waiting:
                     self._waiting.popleft().run(self._go_on)
         finally:
-            end_all(self._all)
+            end_all([*self._jobs])
 
     def _go_on(self, seconds: float = 0.0) -> None:
         """Handle messages for so long, and give units to idle workers."""
+        self._refuse_fork()
+        for worker in self._ready:
+            if self._waiting and self._jobs[worker] is None:
+                job = self._jobs[worker] = self._waiting.popleft()
+                worker.send(job.pickled())
+        heard = wait([worker.connection for worker in self._jobs], seconds)
+        for worker in [*self._jobs]:
+            if worker.connection in heard or (seconds and worker.has_ended()):
+                self._refuse_fork()  # It would take the message from the parent.
+                self._hear(worker)
+
+    def _refuse_fork(self) -> None:
         refuse_inherited(
             self._process, "units of work ran", "Begin the work in the forked process itself."
         )
-        while self._waiting and self._idle:
-            self._give(self._idle.pop(), self._waiting.popleft())
-        heard = wait([worker.connection for worker in self._all], seconds)
-        for worker in self._all:
-            if worker.connection in heard or (seconds and worker.has_ended()):
-                self._hear(worker)
 
     def _start(self) -> None:
         # Until the worker is in the list of those to end.
         with interrupts_held():
-            self._starting.append(fresh_worker())
-
-    def _give(self, worker: WorkerProcess, job: _Job) -> None:
-        self._busy[worker] = job
-        worker.send(job.pickled())
+            self._jobs[fresh_worker()] = None
 
     def _hear(self, worker: WorkerProcess) -> None:
         try:
@@ -176,35 +166,30 @@ class _Crew:
             self._bury(worker)
             return
         if isinstance(message, Advance):
-            if (job := self._busy.get(worker)) is not None:
+            if (job := self._jobs[worker]) is not None:
                 job.advance(message.amount)
         elif isinstance(message, UnitDone):
-            self._finish(worker, message)
+            job, self._jobs[worker] = self._jobs[worker], None
+            assert job is not None  # noqa: S101 (it is done)
+            if message.failure is not None:
+                error = error_of(message.failure)
+                job.add_name(error)
+                raise error
+            job.finish()
         elif isinstance(message, str):
             raise _unable(message)
         else:
-            self._starting.remove(worker)
-            self._idle.append(worker)
+            self._ready.append(worker)
             self._false_starts = 0
-
-    def _finish(self, worker: WorkerProcess, done: UnitDone) -> None:
-        job = self._busy.pop(worker)
-        self._idle.append(worker)
-        if done.failure is not None:
-            error = error_of(done.failure)
-            job.add_name(error)
-            raise error
-        job.finish()
 
     def _bury(self, worker: WorkerProcess) -> None:
         death = worker.death()
-        job = self._busy.pop(worker, None)
-        if job is not None:
-            self._try_again(job, death)
-        elif worker in self._idle:
-            self._idle.remove(worker)
+        job = self._jobs.pop(worker)
+        if worker in self._ready:
+            self._ready.remove(worker)
+            if job is not None:
+                self._try_again(job, death)
         else:
-            self._starting.remove(worker)
             self._false_starts += 1
             if self._false_starts >= _TRIES:
                 raise WorkerError(
@@ -218,7 +203,7 @@ class _Crew:
         if job.unit.is_done():
             job.finish()
             return
-        job.take_back()
+        job.advance(-job.advanced)
         job.deaths += 1
         if job.deaths >= _TRIES:
             raise WorkerError(

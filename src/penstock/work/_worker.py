@@ -51,37 +51,33 @@ Message = Ready | Advance | UnitDone
 
 def serve(connection: Connection, parent: int) -> NoReturn:
     """Run the units that the parent sends; never returns."""
-    ignore_interrupts()
     # A process that a unit starts must not hold the connection open when this one is gone.
     os.set_inheritable(connection.fileno(), False)  # noqa: FBT003 (as it is spelt)
     # Both go to the same place, but only standard error shows a line at once.
     sys.stdout = sys.stderr
     units: SimpleQueue[bytes] = SimpleQueue()
 
-    def hear() -> None:
-        units.put(connection.recv_bytes())
-
-    threading.Thread(target=listen, args=(connection, parent, hear), daemon=True).start()
-    gc.set_threshold(_BETWEEN_COLLECTIONS)
+    begin_worker(connection, parent, lambda: units.put(connection.recv_bytes()))
     _say(connection, Ready())
     while True:
         _say(connection, UnitDone(_failure(connection, units.get())))
 
 
-def ignore_interrupts() -> None:
-    """Ignore Ctrl-C, which reaches every process of a terminal: the parent decides.
+def begin_worker(connection: Connection, parent: int, hear: Callable[[], object]) -> None:
+    """Make this process a worker: `hear` is called for each message, in a thread of its own.
 
-    The parent starts a worker with the signal blocked, so that none comes before this call.
+    So a worker ends at once, in the middle of its work, when the connection or the parent ends.
     """
+    # Ctrl-C reaches every process of a terminal: the parent decides. It starts a worker with the
+    # signal blocked, so that none comes before.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    threading.Thread(target=_listen, args=(connection, parent, hear), daemon=True).start()
+    # What a unit or batch leaves behind is garbage at once, and never in cycles.
+    gc.set_threshold(_BETWEEN_COLLECTIONS)
 
 
-def listen(connection: Connection, parent: int, hear: Callable[[], object]) -> NoReturn:
-    """Call `hear` for each message, and end the process when the connection or the parent ends.
-
-    A thread of its own does this, so that a worker ends at once in the middle of its work.
-    """
+def _listen(connection: Connection, parent: int, hear: Callable[[], object]) -> NoReturn:
     with suppress(EOFError, OSError):
         while True:
             # The connection outlives a parent that was forked since, so the parent is checked.

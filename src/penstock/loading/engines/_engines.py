@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.loading._fetch import Fetched, ReadRows
 from penstock.loading._recipes import made_bytes
@@ -37,32 +38,48 @@ class Stalled(Exception):  # noqa: N818 (becomes a StallError, where the rank is
     """No batch came in time; the argument names the oldest read in flight, if there is one."""
 
 
-class Engine(Protocol):
-    """Makes batches ahead of time; used by one thread."""
+class Engine(ABC):
+    """Makes batches ahead of time; used by one thread, in the process that started it.
 
-    depth: int
+    A forked child inherits the engine without its threads or workers: there it makes and ends
+    nothing.
+    """
+
+    depth = 1
     """How many requests it should have at a time."""
-    together: int
+    together = 1
     """How many steps the next request should have, at most."""
 
+    def __init__(self, fetch: Fetch) -> None:
+        self._fetch = fetch
+        self._meter = Meter()
+        self._process = os.getpid()
+
+    @abstractmethod
     def submit(self, request: Any) -> None:
         """Accept a request of a feed."""
-        ...
 
+    @abstractmethod
     def take(self, timeout: float) -> tuple[Any, Fetched]:
         """Return the oldest request and what was made of it, or raise its error.
 
         A request of several steps may come back as several, of fewer steps each.
         """
-        ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """End everything that was started."""
 
     def costs(self) -> Mapping[str, float]:
         """Return what reading cost until now."""
-        ...
+        return self._meter.counts()
 
-    def close(self) -> None:
-        """End everything that was started."""
-        ...
+    def _refuse_fork(self) -> None:
+        refuse_inherited(
+            self._process,
+            "a loader went over an epoch",
+            "Call iter() on the loader in the forked process, or build a loader there.",
+        )
 
 
 class LotLimit(NamedTuple):
@@ -73,7 +90,7 @@ class LotLimit(NamedTuple):
     """About, of all steps: a user that keeps one batch may keep them all alive."""
 
 
-class InCaller:
+class InCaller(Engine):
     """Makes a batch when it is asked for; the records of several batches are read at once.
 
     Reading from mapped memory costs mostly its start, with cold caches of the processor. So the
@@ -84,15 +101,13 @@ class InCaller:
     def __init__(
         self, fetch: Fetch, limit: LotLimit | None = None, *, is_mixed: bool = False
     ) -> None:
-        self.depth = self.together = 1
+        super().__init__(fetch)
         self._limit = limit
         # Records that come mixed have about the same size in every batch.
         self._weighs = not is_mixed and not fetch.recipe.has_even_rows
-        self._fetch = fetch
         self._requests: deque[Any] = deque()
         self._found: deque[tuple[Any, ReadRows | Fetched | None]] = deque()
         """Requests with what was done for them until now, together with others."""
-        self._meter = Meter()
 
     def submit(self, request: Any) -> None:
         self._requests.append(request)
@@ -157,47 +172,20 @@ class InCaller:
         self._found.append((task, fetched))
         return size + (0 if fetched.made is rows.read else made_bytes(fetched.made))
 
-    def costs(self) -> Mapping[str, float]:
-        return self._meter.counts()
-
     def close(self) -> None:
         self._requests.clear()
         self._found.clear()
 
 
-class HasHelpers:
-    """An engine whose threads or workers belong to the process that started them.
-
-    A forked child inherits the engine without them: there it makes and ends nothing.
-    """
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-
-    @property
-    def _is_inherited(self) -> bool:
-        return self._process != os.getpid()
-
-    def _refuse_fork(self) -> None:
-        refuse_inherited(
-            self._process,
-            "a loader went over an epoch",
-            "Call iter() on the loader in the forked process, or build a loader there.",
-        )
-
-
-class InThreads(HasHelpers):
+class InThreads(Engine):
     """Makes batches in threads, `ahead` of them for each.
 
     A user's own callable runs in the caller's thread, in order.
     """
 
     def __init__(self, fetch: Fetch, threads: int, ahead: int) -> None:
-        super().__init__()
-        self._fetch = fetch
+        super().__init__(fetch)
         self.depth = max(1, threads * ahead)
-        self.together = 1
-        self._meter = Meter()
         self._inbox: SimpleQueue[tuple[Any, _Answer] | None] = SimpleQueue()
         self._answers: deque[tuple[Any, _Answer]] = deque()
         self._is_closed = self._is_stalled = False
@@ -245,11 +233,8 @@ class InThreads(HasHelpers):
             found = self._fetch.finished(request, found)
         return request, found
 
-    def costs(self) -> Mapping[str, float]:
-        return self._meter.counts()
-
     def close(self) -> None:
-        if self._is_inherited:
+        if self._process != os.getpid():
             return
         self._is_closed = True
         for _ in self._threads:

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError, UnsafeForkError, WorkerError
-from penstock.loading.engines._engines import HasHelpers, Stalled
+from penstock.loading.engines._engines import Engine, Stalled
 from penstock.loading.engines._transfer import receive, send
-from penstock.loading.engines._worker import Ask, TaskDone, WaitsFor, run
+from penstock.loading.engines._worker import TaskDone, run
 from penstock.storage import fork_is_safe
 from penstock.work import Failure, end_all, error_of, interrupts_held, started_worker
 
@@ -33,17 +33,15 @@ _HINTS = {
 """What may be the reason for an exit code."""
 
 
-class InProcesses(HasHelpers):
+class InProcesses(Engine):
     """Makes batches in worker processes: request n goes to worker n modulo their number.
 
     Each worker has one pipe and nothing else: no queue, no shared memory, no thread here.
     """
 
     def __init__(self, fetch: Fetch, processes: int, ahead: int, method: StartMethod) -> None:
-        super().__init__()
+        super().__init__(fetch)
         self.depth = processes * ahead
-        self.together = 1
-        self._fetch = fetch
         self._workers: list[WorkerProcess] = []
         self._costs: dict[WorkerProcess, Mapping[str, float]] = {}
         self._requests: deque[Any] = deque()
@@ -111,11 +109,11 @@ def _answer(worker: WorkerProcess, timeout: float) -> TaskDone:
             return found
         # The answer to an earlier question came too late.
     # The worker listens in another thread than the one that hangs.
-    send(connection, Ask())
-    found = receive(connection) if connection.poll(_ANSWER_SECONDS) else WaitsFor("")
+    send(connection, None)
+    found = receive(connection) if connection.poll(_ANSWER_SECONDS) else ""
     if isinstance(found, TaskDone):
         return found
-    raise Stalled(found.what)
+    raise Stalled(found)
 
 
 def start_method(context: str | BaseContext | None, *, is_remote: bool) -> tuple[StartMethod, str]:

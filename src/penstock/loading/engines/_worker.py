@@ -12,33 +12,23 @@ import signal
 import sys
 import threading
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from penstock.errors import WorkerError
 from penstock.loading._fetch import Fetch
 from penstock.loading.engines._engines import waited_for
 from penstock.loading.engines._transfer import receive, send
 from penstock.storage import Meter, metered
-from penstock.work import Failure, failure_of, ignore_interrupts, listen
+from penstock.work import Failure, begin_worker, failure_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
     from penstock.loading._fetch import Fetched
 
-_BETWEEN_COLLECTIONS = 100_000
-"""Objects between two searches for garbage, where Python's own default is 700."""
-
-
-class Ask(NamedTuple):
-    """A question: which read does the worker wait for?"""
-
-
-class WaitsFor(NamedTuple):
-    """The answer to `Ask`; "" for no read."""
-
-    what: str
+A = TypeVar("A")
+T = TypeVar("T")
 
 
 class TaskDone(NamedTuple):
@@ -51,12 +41,14 @@ class TaskDone(NamedTuple):
 def run(connection: Connection, fetch: Fetch | bytes, foreign: Sequence[Connection]) -> None:
     """Serve one connection; never returns.
 
+    A message is a request, or None to ask which read the worker waits for. An answer is a
+    `TaskDone`, or the text that names the read, "" for none.
+
     `foreign` are the ends that a fork copied from the parent: open here, they would keep other
     workers from noticing that the parent is gone.
     """
     for other in foreign:
         other.close()
-    ignore_interrupts()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _Server(connection).serve(fetch)
 
@@ -75,39 +67,36 @@ class _Server:
         self._sending = threading.Lock()
 
     def serve(self, fetch: Fetch | bytes) -> NoReturn:
-        args = (self._connection, os.getppid(), self._hear)
-        threading.Thread(target=listen, args=args, daemon=True).start()
-        work = _loaded(fetch)
+        begin_worker(self._connection, os.getppid(), self._hear)
+        work = _tried(_loaded, fetch)
         # Objects of now stay: 200,000 of them with torch, whose collections would cost 7 % of the
         # time, and in a fork copy shared pages.
         gc.freeze()
-        # Lists inside records are garbage as soon as their batch is made, and never in cycles.
-        gc.set_threshold(_BETWEEN_COLLECTIONS)
         with metered(self._meter):
             while True:
                 request = self._requests.get()
-                result = work if isinstance(work, Failure) else _result(work, request)
+                result = work if isinstance(work, Failure) else _tried(work, request)
                 costs = self._meter.counts()
                 try:
                     self._answer(TaskDone(result, costs))
-                except Exception as error:  # noqa: BLE001 (nothing was sent: it does not pickle)
-                    refused = _refused(
-                        f"a worker process cannot send what encode made: {error}. Return tensors, "
-                        "arrays and plain objects, or give num_workers=0 or 'auto' (threads).",
-                        error,
+                except Exception as why:  # noqa: BLE001 (nothing was sent: it does not pickle)
+                    refused = WorkerError(
+                        f"a worker process cannot send what encode made: {why}. Return tensors, "
+                        "arrays and plain objects, or give num_workers=0 or 'auto' (threads)."
                     )
+                    refused.__cause__ = why
                     if isinstance(work, Fetch):
                         refused.add_note(work.reader.name(request))
                     self._answer(TaskDone(failure_of(refused), costs))
 
     def _hear(self) -> None:
-        message = receive(self._connection)
-        if isinstance(message, Ask):
-            self._answer(WaitsFor(waited_for(self._meter)))
+        request = receive(self._connection)
+        if request is None:
+            self._answer(waited_for(self._meter))
         else:
-            self._requests.put(message)
+            self._requests.put(request)
 
-    def _answer(self, value: TaskDone | WaitsFor) -> None:
+    def _answer(self, value: TaskDone | str) -> None:
         with self._sending:
             try:
                 send(self._connection, value)
@@ -115,26 +104,17 @@ class _Server:
                 os._exit(0)
 
 
-def _loaded(fetch: Fetch | bytes) -> Fetch | Failure:
+def _loaded(fetch: Fetch | bytes) -> Fetch:
     try:
         loaded: Fetch = pickle.loads(fetch) if isinstance(fetch, bytes) else fetch  # noqa: S301 (the parent's)
-    except BaseException as error:  # noqa: BLE001 (raised in the user's process)
-        return failure_of(
-            _refused(
-                f"a worker process cannot load what encode or the source needs: {error}. Define it "
-                "in a module that can be imported, or give num_workers='auto' (threads), or "
-                "multiprocessing_context='fork'.",
-                error,
-            )
-        )
+    except BaseException as why:
+        raise WorkerError(
+            f"a worker process cannot load what encode or the source needs: {why}. Define it "
+            "in a module that can be imported, or give num_workers='auto' (threads), or "
+            "multiprocessing_context='fork'."
+        ) from why
     _use_one_thread()
     return loaded
-
-
-def _refused(text: str, why: BaseException) -> WorkerError:
-    refused = WorkerError(text)
-    refused.__cause__ = why
-    return refused
 
 
 def _use_one_thread() -> None:
@@ -148,8 +128,8 @@ def _use_one_thread() -> None:
         torch.set_num_threads(1)
 
 
-def _result(fetch: Fetch, request: Any) -> Fetched | Failure:  # noqa: ANN401 (its feed's)
+def _tried(call: Callable[[A], T], argument: A) -> T | Failure:
     try:
-        return fetch(request)
+        return call(argument)
     except BaseException as error:  # noqa: BLE001 (raised in the user's process)
         return failure_of(error)
