@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import logging
 import re
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from copy import copy
@@ -18,18 +17,22 @@ import pyarrow as pa
 
 from penstock.datasets.columns._bad import most_bad, too_many
 from penstock.datasets.columns._estimate import estimated
-from penstock.datasets.columns._facts import are_unchanged, as_lists
 from penstock.datasets.columns._folder import META, list_columns, publish_column
-from penstock.datasets.columns._place import OTHER_FOLDER, make_root
+from penstock.datasets.columns._place import (
+    OTHER_FOLDER,
+    are_unchanged,
+    as_lists,
+    make_root,
+    unwritable,
+)
 from penstock.datasets.columns._units import ColumnUnit, UnitFiles, UnitParts, cut
 from penstock.decode import keep_pandas_out
-from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError, StorageError
+from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError
 from penstock.index import digest
 from penstock.storage import (
     BUILDING,
     COLUMNS_LOCK,
     NO_ROOM,
-    holder_of,
     is_of_columns,
     only_one,
     read_metadata,
@@ -40,7 +43,7 @@ from penstock.storage import (
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from concurrent.futures import Executor
     from contextlib import AbstractContextManager
     from pathlib import Path
@@ -126,45 +129,42 @@ def build(
     _refuse_touched(source, freshness)
     if source.sample_index is not None:
         source = copy(source)  # It opens the files that are there now.
-    groups = by_start(wanted)
-    folders = [_UnitFolder(source, group, root, how, freshness) for group in groups]
-    _remove_leftovers(root, {folder.path for folder in folders})
-    costs = [estimated(source, folder.schema, folder.start) for folder in folders]
+    parts = [_Part(source, group, root, how, freshness) for group in by_start(wanted)]
+    _remove_leftovers(root, {part.folder for part in parts if part.goes_on})
+    costs = [estimated(source, part.schema, part.start) for part in parts]
     needed = sum(cost.disk_bytes for cost in costs)
     refuse_full_disk(needed, root, "building these columns", OTHER_FOLDER)
-    is_quick = sum(cost.core_seconds for cost in costs) < _IN_CALLER_SECONDS
-    workers = 0 if is_quick or not source.decodes_in_processes else None
-    workers = workers if how.workers is None else how.workers
-    units = [unit for folder in folders for unit in folder.units]
-    total = sum(unit.size for unit in units)
+    workers = how.workers
+    if workers is None and not source.decodes_in_processes:
+        workers = 0
+    if workers is None and sum(cost.core_seconds for cost in costs) < _IN_CALLER_SECONDS:
+        workers = 0
+    units = [unit for part in parts for unit in part.units]
     try:
-        for folder in folders:
-            folder.make()
+        for part in parts:
+            part.folder.mkdir(exist_ok=True)
+            remove_special(part.folder)
+            (part.folder / _SCHEMA).write_bytes(part.schema.serialize())
+        total = sum(unit.size for unit in units)
         with viewed(how.progress, total, "materialising", unit="records") as view:
             run_units(units, workers=workers, advance=view.add, caller_helps=True)
         _refuse_touched(source, freshness)
         with ThreadPoolExecutor(_SYNCS, "penstock-sync") as pool:
-            for folder, group in zip(folders, groups, strict=True):
-                folder.publish(group, pool)
+            for part in parts:
+                part.publish(root, freshness, pool)
     except Exception as why:
         # After Ctrl-C what is finished stays, for the next time.
-        for folder in folders:
-            shutil.rmtree(folder.path, ignore_errors=True)
+        _remove_leftovers(root)
         if isinstance(why, OSError) and (
             not isinstance(why, PenstockError) or why.errno in NO_ROOM
         ):
-            raise StorageError(
-                f"columns cannot be written in {root}: {why.strerror or why}. Free space there, "
-                f"or give another folder: {OTHER_FOLDER}.",
-                path=str(root),
-                errno=why.errno,
-            ) from why
+            raise unwritable(root, why) from why
         raise
-    _remove_leftovers(root, set())
+    _remove_leftovers(root)
 
 
-class _UnitFolder:
-    """The hidden folder of units that are decoded together."""
+class _Part:
+    """Fields that are decoded together, from the same record on, by units in a hidden folder."""
 
     def __init__(
         self,
@@ -174,50 +174,37 @@ class _UnitFolder:
         how: Building,
         freshness: Freshness,
     ) -> None:
-        self._source, self._root, self._on_error = source, root, how.on_error
+        self._source, self._group, self._on_error = source, group, how.on_error
         self._most_bad = max(most_bad(len(source)), how.most_bad)
         self.start = group[0].start
-        self._fingerprint, self._files = freshness.fingerprint, freshness.files
-        self._ranges = cut(source, self.start)
+        ranges = cut(source, self.start)
         self.schema = pa.schema([pa.field(one.field.name, one.field.type) for one in group])
-        records = [self._fingerprint, as_lists(self._files), len(source)]
-        key = digest([_LAYOUT, *records, self.start, how.on_error, self._ranges])
-        self.path = root / f"{BUILDING}{key}-{digest(self.schema.serialize().to_pybytes().hex())}"
-        # A builder killed while publishing had begun with more fields than are missing now.
-        for path in sorted(root.glob(f"{BUILDING}{key}-*")):
+        records = [freshness.fingerprint, as_lists(freshness.files), len(source)]
+        key = digest([_LAYOUT, *records, self.start, how.on_error, ranges])
+        self.folder = root / f"{BUILDING}{key}"
+        self.goes_on = False
+        """Whether a killed builder decoded these fields; if it published some, more than these."""
+        if not self.folder.is_symlink():
             with suppress(OSError, pa.ArrowException):
-                schema = _schema_in(path)
-                if {*zip(self.schema.names, self.schema.types, strict=True)} <= {
-                    *zip(schema.names, schema.types, strict=True)
-                }:
-                    self.path, self.schema = path, schema
-                    break
-
-    @property
-    def units(self) -> list[ColumnUnit]:
-        shared = Shared(self._source, keep_pandas_out)
-        results = UnitResults(str(self.path), suffix=".arrow")
-        schema, on_error, most = self.schema, self._on_error, self._most_bad
-        return [
-            ColumnUnit(results, number, shared, low, high, schema, on_error, most)
-            for number, (low, high) in enumerate(self._ranges)
+                text = read_metadata(self.folder / _SCHEMA)
+                schema = pa.ipc.read_schema(pa.py_buffer(text))
+                self.goes_on = {*self.schema} <= {*schema}
+                self.schema = schema if self.goes_on else self.schema
+        results = UnitResults(str(self.folder), suffix=".arrow")
+        shared = Shared(source, keep_pandas_out)
+        about = (self.schema, how.on_error, self._most_bad)
+        self.units = [
+            ColumnUnit(results, number, shared, low, high, *about)
+            for number, (low, high) in enumerate(ranges)
         ]
 
-    def make(self) -> None:
-        if self.path.is_symlink():
-            remove_tree(self.path)
-        self.path.mkdir(exist_ok=True)
-        remove_special(self.path)
-        (self.path / _SCHEMA).write_bytes(self.schema.serialize())
-
-    def publish(self, group: Sequence[Wanted], pool: Executor) -> None:
+    def publish(self, root: Path, freshness: Freshness, pool: Executor) -> None:
         files = UnitFiles(self.units)
-        length = len(self._source)
         if self._on_error == "mask":
             bad = np.unique(np.array([*chain.from_iterable(files.bad.values())], np.int64))
             if len(bad) > self._most_bad:
                 raise too_many(self._source, bad, self.schema, self._most_bad)
-        for field, old in ((one.field, one.old) for one in group):
+        for field, old in ((one.field, one.old) for one in self._group):
             found = np.unique(np.array(files.bad.get(field.name, ()), np.int64))
             nulled = 0 if old is None else old.meta.nulled
             bad = np.empty(0, np.int64) if old is None else old.bad
@@ -230,35 +217,19 @@ class _UnitFolder:
             else:
                 bad = np.concatenate([bad, found])
             publish_column(
-                self._root,
+                root,
                 pa.field(field.name, field.type),
                 UnitParts(files, self.schema.get_field_index(field.name), old),
-                fingerprint=self._fingerprint,
-                length=length,
+                fingerprint=freshness.fingerprint,
+                length=len(self._source),
                 bad=bad,
                 nulled=nulled,
-                files=self._files,
+                files=freshness.files,
                 pool=pool,
             )
 
 
-def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
-    """Remove units of columns that are all there: their builder was killed after the last one."""
-    folders = [*root.glob(f"{BUILDING}*")]
-    if not folders:
-        return
-    with holder_of(root / COLUMNS_LOCK) as builder:
-        for folder in folders if builder == "gone" else ():
-            with suppress(OSError, pa.ArrowException):
-                if has_all(_schema_in(folder)):
-                    shutil.rmtree(folder)
-
-
-def _schema_in(folder: Path) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(read_metadata(folder / _SCHEMA)))
-
-
-def _remove_leftovers(root: Path, kept: set[Path]) -> None:
+def _remove_leftovers(root: Path, kept: Container[Path] = ()) -> None:
     """Remove what dead builders left, and offsets that no column needs; for the only builder."""
     needed = {name for meta in list_columns(root) for name in meta.lists}
     for path in [*root.iterdir()]:

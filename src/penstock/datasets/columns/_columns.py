@@ -19,7 +19,6 @@ from penstock.datasets.columns._build import (
     build,
     by_start,
     only_column_builder,
-    remove_finished,
 )
 from penstock.datasets.columns._estimate import ColumnsEstimate, estimated
 from penstock.datasets.columns._folder import META, column_name, decode_column, sizes_in
@@ -69,6 +68,7 @@ class SourceColumns:
         self._origin = origin
         self._on_error = on_error
         self.place: ColumnPlace = column_place(origin, path)
+        self._roots = [*map(str, self.place.roots)]
         self._publishes = path is not None and is_remote(path)
         self._freshness = Freshness(origin)
         self._kinds = (False, True) if on_error == "null" else (False,)
@@ -76,9 +76,7 @@ class SourceColumns:
     def ensured(self, schema: pa.Schema, how: Building) -> dict[ColumnSpec, Column]:
         """Return columns of all fields; build those that are missing."""
         found = self._all_found(schema)
-        if len(found) == len(schema):
-            remove_finished(self.place.root, lambda units: not self.missing(units))
-        else:
+        if len(found) < len(schema):
             with only_column_builder(self.place.root):
                 # The builder before may have built them, and files may have changed.
                 self._freshness = Freshness(self._origin)
@@ -130,8 +128,10 @@ class SourceColumns:
 
     def _found(self, field: pa.Field) -> tuple[ColumnSpec, Column] | None:
         """Return the column of a field that serves under the policy, if it has all records."""
-        length = len(self._origin)
-        return next((one for one in self._candidates(field) if one[1].meta.length == length), None)
+        for spec, column in self._candidates(field):
+            if column.meta.length == len(self._origin):
+                return spec, column
+        return None
 
     def _wanted(self, field: pa.Field) -> Wanted:
         """Return a field with the column of its first records, if others were only appended."""
@@ -141,8 +141,8 @@ class SourceColumns:
     def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, Column]]:
         found = []
         for nulled in self._kinds:
-            for root in self.place.roots:
-                spec = ColumnSpec(str(root), field.name, field.type, nulled)
+            for root in self._roots:
+                spec = ColumnSpec(root, field.name, field.type, nulled)
                 column = spec.find(self._freshness)
                 if column is None or (len(column.bad) and self._on_error == "null"):
                     continue

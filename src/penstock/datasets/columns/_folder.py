@@ -12,13 +12,14 @@ import stat
 import time
 import urllib.parse
 from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets.columns._facts import FileFacts  # noqa: TC001 (msgspec asks for it)
+from penstock.datasets.columns._place import FileFacts  # noqa: TC001 (msgspec asks for it)
 from penstock.datasets.columns._take import map_column, mapped
 from penstock.datasets.columns._write import LevelFiles, check_type, write_column
 from penstock.datasets.fields._paths import is_listlike, steps_of
@@ -110,17 +111,16 @@ class Column:
     """
 
     def __init__(self, root: Path, name: str, meta: ColumnMeta, type_: pa.DataType) -> None:
-        self.meta, self.type = meta, type_
+        self.meta = meta
         folder = root / name
         lists = [root / one for one in meta.lists]
-        self._sizes = {
-            f"{root / one}/{file}": size
-            for one, files in meta.folders(name).items()
-            for file, size in files.items()
-        }
+        self._sizes = {}
+        for one, files in meta.folders(name).items():
+            for file, size in files.items():
+                self._sizes[f"{root}/{one}/{file}"] = size
         _check_sizes(self._sizes)
-        place = LevelFiles(folder, files=self._sizes.keys())
-        self._values = map_column(place, self.type, meta.length, lists)
+        place = LevelFiles(folder, files=self._sizes, lists=lists)
+        self._values = map_column(place, type_, meta.length)
         self.bad: NDArray[np.int64] = np.empty(0, np.int64)
         """Records that cannot be read as this type, ascending; null stands in their place."""
         if meta.bad:
@@ -206,11 +206,10 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says
             _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}", pool)
             for level, path in enumerate(_list_paths(field.name, field.type))
         ]
-        schema = pa.schema([pa.field(field.name, field.type)])
         meta = ColumnMeta(
             field.name,
             type_text(field.type),
-            base64.b64encode(schema.serialize()).decode(),
+            base64.b64encode(pa.schema([field]).serialize()).decode(),
             fingerprint,
             length,
             sum(sizes.values()),
@@ -349,12 +348,9 @@ def decode_column(text: bytes, path: str) -> ColumnMeta:
     """
     try:
         meta = msgspec.json.decode(text, type=ColumnMeta)
-        is_sound = (
-            meta.length >= 0
-            and meta.arrow_type is not None
-            and all(is_plain_name(name) and _OFFSETS.fullmatch(name) for name in meta.lists)
-            and all(is_plain_name(name) for files in meta.folders("").values() for name in files)
-        )
+        names = [*meta.lists, *chain.from_iterable(meta.folders("").values())]
+        is_sound = all(map(is_plain_name, names)) and all(map(_OFFSETS.fullmatch, meta.lists))
+        is_sound = is_sound and meta.length >= 0 and meta.arrow_type is not None
     except (OSError, ValueError, IndexError, RecursionError, pa.ArrowException) as why:
         raise CorruptIndexError(f"{path} is damaged ({why}).", path=path) from None
     if not is_sound or meta.format != FORMAT:

@@ -96,10 +96,9 @@ def _materialized(
 
 def _with(source: Source, found: Mapping[ColumnSpec, Column]) -> Materialized:
     """Return a source with these columns, and with those that it has of other fields."""
-    known = source.specs if isinstance(source, Materialized) else ()
-    renewed = {spec.field for spec in found}
-    kept = (spec for spec in known if spec.field not in renewed)
-    return Materialized(source._bare, [*kept, *found], found)
+    known = source.by_field if isinstance(source, Materialized) else {}
+    renewed = {spec.field: spec for spec in found}
+    return Materialized(source._bare, {**known, **renewed}.values(), found)
 
 
 def _origins(source: Source) -> list[Source]:

@@ -12,7 +12,7 @@ import numpy as np
 from penstock.datasets._about import ColumnHome
 from penstock.datasets._foreign_file import stale
 from penstock.datasets._source import Location, Source
-from penstock.datasets.columns._facts import listed_facts
+from penstock.datasets.columns._place import listed_facts
 from penstock.datasets.parquet._rows import ParquetTable
 from penstock.decode import as_records, fit_batch
 from penstock.errors import ObjectNotFoundError, OptionError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from penstock.datasets.columns._facts import FileFacts
+    from penstock.datasets.columns._place import FileFacts
 
 _SHOWN = 10
 
