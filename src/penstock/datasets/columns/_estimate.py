@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from penstock._cpus import usable_cpus
 from penstock.datasets.columns._bad import OF_A_RECORD, decoded
@@ -16,6 +15,7 @@ from penstock.storage import is_remote
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Source
@@ -33,7 +33,6 @@ _WORKERS_SECONDS = 0.5
 """Until worker processes run."""
 _COLUMN_SECONDS = 0.005
 """For each column, to make its files and to wait until they are on disk."""
-is_ = pa.types
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +66,10 @@ def estimated(source: Source, schema: pa.Schema, start: int = 0) -> ColumnsEstim
     if source.files and is_remote(source.files[0]) and source.index_meta is not None:
         stored = sum(file.size for file in source.index_meta.files)
         seconds = max(seconds, stored * records / length / _FETCH_RATE)
-    column_bytes = int(size * length)
-    seconds += column_bytes / _WRITE_RATE + len(schema) * _COLUMN_SECONDS
-    disk_bytes = column_bytes + int(size * records)
+    seconds += size * length / _WRITE_RATE + len(schema) * _COLUMN_SECONDS
+    disk_bytes = int(size * (length + records))
     return ColumnsEstimate(
-        seconds, column_bytes, records, core_seconds=core_seconds, disk_bytes=disk_bytes
+        seconds, int(size * length), records, core_seconds=core_seconds, disk_bytes=disk_bytes
     )
 
 
@@ -86,12 +84,12 @@ def _look(source: Source, schema: pa.Schema, start: int) -> tuple[float, float]:
             # Slow, record by record: its time is not that of other records.
             if not sized:
                 batch = decoded(source, ids[:_FIRST], schema, "null", 0).columns
-                size, sized = sum(map(column_bytes, batch.columns)), batch.num_rows
+                size, sized = batch.nbytes, batch.num_rows
             continue
         if sized or len(ids) > _FIRST:
             took += time.perf_counter() - began
             rows += len(ids)
-        size += sum(map(column_bytes, batch.columns))
+        size += batch.nbytes
         sized += len(ids)
         if took > _LOOK_SECONDS:
             break
@@ -114,24 +112,3 @@ def _sample(source: Source, start: int) -> Iterator[NDArray[np.int64]]:
     run = _RUN_RECORDS * _RUNS // len(chosen)
     for place in chosen.tolist():
         yield np.arange(place, min(length, place + run), dtype=np.int64)
-
-
-def column_bytes(array: pa.Array) -> int:
-    """Return the bytes that an array takes as part of a column, about.
-
-    >>> column_bytes(pa.array([[1, 2], None])), column_bytes(pa.array(["ab"]))
-    (34, 10)
-    """
-    type_, size = array.type, len(array) if array.null_count else 0
-    if is_.is_list(type_) or is_.is_large_list(type_):
-        return size + 8 * len(array) + column_bytes(array.flatten())
-    if is_.is_fixed_size_list(type_):
-        return size + int(type_.list_size) * 8 * len(array)
-    if is_.is_struct(type_):
-        return size + sum(map(column_bytes, array.flatten()))
-    if is_.is_boolean(type_):
-        return size + len(array)
-    try:
-        return size + len(array) * (int(type_.bit_width) // 8)
-    except ValueError:  # Texts have no width.
-        return size + int(array.nbytes) + 4 * len(array)

@@ -12,6 +12,7 @@ import stat
 import time
 import urllib.parse
 from contextlib import suppress
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ def is_news(column: Path) -> bool:
     return is_new
 
 
-class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
+class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """What `meta.json` says of a column."""
 
     path: str
@@ -90,14 +91,16 @@ class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     files: list[FileFacts] = []
     """Those of the source, as they were before it was decoded."""
 
-    @property
+    @cached_property
     def arrow_type(self) -> pa.DataType:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow, validate=True)))
         return schema.field(0).type
 
     def folders(self, name: str) -> dict[str, dict[str, int]]:
         """Return the sizes of all files, by folder: those of the lists first, then its own."""
-        known: dict[str, dict[str, int]] = {one: {} for one in (*self.lists, name)}
+        known: dict[str, dict[str, int]] = {}
+        for folder in (*self.lists, name):
+            known.setdefault(folder, {})
         for path, size in self.sizes.items():
             level, _, file = path.rpartition("/")
             known[self.lists[int(level.removeprefix("lists-"))] if level else name][file] = size
@@ -113,22 +116,19 @@ class Column:
     def __init__(self, root: Path, name: str, meta: ColumnMeta, type_: pa.DataType) -> None:
         self.meta = meta
         folder = root / name
-        lists = [root / one for one in meta.lists]
+        lists = [*map(root.joinpath, meta.lists)]
         self._sizes = {}
         for one, files in meta.folders(name).items():
             for file, size in files.items():
                 self._sizes[f"{root}/{one}/{file}"] = size
         _check_sizes(self._sizes)
         place = LevelFiles(folder, files=self._sizes, lists=lists)
-        self._values = map_column(place, type_, meta.length)
+        self.take = map_column(place, type_, meta.length).take
+        """Return the values of some records, of exactly the type, in the order asked."""
         self.bad: NDArray[np.int64] = np.empty(0, np.int64)
         """Records that cannot be read as this type, ascending; null stands in their place."""
         if meta.bad:
             self.bad = mapped(folder / BAD, "<i8", meta.bad)
-
-    def take(self, ids: NDArray[np.int64]) -> pa.Array:
-        """Return the values of these records, of exactly the type, in the order asked."""
-        return self._values.take(ids)
 
     def is_whole(self) -> bool:
         """Whether all files are still there: a map of a file that shrank kills its reader."""
@@ -279,7 +279,7 @@ def find_column(
         if meta is None or meta.path != path or meta.arrow_type != type_:
             return None
         return Column(root, name, meta, type_)
-    except CorruptIndexError as why:
+    except (CorruptIndexError, OSError) as why:
         if is_news(root / name):
             _log.warning(
                 "a column cannot be used, and its field is decoded anew for each batch until the "

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._once import Once
-from penstock.datasets._projection import typed_fields
+from penstock.datasets._projection import has_types, typed_fields
 from penstock.datasets._views import Chosen, OverSource, origins_of
 from penstock.datasets.columns._bad import decoded
 from penstock.datasets.columns._folder import column_name, find_column, is_news
@@ -25,7 +25,7 @@ from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -56,12 +56,7 @@ class ColumnSpec(NamedTuple):
 
     def find(self, freshness: Freshness) -> Column | None:
         """Return the column, unless it is gone, damaged, or of other records."""
-        try:
-            column = find_column(Path(self.root), self.path, self.type, nulled=self.nulled)
-        except OSError as why:
-            if is_news(self.folder):
-                _log.warning("a column cannot be used: %s", why)
-            return None
+        column = find_column(Path(self.root), self.path, self.type, nulled=self.nulled)
         return column if column is not None and freshness.holds(column.meta) else None
 
 
@@ -85,7 +80,7 @@ class Materialized(OverSource):
         self.by_field = {spec.field: spec for spec in self.specs}
         self._known = found or {}
         self._opened = Once(self._open)
-        self._plans: dict[object, tuple[object, GatherPlan]] = {}
+        self._plans: dict[int, tuple[Fields, GatherPlan]] = {}
 
     @property
     def origin(self) -> Source:
@@ -97,13 +92,11 @@ class Materialized(OverSource):
 
     def _find(self) -> dict[tuple[str, pa.DataType], Column]:
         freshness = Freshness(self.source)
-        found = {}
+        now, found = freshness.files, {}
         for field, spec in self.by_field.items():
             column = self._known.get(spec)
             # What was found once stays of these records, unless their files change.
-            if column is None or not (
-                column.is_whole() and are_unchanged(column.meta.files, freshness.files)
-            ):
+            if not (column and column.is_whole() and are_unchanged(column.meta.files, now)):
                 column = spec.find(freshness)
             if column is not None and column.meta.length == len(self.source):
                 found[field] = column
@@ -129,35 +122,28 @@ class Materialized(OverSource):
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         # Here a name is only a name, which may also be a path to somewhere else.
         if all(len(steps_of(name)) == 1 for name in schema.names):
-            return self._planned(id(schema), schema, schema).read(ids)
+            return self.plan(schema).read(ids)
         return self.source._columns(ids, schema)
 
     def _projected(self, ids: NDArray[np.int64], fields: Fields) -> pa.RecordBatch:
-        if isinstance(fields, pa.Schema):
-            # Nothing else about it is looked at when the same one comes again.
-            return self._planned(id(fields), fields, fields).read(ids)
-        if isinstance(fields, Mapping):
-            return self._planned(tuple(fields.items()), None, fields).read(ids)
+        if has_types(fields):
+            return self.plan(fields).read(ids)
         schema = self._named(fields)
         if schema is not None:
-            try:
-                return self._planned(tuple(schema.names), None, schema).read(ids)
-            except SchemaMismatchError:
-                pass  # These records hold something wider than the schema knows.
+            # Else these records hold something wider than the schema knows.
+            with suppress(SchemaMismatchError):
+                return self.plan(schema).read(ids)
         return self.source._projected(ids, fields)
 
-    def _planned(self, key: object, anchor: object, fields: Fields) -> GatherPlan:
-        """Return the plan for some fields; `anchor` lives as long as a key that is its address."""
-        try:
-            known = self._plans.get(key)
-        except TypeError:  # Not a type: reading it raises.
-            known, key = None, object()
+    def plan(self, fields: Fields) -> GatherPlan:
+        """Return how fields with types are read; a schema is looked at when it first comes."""
+        known = self._plans.get(id(fields))
         if known is None:
             schema = typed_fields(self.source, fields, lambda: self.source.schema)
-            known = anchor, GatherPlan(self.source, schema, self.by_field, self._opened.get())
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans = {}
-            self._plans[key] = known
+            known = fields, GatherPlan(self.source, schema, self.by_field, self._opened.get())
+            if isinstance(fields, pa.Schema):  # Its address is its own while it is kept.
+                self._plans = self._plans if len(self._plans) < _MOST_PLANS else {}
+                self._plans[id(fields)] = known
         return known[1]
 
     def _named(self, fields: Fields) -> pa.Schema | None:
@@ -249,20 +235,18 @@ class GatherPlan:
 
     def _read(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         """Read fields from the source, as their columns would be."""
-        nulled = []
-        for field in schema:
-            spec = self._specs.get((field.name, field.type))
-            nulled += [field] if spec is not None and spec.nulled else []
-        exact = pa.schema([field for field in schema if field not in nulled])
-        if not nulled:
+        specs = [self._specs.get((field.name, field.type)) for field in schema]
+        are_nulled = [spec is not None and spec.nulled for spec in specs]
+        if not any(are_nulled):
             return self._origin._projected(ids, schema)
-        arrays = {
-            field.name: decoded(self._origin, ids, pa.schema([field]), "null", 0).columns.column(0)
-            for field in nulled
-        }
-        if len(exact):
-            arrays |= zip(exact.names, self._origin._projected(ids, exact).columns, strict=True)
-        return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
+        arrays = []
+        for field, is_nulled in zip(schema, are_nulled, strict=True):
+            own = pa.schema([field])
+            if is_nulled:
+                arrays += decoded(self._origin, ids, own, "null", 0).columns.columns
+            else:
+                arrays += self._origin._projected(ids, own).columns
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def has_columns(source: Source, schema: pa.Schema) -> bool:
@@ -303,7 +287,7 @@ def gone_columns(source: Source, schema: pa.Schema) -> list[str]:
 def knows_bad(source: Source, schema: pa.Schema) -> bool:
     """Whether columns know of bad records at all."""
     return any(
-        isinstance(origin, Materialized) and len(origin._planned(id(schema), schema, schema).bad)
+        isinstance(origin, Materialized) and len(origin.plan(schema).bad)
         for origin in origins_of(source)
     )
 
@@ -317,7 +301,7 @@ def known_bad(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> NDAr
     [True, False]
     """
     if isinstance(source, Materialized):
-        return source._planned(id(schema), schema, schema).known_bad(ids)
+        return source.plan(schema).known_bad(ids)
     if isinstance(source, Chosen):
         return known_bad(source.source, source._chosen(ids), schema)
     if isinstance(source, Concatenated):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
@@ -52,14 +51,11 @@ class _Shard(msgspec.Struct, frozen=True):
     zip_data: _ShardFile | None = None
 
 
-class _Sign(msgspec.Struct, frozen=True):
+class _ShardHead(msgspec.Struct, frozen=True):
     """By what a shard is known, whatever may be wrong with it."""
 
     raw_data: msgspec.Raw
     samples: msgspec.Raw
-
-
-class _ShardHead(msgspec.Struct, frozen=True):
     format: str = "mds"
     version: int = _VERSION
 
@@ -118,7 +114,7 @@ def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) 
     try:
         found = msgspec.json.decode(fetch_metadata(store, _joined(name, INDEX)), type=_Index)
         for first in found.shards[:1]:
-            msgspec.json.decode(first, type=_Sign)
+            msgspec.json.decode(first, type=_ShardHead)
     except (StorageError, CorruptFileError, msgspec.DecodeError, ValueError, RecursionError):
         return False
     return True
@@ -193,10 +189,9 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
 
 def _content(found: Found) -> str:
     """Return what changes with a shard without hashes: its ends, or its version in the store."""
-    entry = found.entry
-    if not isinstance(found.store, LocalStore):
-        return entry.version or str(entry.modified)  # Of many shards, without a request for each.
-    with closing(found.store.open(entry.name, entry)) as file:
+    if not isinstance(found.store, LocalStore):  # Of many shards, without a request for each.
+        return found.entry.version or str(found.entry.modified)
+    with found.open() as file:
         return file_fingerprint(file)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import bz2
 import itertools
 import zlib
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets._source import Location
 from penstock.datasets.mds._values import encoding_of
 from penstock.datasets.text._texts import FileText, grouped, read_grouped
 from penstock.errors import (
@@ -82,6 +82,7 @@ class MdsSamples:
         self._options = options
         self._by_blocks = by_blocks
         self._opening = next(_openings)
+        self.fingerprint = index.fingerprint_of(len(index.shards))
         for shard in self._shards:
             _check(shard)
         self.starts = np.cumsum([0, *(one.samples for one in self._shards)], dtype=np.int64)
@@ -95,9 +96,7 @@ class MdsSamples:
                     path=index.folder,
                 )
 
-    def places(
-        self, ids: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def places(self, ids: NDArray[np.int64]) -> Location:
         """Return the shard of each sample, where it begins there uncompressed, and its bytes."""
         shards = np.searchsorted(self.starts, ids, "right") - 1
         samples = ids - self.starts[shards]
@@ -106,7 +105,7 @@ class MdsSamples:
             for here in grouped(shards):
                 offsets = self._offsets_of(int(shards[here[0]]))
                 begins[here], ends[here] = offsets[samples[here]], offsets[samples[here] + 1]
-        return shards, begins, ends - begins
+        return Location(shards, begins, ends - begins)
 
     def read(self, ids: NDArray[np.int64]) -> list[bytes]:
         """Return the bytes of samples in the order asked; every shard is asked once."""
@@ -201,10 +200,9 @@ def _check(shard: Shard) -> None:
 def _whole(one: Shard) -> bytes:
     """Return a whole shard, decompressed."""
     check_unchanged(one.file)
-    entry = one.file.entry
     try:
-        with closing(one.file.store.open(entry.name, entry)) as file:
-            data = file.read_at(0, entry.size)
+        with one.file.open() as file:
+            data = file.read_at(0, one.file.entry.size)
     except (ObjectChangedError, ObjectNotFoundError) as why:
         raise stale(one.path, str(why)) from None
     if one.compression is None:

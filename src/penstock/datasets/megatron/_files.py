@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets.tokens._rows import one_value
+from penstock.datasets._foreign_file import block_of
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -27,15 +27,7 @@ from penstock.errors import (
     TruncatedFileError,
 )
 from penstock.index import Found, digest, file_fingerprint, format_by_name
-from penstock.storage import (
-    Block,
-    LocalStore,
-    block_cache,
-    block_key,
-    is_pattern,
-    is_remote,
-    locate,
-)
+from penstock.storage import LocalStore, block_cache, is_pattern, is_remote, locate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -167,7 +159,7 @@ def _found(path: str, prefix: str, options: StorageOptions) -> Found:
 def _print(found: Found) -> str:
     if not found.entry.size:
         return ""
-    with closing(found.store.open(found.entry.name, found.entry)) as file:
+    with found.open() as file:
         return file_fingerprint(file)
 
 
@@ -220,10 +212,6 @@ class MegatronIndex:
         if not len(self):
             return 0
         return int(self.places[-1]) + int(self.lengths[-1]) * self.dtype.itemsize
-
-    def one_length(self) -> int | None:
-        """Return the tokens of every sequence, if they are the same and some; else None."""
-        return one_value(self.lengths)
 
     def is_stream(self) -> bool:
         """Whether each sequence begins where the one before it ends, the first at byte 0.
@@ -288,20 +276,14 @@ def map_index(found: Found, options: StorageOptions) -> MegatronIndex:
     entry = found.entry
     if not entry.size:
         return MegatronIndex(b"", found.path)
-    with closing(found.store.open(entry.name, entry)) as file:
+    with found.open() as file:
         if file.read_at(0, min(len(_MAGIC), file.size)) != _MAGIC:
             # It may be anything, and large.
             return MegatronIndex(file.read_at(0, min(_HEAD.size, file.size)), found.path)
     if isinstance(found.store, LocalStore):
         with open(entry.name, "rb") as opened:
             return MegatronIndex(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), found.path)
-
-    def make() -> bytes:
-        with closing(found.store.open(entry.name, entry)) as file:
-            return file.read_at(0, entry.size)
-
-    key = block_key(options, found.path, entry, "bytes", 0, entry.size)
-    block = Block(found.path, 0, entry.size, key, make)
+    block = block_of(found, 0, entry.size, options)
     return MegatronIndex(block_cache(options).get(block).data, found.path)
 
 
