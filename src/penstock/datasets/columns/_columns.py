@@ -15,12 +15,13 @@ from penstock.datasets._missing_fields import missing_fields
 from penstock.datasets.columns._bad import OnError, decoded
 from penstock.datasets.columns._build import (
     Building,
+    ColumnsEstimate,
     Wanted,
     build,
     by_start,
+    estimated,
     only_column_builder,
 )
-from penstock.datasets.columns._estimate import ColumnsEstimate, estimated
 from penstock.datasets.columns._folder import META, column_name, decode_column, sizes_in
 from penstock.datasets.columns._materialized import ColumnSpec
 from penstock.datasets.columns._place import OTHER_FOLDER, ColumnPlace, Freshness, column_place

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.datasets._arrow import whole_schema
 from penstock.datasets._projection import typed_fields
 from penstock.datasets._views import origins_of
-from penstock.datasets.columns._build import Building, only_column_builder
+from penstock.datasets.columns._build import Building, ColumnsEstimate, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
-from penstock.datasets.columns._estimate import ColumnsEstimate
 from penstock.datasets.columns._folder import drop_columns, list_columns
 from penstock.datasets.columns._materialized import Materialized, without_columns
 from penstock.datasets.columns._place import Freshness, column_place

@@ -19,9 +19,7 @@ from penstock.datasets._views import Chosen, OverSource, origins_of
 from penstock.datasets.columns._bad import decoded
 from penstock.datasets.columns._folder import column_name, find_column, is_news
 from penstock.datasets.columns._place import Freshness, are_unchanged
-from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.fields._paths import steps_of, type_at
-from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -159,29 +157,8 @@ class Materialized(OverSource):
             return None
         return pa.schema(typed)
 
-    def __getstate__(self) -> dict[str, Any]:
-        specs: dict[str, list[tuple[str, str | pa.DataType, bool]]] = {}
-        for root, path, type_, nulled in self.specs:
-            text = type_text(type_)
-            small = text if _is_spelt(text, type_) else type_
-            specs.setdefault(root, []).append((path, small, nulled))
-        return {"source": self.source, "specs": specs}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        specs = (
-            ColumnSpec(root, path, arrow_type(type_), nulled)
-            for root, some in state["specs"].items()
-            for path, type_, nulled in some
-        )
-        Materialized.__init__(self, state["source"], specs)
-
-
-def _is_spelt(text: str, type_: pa.DataType) -> bool:
-    """Whether a text stands for exactly this type; most types pickle to ten times its size."""
-    try:
-        return str(arrow_type(text)) == str(type_)
-    except ValueError:
-        return False
+    def __reduce__(self) -> tuple[object, ...]:
+        return Materialized, (self.source, self.specs)
 
 
 class GatherPlan:

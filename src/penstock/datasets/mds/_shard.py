@@ -124,17 +124,18 @@ class MdsSamples:
 
         with reading():
             self._held([shard for shard in asked if self._is_blocked(shard)])
-            return read_grouped(shards, read, at_once=any(map(self._is_ranged, asked)))
+            # Samples of a plain remote shard are asked for by ranges of it.
+            are_ranges = [
+                not (self._by_blocks or one.compression or one.is_mappable)
+                for one in map(self._shards.__getitem__, asked)
+            ]
+            return read_grouped(shards, read, at_once=any(are_ranges))
 
     def _offsets_of(self, shard: int) -> NDArray[np.int64]:
         """Return where each sample begins, and the last one ends: int64[samples + 1]."""
-        offsets = _offsets.get((self._opening, shard))
-        if offsets is None:
-            offsets = self._read_offsets(shard)
-            _offsets.put((self._opening, shard), offsets, offsets.nbytes)
-        return offsets
-
-    def _read_offsets(self, shard: int) -> NDArray[np.int64]:
+        known = _offsets.get((self._opening, shard))
+        if known is not None:
+            return known
         one = self._shards[shard]
         size = _NUMBER_BYTES * (one.samples + 2)
         try:
@@ -146,12 +147,8 @@ class MdsSamples:
         offsets = head[1:].astype(np.int64)
         if offsets[0] < size or offsets[-1] != one.text_bytes or (np.diff(offsets) < 0).any():
             raise _damaged(one, "its offsets do not rise from its head to its end")
+        _offsets.put((self._opening, shard), offsets, offsets.nbytes)
         return offsets
-
-    def _is_ranged(self, shard: int) -> bool:
-        """Whether samples of a shard are asked for by ranges of a remote file."""
-        one = self._shards[shard]
-        return not (self._by_blocks or one.compression or one.is_mappable)
 
     def _is_blocked(self, shard: int) -> bool:
         return self._by_blocks and not self._shards[shard].is_mappable

@@ -222,7 +222,8 @@ class MegatronIndex:
             if (self.lengths[start : start + _SCANNED] < 0).any():
                 raise _damaged(self.path, "a sequence has fewer than 0 tokens")
             places = self.places[start : start + _SCANNED + 1]
-            ends = places + self.lengths[start : start + len(places)] * np.int64(self._item)
+            lengths = self.lengths[start : start + len(places)]
+            ends = places + lengths * np.int64(self.dtype.itemsize)
             if (start == 0 and places[0]) or (ends[: len(places) - 1] != places[1:]).any():
                 return False
         for start in range(0, len(self.borders), _SCANNED):
@@ -234,8 +235,9 @@ class MegatronIndex:
         self, rows: NDArray[np.int64], size: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return at which byte sequences begin, and their bytes; both inside of so many bytes."""
-        begins, sizes = self.places[rows], self.lengths[rows] * np.int64(self._item)
-        wrong = (begins < 0) | (sizes < 0) | (begins > size - sizes) | (begins % self._item != 0)
+        item = self.dtype.itemsize
+        begins, sizes = self.places[rows], self.lengths[rows] * np.int64(item)
+        wrong = (begins < 0) | (sizes < 0) | (begins > size - sizes) | (begins % item != 0)
         if wrong.any():
             at = int(wrong.argmax())
             raise CorruptFileError(
@@ -262,13 +264,9 @@ class MegatronIndex:
             return False
         low = max(0, len(self) - _SCANNED)
         begins = self.places[low:]
-        sizes = self.lengths[low:] * np.int64(self._item)
+        sizes = self.lengths[low:] * np.int64(self.dtype.itemsize)
         is_stream = (sizes >= 0).all() and (begins[:-1] + sizes[:-1] == begins[1:]).all()
         return bool(is_stream and (begins[0] > 0 if low else begins[0] == 0))
-
-    @property
-    def _item(self) -> int:
-        return self.dtype.itemsize
 
 
 def map_index(found: Found, options: StorageOptions) -> MegatronIndex:
