@@ -61,10 +61,7 @@ class SourceColumns:
     """The columns of one source that is no view."""
 
     def __init__(
-        self,
-        origin: Source,
-        path: str | os.PathLike[str] | None = None,
-        on_error: OnError = "mask",
+        self, origin: Source, path: str | os.PathLike[str] | None = None, on_error: OnError = "mask"
     ) -> None:
         self._origin = origin
         self._on_error = on_error
@@ -165,10 +162,10 @@ class SourceColumns:
             records = max(least, self._wanted(field).start + 1)
             for nulled in self._kinds:
                 name = column_name(field.name, field.type, nulled=nulled)
-                meta = _meta_of(store, folders.get(name, {}))
-                if meta is not None and meta.length >= records and self._freshness.holds(meta):
+                whole = _whole(store, folders, name)
+                if whole and whole[0].length >= records and self._freshness.holds(whole[0]):
                     # The folders with the offsets of its lists come before it.
-                    found |= _files_of(folders, name, meta)
+                    found |= whole[1]
         return found
 
     def _remote(self) -> tuple[Store, str]:
@@ -200,13 +197,8 @@ class SourceColumns:
         folders = _listed(store, name)
         for spec, column in columns.items():
             folder, meta = spec.folder, column.meta
-            there = _meta_of(store, folders.get(folder.name, {}))
-            if (
-                there is not None
-                and self._freshness.holds(there)
-                and there.length == meta.length
-                and _files_of(folders, folder.name, there)
-            ):
+            whole = _whole(store, folders, folder.name)
+            if whole and whole[0].length == meta.length and self._freshness.holds(whole[0]):
                 continue
             for one, sizes in meta.folders(folder.name).items():
                 known = folders.get(one, {})
@@ -217,20 +209,6 @@ class SourceColumns:
                 local, remote = folder.parent / one, f"{name}/{one}"
                 upload_folder(store, local, remote, files, META, obsolete=known.keys() - {*files})
                 folders[one] = {}
-
-
-def _files_of(folders: Published, column: str, meta: ColumnMeta) -> Published:
-    """Return the files of a column; nothing where one of them is not there as it was written."""
-    found: Published = {}
-    for folder, sizes in meta.folders(column).items():
-        there = folders.get(folder)
-        if there is None or any(
-            name not in there or there[name].size != size for name, size in sizes.items()
-        ):
-            return {}
-        found[folder] = {name: there[name] for name in sizes}
-    found[column][META] = folders[column][META]
-    return found
 
 
 def _listed(store: Store, name: str) -> Published:
@@ -244,12 +222,22 @@ def _listed(store: Store, name: str) -> Published:
     return folders
 
 
-def _meta_of(store: Store, files: dict[str, Entry]) -> ColumnMeta | None:
-    if META not in files:
+def _whole(store: Store, folders: Published, column: str) -> tuple[ColumnMeta, Published] | None:
+    """Return what a column says of itself, and its files; None unless all of them are there."""
+    entry = folders.get(column, {}).get(META)
+    if entry is None:
         return None
+    path = store.path(entry.name)
     try:
-        text = fetch_metadata(store, files[META].name, files[META])
-        return decode_column(text, store.path(files[META].name))
+        meta = decode_column(fetch_metadata(store, entry.name, entry), path)
     except (CorruptFileError, CorruptIndexError, ObjectChangedError, ObjectNotFoundError) as why:
-        _log.warning("%s cannot be used: %s", store.path(files[META].name), why)
+        _log.warning("%s cannot be used: %s", path, why)
         return None
+    found: Published = {}
+    for folder, sizes in meta.folders(column).items():
+        there = folders.get(folder, {})
+        if any(name not in there or there[name].size != size for name, size in sizes.items()):
+            return None
+        found[folder] = {name: there[name] for name in sizes}
+    found[column][META] = entry
+    return meta, found

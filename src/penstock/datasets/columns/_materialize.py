@@ -95,9 +95,8 @@ def _materialized(
 
 def _with(source: Source, found: Mapping[ColumnSpec, Column]) -> Materialized:
     """Return a source with these columns, and with those that it has of other fields."""
-    known = source.by_field if isinstance(source, Materialized) else {}
-    renewed = {spec.field: spec for spec in found}
-    return Materialized(source._bare, {**known, **renewed}.values(), found)
+    known = source.specs if isinstance(source, Materialized) else ()
+    return Materialized(source._bare, (*known, *found), found)
 
 
 def _origins(source: Source) -> list[Source]:
@@ -180,9 +179,7 @@ def list_columns_of(
 
 
 def drop_columns_of(
-    source: Source,
-    names: Collection[str] | None = None,
-    path: str | os.PathLike[str] | None = None,
+    source: Source, names: Collection[str] | None = None, path: str | os.PathLike[str] | None = None
 ) -> list[ColumnMeta]:
     """Remove the columns of these fields, or all; a process that uses one keeps it."""
     return drop_columns_in([column_place(origin, path).root for origin in _origins(source)], names)

@@ -72,10 +72,13 @@ class Materialized(OverSource):
         specs: Iterable[ColumnSpec],
         found: Mapping[ColumnSpec, Column] | None = None,
     ) -> None:
-        """Read with the columns of `specs`; `found` are those that this process has opened."""
+        """Read with the columns of `specs`; `found` are those that this process has opened.
+
+        Of a field the last spec counts.
+        """
         super().__init__(source)
-        self.specs = tuple(specs)
-        self.by_field = {spec.field: spec for spec in self.specs}
+        self.by_field = {spec.field: spec for spec in specs}
+        self.specs = tuple(self.by_field.values())
         self._known = found or {}
         self._opened = Once(self._open)
         self._plans: dict[int, tuple[Fields, GatherPlan]] = {}

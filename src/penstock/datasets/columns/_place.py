@@ -121,7 +121,7 @@ def make_root(root: Path) -> None:
 def unwritable(root: Path, why: OSError) -> StorageError:
     """Return the error about a folder that takes no columns, or no more of them."""
     return StorageError(
-        f"columns cannot be written in {root}: {why.strerror or why}. Free space there, or give "
+        f"cannot write columns in {root}: {why.strerror or why}. Free space there, or give "
         f"another folder: {OTHER_FOLDER}.",
         path=str(root),
         errno=why.errno,
@@ -211,12 +211,11 @@ def state_of(source: Source) -> str:
     return digest(as_lists(chain.from_iterable(files)))
 
 
-def are_unchanged(before: Iterable[FileFacts], now: Iterable[FileFacts]) -> bool:
+def are_unchanged(was: list[FileFacts], now: list[FileFacts]) -> bool:
     """Whether all files of a source are what they were, or only longer; others may have come."""
-    was, here = [*before], [*now]
-    if was == here and _GONE not in map(attrgetter("size"), here):
+    if was == now and _GONE not in map(attrgetter("size"), now):
         return True
-    known = {file.path: file for file in here}
+    known = {file.path: file for file in now}
     # A column without files is one of a source without files.
     return bool(was) == bool(known) and all(
         file.path in known and file.has_become(known[file.path]) for file in was

@@ -55,10 +55,7 @@ class MdsRows(Reopened[MdsSamples]):
     _NAME_IN_CACHE = "penstock.datasets._mds.MdsRows"
 
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
+        self, folder: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
     ) -> None:
         self._options = StorageOptions(storage_options)
         store, name = locate(folder, self._options)

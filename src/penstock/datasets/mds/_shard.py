@@ -14,12 +14,7 @@ from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.mds._values import encoding_of
 from penstock.datasets.text._texts import FileText, grouped, read_grouped
-from penstock.errors import (
-    CorruptFileError,
-    ObjectChangedError,
-    ObjectNotFoundError,
-    OptionError,
-)
+from penstock.errors import CorruptFileError, ObjectChangedError, ObjectNotFoundError, OptionError
 from penstock.jsonl import decode_frame
 from penstock.storage import Block, block_cache, block_key, reading
 

@@ -271,13 +271,12 @@ class MegatronIndex:
 
 def map_index(found: Found, options: StorageOptions) -> MegatronIndex:
     """Map an `.idx`; a remote one is fetched as a whole, once for all processes of this host."""
-    entry = found.entry
-    if not entry.size:
-        return MegatronIndex(b"", found.path)
-    with found.open() as file:
-        if file.read_at(0, min(len(_MAGIC), file.size)) != _MAGIC:
-            # It may be anything, and large.
-            return MegatronIndex(file.read_at(0, min(_HEAD.size, file.size)), found.path)
+    entry, head = found.entry, b""
+    if entry.size:
+        with found.open() as file:
+            head = file.read_at(0, min(_HEAD.size, file.size))
+    if not head.startswith(_MAGIC):
+        return MegatronIndex(head, found.path)  # The file may be anything, and large.
     if isinstance(found.store, LocalStore):
         with open(entry.name, "rb") as opened:
             return MegatronIndex(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), found.path)
@@ -302,14 +301,10 @@ def _check_kind(path: str, magic: bytes, version: int, code: int) -> None:
             f"{path} is of version {version}: only version {_VERSION} is known. Write the data "
             "again, or upgrade Penstock."
         )
-    if code in _FLOATS:
-        raise OptionError(
-            f"{path} holds {_FLOATS[code]} numbers, and tokens are integers. Give the prefix of "
-            "tokens."
-        )
     if code not in _DTYPES:
-        known = ", ".join(f"{number} {name}" for number, name in _DTYPES.items())
-        raise OptionError(f"{path} has the dtype code {code}, which is not known ({known}).")
+        kind = _FLOATS.get(code, f"dtype code {code}")
+        known = ", ".join(_DTYPES.values())
+        raise OptionError(f"{path} holds numbers of {kind}: tokens are integers, one of {known}.")
 
 
 def _cut_off(path: str, why: str) -> TruncatedFileError:

@@ -7,13 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._foreign_file import (
-    CachedRanges,
-    MappedFile,
-    Reopened,
-    open_plain,
-    stale,
-)
+from penstock.datasets._foreign_file import CachedRanges, MappedFile, Reopened, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
@@ -60,10 +54,7 @@ class MegatronTokens(Reopened[MegatronFiles], TokenSource):
     _NAME_IN_CACHE = "penstock.datasets._megatron.MegatronTokens"
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
+        self, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
     ) -> None:
         self._options = StorageOptions(storage_options)
         store, name = locate(f"{prefix_of(path)[0]}{IDX}", self._options)

@@ -18,12 +18,7 @@ from penstock.datasets._join_batches import joined
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets.text._texts import grouped
 from penstock.decode import empty_batch, fit_batch
-from penstock.errors import (
-    CorruptFileError,
-    ObjectChangedError,
-    ObjectNotFoundError,
-    PenstockError,
-)
+from penstock.errors import CorruptFileError, ObjectChangedError, ObjectNotFoundError, PenstockError
 from penstock.index import digest
 from penstock.index.parquet import UnifiedSchema, read_footer, read_footers, read_group
 from penstock.order import estimate
