@@ -14,7 +14,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -48,8 +48,7 @@ from penstock.storage import (
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
-    from concurrent.futures import Executor
+    from collections.abc import Container, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -99,25 +98,13 @@ class Building:
     """Whether to warn of fields that no record seems to have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """A field, and the column of its first records, if there is one."""
-
-    field: pa.Field
-    old: Column | None = None
-
-    @property
-    def start(self) -> int:
-        """The first record that is to be decoded."""
-        return 0 if self.old is None else self.old.meta.length
+Wanted: TypeAlias = "Mapping[pa.Field, Column | None]"
+"""Fields, with the columns of their first records: of as many records, or none at all."""
 
 
-def by_start(wanted: Iterable[Wanted]) -> list[list[Wanted]]:
-    """Return fields in groups that are decoded from the same record on."""
-    groups: dict[int, list[Wanted]] = {}
-    for one in wanted:
-        groups.setdefault(one.start, []).append(one)
-    return [groups[start] for start in sorted(groups)]
+def first_record(wanted: Wanted) -> int:
+    """Return the first record that is to be decoded."""
+    return max((column.meta.length for column in wanted.values() if column), default=0)
 
 
 def only_column_builder(root: Path) -> AbstractContextManager[None]:
@@ -138,9 +125,7 @@ def only_column_builder(root: Path) -> AbstractContextManager[None]:
     )
 
 
-def build(
-    source: Source, wanted: Iterable[Wanted], root: Path, how: Building, freshness: Freshness
-) -> None:
+def build(source: Source, wanted: Wanted, root: Path, how: Building, freshness: Freshness) -> None:
     """Build columns; the caller is the only builder.
 
     By `freshness` the columns that are to become longer hold. What a killed builder of the
@@ -149,29 +134,35 @@ def build(
     _refuse_touched(source, freshness)
     if source.sample_index is not None:
         source = copy(source)  # It opens the files that are there now.
-    parts = [_Part(source, group, root, how, freshness) for group in by_start(wanted)]
-    _remove_leftovers(root, {part.folder for part in parts if part.goes_on})
-    costs = [estimated(source, part.schema, part.start) for part in parts]
-    needed = sum(cost.disk_bytes for cost in costs)
-    refuse_full_disk(needed, root, "building these columns", OTHER_FOLDER)
-    workers = how.workers
-    if workers is None and not source.decodes_in_processes:
-        workers = 0
-    if workers is None and sum(cost.core_seconds for cost in costs) < _IN_CALLER_SECONDS:
-        workers = 0
-    units = [unit for part in parts for unit in part.units]
+    start = first_record(wanted)
+    ranges = cut(source, start)
+    records = [freshness.fingerprint, as_lists(freshness.files), len(source)]
+    folder = root / f"{BUILDING}{digest([_LAYOUT, *records, start, how.on_error, ranges])}"
+    schema = pa.schema([pa.field(field.name, field.type) for field in wanted])
+    known, kept = _schema_in(folder), []
+    if known is not None and {*schema} <= {*known}:
+        # A builder that was killed while it published had begun with more fields.
+        schema, kept = known, [folder]
+    _remove_leftovers(root, kept)
+    cost = estimated(source, schema, start)
+    refuse_full_disk(cost.disk_bytes, root, "building these columns", OTHER_FOLDER)
+    is_quick = cost.core_seconds < _IN_CALLER_SECONDS or not source.decodes_in_processes
+    workers = 0 if how.workers is None and is_quick else how.workers
+    results = UnitResults(str(folder), suffix=".arrow")
+    shared = Shared(source, keep_pandas_out)
+    most = max(most_bad(len(source)), how.most_bad)
+    units = [
+        ColumnUnit(results, number, shared, low, high, schema, how.on_error, most)
+        for number, (low, high) in enumerate(ranges)
+    ]
     try:
-        for part in parts:
-            part.folder.mkdir(exist_ok=True)
-            remove_special(part.folder)
-            (part.folder / _SCHEMA).write_bytes(part.schema.serialize())
-        total = sum(unit.size for unit in units)
-        with viewed(how.progress, total, "materialising", unit="records") as view:
+        folder.mkdir(exist_ok=True)
+        remove_special(folder)
+        (folder / _SCHEMA).write_bytes(schema.serialize())
+        with viewed(how.progress, len(source) - start, "materialising", unit="records") as view:
             run_units(units, workers=workers, advance=view.add, caller_helps=True)
         _refuse_touched(source, freshness)
-        with ThreadPoolExecutor(_SYNCS, "penstock-sync") as pool:
-            for part in parts:
-                part.publish(root, freshness, pool)
+        _publish(source, wanted, units, root, freshness)
     except Exception as why:
         # After Ctrl-C what is finished stays, for the next time.
         _remove_leftovers(root)
@@ -183,52 +174,29 @@ def build(
     _remove_leftovers(root)
 
 
-class _Part:
-    """Fields that are decoded together, from the same record on, by units in a hidden folder."""
+def _schema_in(folder: Path) -> pa.Schema | None:
+    """Return the fields that a killed builder decoded into a folder; None where there is none."""
+    with suppress(OSError, pa.ArrowException):
+        if not folder.is_symlink():
+            return pa.ipc.read_schema(pa.py_buffer(read_metadata(folder / _SCHEMA)))
+    return None
 
-    def __init__(
-        self,
-        source: Source,
-        group: Sequence[Wanted],
-        root: Path,
-        how: Building,
-        freshness: Freshness,
-    ) -> None:
-        self._source, self._group, self._on_error = source, group, how.on_error
-        self._most_bad = max(most_bad(len(source)), how.most_bad)
-        self.start = group[0].start
-        ranges = cut(source, self.start)
-        self.schema = pa.schema([pa.field(one.field.name, one.field.type) for one in group])
-        records = [freshness.fingerprint, as_lists(freshness.files), len(source)]
-        key = digest([_LAYOUT, *records, self.start, how.on_error, ranges])
-        self.folder = root / f"{BUILDING}{key}"
-        self.goes_on = False
-        """Whether a killed builder decoded these fields; if it published some, more than these."""
-        if not self.folder.is_symlink():
-            with suppress(OSError, pa.ArrowException):
-                text = read_metadata(self.folder / _SCHEMA)
-                schema = pa.ipc.read_schema(pa.py_buffer(text))
-                self.goes_on = {*self.schema} <= {*schema}
-                self.schema = schema if self.goes_on else self.schema
-        results = UnitResults(str(self.folder), suffix=".arrow")
-        shared = Shared(source, keep_pandas_out)
-        about = (self.schema, how.on_error, self._most_bad)
-        self.units = [
-            ColumnUnit(results, number, shared, low, high, *about)
-            for number, (low, high) in enumerate(ranges)
-        ]
 
-    def publish(self, root: Path, freshness: Freshness, pool: Executor) -> None:
-        files = UnitFiles(self.units)
-        if self._on_error == "mask":
-            bad = np.unique(np.array([*chain.from_iterable(files.bad.values())], np.int64))
-            if len(bad) > self._most_bad:
-                raise too_many(self._source, bad, self.schema, self._most_bad)
-        for field, old in ((one.field, one.old) for one in self._group):
+def _publish(
+    source: Source, wanted: Wanted, units: Sequence[ColumnUnit], root: Path, freshness: Freshness
+) -> None:
+    files = UnitFiles(units)
+    schema, on_error, most = units[0].schema, units[0].on_error, units[0].most_bad
+    if on_error == "mask":
+        bad = np.unique(np.array([*chain.from_iterable(files.bad.values())], np.int64))
+        if len(bad) > most:
+            raise too_many(source, bad, schema, most)
+    with ThreadPoolExecutor(_SYNCS, "penstock-sync") as pool:
+        for field, old in wanted.items():
             found = np.unique(np.array(files.bad.get(field.name, ()), np.int64))
             nulled = 0 if old is None else old.meta.nulled
             bad = np.empty(0, np.int64) if old is None else old.bad
-            if self._on_error == "null":
+            if on_error == "null":
                 nulled += len(found)
                 if nulled:
                     one, many = "value that does not fit %s is", "values that do not fit %s are"
@@ -239,9 +207,9 @@ class _Part:
             publish_column(
                 root,
                 pa.field(field.name, field.type),
-                UnitParts(files, self.schema.get_field_index(field.name), old),
+                UnitParts(files, schema.get_field_index(field.name), old),
                 fingerprint=freshness.fingerprint,
-                length=len(self._source),
+                length=len(source),
                 bad=bad,
                 nulled=nulled,
                 files=freshness.files,

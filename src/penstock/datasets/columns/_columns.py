@@ -18,8 +18,8 @@ from penstock.datasets.columns._build import (
     ColumnsEstimate,
     Wanted,
     build,
-    by_start,
     estimated,
+    first_record,
     only_column_builder,
 )
 from penstock.datasets.columns._folder import META, column_name, decode_column, sizes_in
@@ -86,7 +86,7 @@ class SourceColumns:
                     if how.warns_of_unknown:
                         for unknown in missing_fields(self._origin, [f.name for f in fields]):
                             _log.warning("%s Where it is missing its column is null", unknown.text)
-                    wanted = map(self._wanted, fields)
+                    wanted = self._wanted(fields)
                     build(self._origin, wanted, self.place.root, how, self._freshness)
                 found = self._all_found(schema)
                 if len(found) < len(schema):
@@ -114,12 +114,12 @@ class SourceColumns:
         """Return the fields without a column of all records."""
         return [field for field in schema if self._found(field) is None]
 
-    def costs(self, schema: pa.Schema) -> list[ColumnsEstimate]:
-        """Return what it takes to build those that are missing, for each pass over the records."""
-        return [
-            estimated(self._origin, pa.schema([one.field for one in group]), group[0].start)
-            for group in by_start(map(self._wanted, self.missing(schema)))
-        ]
+    def cost(self, schema: pa.Schema) -> ColumnsEstimate:
+        """Return what it takes to build those that are missing."""
+        wanted = self._wanted(self.missing(schema))
+        if not wanted:
+            return ColumnsEstimate(0.0, 0, 0)
+        return estimated(self._origin, pa.schema([*wanted]), first_record(wanted))
 
     def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, Column]:
         return dict(filter(None, map(self._found, schema)))
@@ -131,10 +131,18 @@ class SourceColumns:
                 return spec, column
         return None
 
-    def _wanted(self, field: pa.Field) -> Wanted:
-        """Return a field with the column of its first records, if others were only appended."""
+    def _wanted(self, fields: Sequence[pa.Field]) -> Wanted:
+        """Return fields with the columns of their first records, if all have as many of them.
+
+        Else all are built anew: each record is read in any case.
+        """
+        wanted = {field: self._longest(field) for field in fields}
+        lengths = {column.meta.length if column else 0 for column in wanted.values()}
+        return wanted if len(lengths) == 1 else dict.fromkeys(fields)
+
+    def _longest(self, field: pa.Field) -> Column | None:
         found = [column for _, column in self._candidates(field)]
-        return Wanted(field, max(found, key=lambda column: column.meta.length, default=None))
+        return max(found, key=lambda column: column.meta.length, default=None)
 
     def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, Column]]:
         found = []
@@ -159,7 +167,8 @@ class SourceColumns:
         folders = _listed(store, place)
         found: Published = {}
         for field in fields:
-            records = max(least, self._wanted(field).start + 1)
+            here = self._longest(field)
+            records = max(least, here.meta.length + 1 if here else 1)
             for nulled in self._kinds:
                 name = column_name(field.name, field.type, nulled=nulled)
                 whole = _whole(store, folders, name)
