@@ -86,8 +86,8 @@ class SourceColumns:
                     if how.warns_of_unknown:
                         for unknown in missing_fields(self._origin, [f.name for f in fields]):
                             _log.warning("%s Where it is missing its column is null", unknown.text)
-                    wanted = self._wanted(fields)
-                    build(self._origin, wanted, self.place.root, how, self._freshness)
+                    for wanted in self._wanted(fields):
+                        build(self._origin, wanted, self.place.root, how, self._freshness)
                 found = self._all_found(schema)
                 if len(found) < len(schema):
                     names = ", ".join(field.name for field in self.missing(schema))
@@ -114,12 +114,12 @@ class SourceColumns:
         """Return the fields without a column of all records."""
         return [field for field in schema if self._found(field) is None]
 
-    def cost(self, schema: pa.Schema) -> ColumnsEstimate:
-        """Return what it takes to build those that are missing."""
-        wanted = self._wanted(self.missing(schema))
-        if not wanted:
-            return ColumnsEstimate(0.0, 0, 0)
-        return estimated(self._origin, pa.schema([*wanted]), first_record(wanted))
+    def costs(self, schema: pa.Schema) -> list[ColumnsEstimate]:
+        """Return what it takes to build those that are missing, for each pass over the records."""
+        return [
+            estimated(self._origin, pa.schema([*wanted]), first_record(wanted))
+            for wanted in self._wanted(self.missing(schema))
+        ]
 
     def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, Column]:
         return dict(filter(None, map(self._found, schema)))
@@ -131,14 +131,13 @@ class SourceColumns:
                 return spec, column
         return None
 
-    def _wanted(self, fields: Sequence[pa.Field]) -> Wanted:
-        """Return fields with the columns of their first records, if all have as many of them.
-
-        Else all are built anew: each record is read in any case.
-        """
-        wanted = {field: self._longest(field) for field in fields}
-        lengths = {column.meta.length if column else 0 for column in wanted.values()}
-        return wanted if len(lengths) == 1 else dict.fromkeys(fields)
+    def _wanted(self, fields: Sequence[pa.Field]) -> list[Wanted]:
+        """Return fields with the columns of their first records, by how many these are."""
+        groups: dict[int, dict[pa.Field, Column | None]] = {}
+        for field in fields:
+            column = self._longest(field)
+            groups.setdefault(column.meta.length if column else 0, {})[field] = column
+        return [*groups.values()]
 
     def _longest(self, field: pa.Field) -> Column | None:
         found = [column for _, column in self._candidates(field)]

@@ -142,7 +142,7 @@ def estimate_columns(
     # A source may be part of a view more than once.
     places = [SourceColumns(origin, path) for origin in _origins(source)]
     once = {one.place.root: one for one in places}
-    costs = [one.cost(schema) for one in once.values()]
+    costs = [cost for one in once.values() for cost in one.costs(schema)]
     return ColumnsEstimate(
         sum(cost.seconds for cost in costs),
         sum(cost.bytes for cost in costs),
