@@ -247,7 +247,10 @@ class _Texts(Values):
         self._borders = borders = _Borders(place, offsets, None if is_coded else length)
         data = mapped(place.file(values), np.uint8, borders.last)
         count = len(borders.offsets) - 1
-        stored = pa.binary() if borders.offsets.dtype == _INT32 else pa.large_binary()
+        is_narrow = borders.offsets.dtype == _INT32
+        self._is_as_wide = is_narrow != is_large_text(type_)
+        stored = pa.binary() if is_narrow else pa.large_binary()
+        stored = type_ if self._is_as_wide else stored
         buffers = [None, pa.py_buffer(borders.offsets), pa.py_buffer(data)]
         self._texts = pa.Array.from_buffers(stored, count, buffers)
         self._codes = None
@@ -266,15 +269,21 @@ class _Texts(Values):
             raise _damaged(self._path, "which word", ids, codes >= len(self._texts))
         return codes
 
-    def _parts(self, ids: Ids) -> Parts:
+    def take(self, ids: Ids) -> pa.Array:
+        is_whole = self._valid is None and self._is_as_wide
+        return self._taken(ids) if is_whole else super().take(ids)
+
+    def _taken(self, ids: Ids) -> pa.Array:
         places = pa.array(self._places(ids))
         try:
-            taken = pc.call_function("take", [self._texts, places], _UNCHECKED)
+            return pc.call_function("take", [self._texts, places], _UNCHECKED)
         except pa.ArrowException as why:
             raise OptionError(f"texts do not fit one batch: {why}. Ask for fewer.") from None
-        _, offsets, data = taken.buffers()
-        is_large = is_large_text(self._type)
-        if is_large_text(taken.type) != is_large:
+
+    def _parts(self, ids: Ids) -> Parts:
+        _, offsets, data = self._taken(ids).buffers()
+        if not self._is_as_wide:
+            is_large = is_large_text(self._type)
             own, wanted = (np.int32, np.int64) if is_large else (np.int64, np.int32)
             borders = np.frombuffer(offsets, own, len(ids) + 1)
             if int(borders[-1]) > np.iinfo(wanted).max:
