@@ -429,7 +429,7 @@ def test_another_process_finds_the_same_folder_or_says_so(folder: Path) -> None:
     assert pickle.loads(packed)[59] == ROWS[59]
     shutil.rmtree(folder)
     write_mds(folder, COLUMNS, ROWS[:40], samples=25)
-    with pytest.raises(StaleIndexError, match="other shards"):
+    with pytest.raises(StaleIndexError, match="changed since another process"):
         pickle.loads(packed)[0]
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.datasets._views import origins_of as origins_of
     from penstock.datasets._vocabulary import root_of as root_of
     from penstock.datasets._vocabulary import vocabulary as vocabulary
-    from penstock.datasets.columns._estimate import ColumnsEstimate as ColumnsEstimate
+    from penstock.datasets.columns._build import ColumnsEstimate as ColumnsEstimate
     from penstock.datasets.columns._materialize import ListedColumn as ListedColumn
     from penstock.datasets.columns._materialize import columns_of as columns_of
     from penstock.datasets.columns._materialize import drop_columns_in as drop_columns_in
@@ -83,7 +83,7 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "Category": "fields._tensor_types",
         "Chosen": "_views",
-        "ColumnsEstimate": "columns._estimate",
+        "ColumnsEstimate": "columns._build",
         "Dense": "fields._tensor_types",
         "FieldType": "fields._tensor_types",
         "GRAMMAR": "fields._grammar",

@@ -9,7 +9,7 @@ from penstock.storage import StorageOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.datasets.columns._facts import FileFacts
+    from penstock.datasets.columns._place import FileFacts
     from penstock.index import Meta, SampleIndex
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from typing import TYPE_CHECKING, NoReturn
+from abc import abstractmethod
+from copy import copy
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
 from penstock.datasets._network import is_network
 from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets._source import Location, Source
 from penstock.datasets.text._block_texts import BLOCK_BYTES
 from penstock.datasets.text._texts import MappedText, RangedText
 from penstock.errors import ObjectNotFoundError, StaleIndexError
@@ -16,6 +18,9 @@ from penstock.storage import Block, LocalStore, block_cache, block_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Self
+
+    from numpy.typing import NDArray
 
     from penstock.datasets.text._texts import FileText, Places
     from penstock.index import Found
@@ -25,6 +30,73 @@ _KEPT_BYTES = 256 << 20
 """Mapped blocks, which are in the page cache and not in the process."""
 _MEMORY_WEIGHT = 4
 """How much heavier a block weighs that could not be mapped: those take 64 MiB."""
+
+
+class OpenedFiles(Protocol):
+    """What a source holds while its files are open."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+
+T = TypeVar("T", bound=OpenedFiles)
+
+
+class Reopened(Source, Generic[T]):
+    """A source whose files are opened at once, and by each process that it is pickled to.
+
+    There they must be what they were.
+    """
+
+    _path: str
+    """What was opened; absolute, because another process may have another working directory."""
+    _options: StorageOptions
+    _known: str | None = None
+    """The fingerprint, where another process opened this first."""
+    _files: T | None = None
+    _is_by_blocks = False
+
+    @abstractmethod
+    def _open(self) -> T:
+        """Open the files."""
+
+    @abstractmethod
+    def _places(self, ids: NDArray[np.int64]) -> Location:
+        """Return where each of some records lies."""
+
+    def _opened(self) -> T:
+        files = self._files
+        if files is None:
+            files = self._open()
+            if self._known not in (None, files.fingerprint):
+                raise stale(self._path, "it changed since another process opened it")
+            self._known, self._files = files.fingerprint, files
+        return files
+
+    def _by_blocks(self, files: T | None) -> Self:
+        """Return the same records, read by blocks out of these files."""
+        twin = copy(self)
+        twin._is_by_blocks, twin._files = True, files  # noqa: SLF001 (of this class)
+        return twin
+
+    @property
+    def fingerprint(self) -> str:
+        return self._known or self._opened().fingerprint
+
+    @property
+    def storage_options(self) -> StorageOptions:
+        """The options with which its files are read."""
+        return self._options
+
+    def location(self, which: Any) -> Location:
+        """Return where a record lies, or each of an array of them."""
+        if np.ndim(which):
+            return self._places(self._numbers(which))
+        place = self._places(np.array([self._number(which)], np.int64))
+        return Location(self.files[int(place.file[0])], int(place.offset[0]), int(place.bytes[0]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_files": None}
 
 
 class MappedFile(MappedText):
@@ -100,13 +172,17 @@ class CachedRanges:
         return {number: text for number, text in found.items() if text is not None}
 
     def _block(self, number: int) -> Block:
-        found = self._found
         start = number * BLOCK_BYTES
-        stop = min(start + BLOCK_BYTES, found.entry.size)
+        stop = min(start + BLOCK_BYTES, self._found.entry.size)
+        return block_of(self._found, start, stop, self._options)
 
-        def make() -> bytes:
-            with closing(found.store.open(found.entry.name, found.entry)) as file:
-                return file.read_at(start, stop - start)
 
-        key = block_key(self._options, found.path, found.entry, "bytes", start, stop)
-        return Block(found.path, start, stop, key, make)
+def block_of(found: Found, start: int, stop: int, options: StorageOptions) -> Block:
+    """Return bytes of a file as a block, which all processes of a host share."""
+
+    def make() -> bytes:
+        with found.open() as file:
+            return file.read_at(start, stop - start)
+
+    key = block_key(options, found.path, found.entry, "bytes", start, stop)
+    return Block(found.path, start, stop, key, make)

@@ -17,7 +17,7 @@ from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._once import from_cache, keep_file
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import Chosen, fingerprint_of
-from penstock.datasets.columns._facts import state_of
+from penstock.datasets.columns._place import state_of
 from penstock.decode import read_around_bad
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
 from penstock.storage import cache_directory, open_regular

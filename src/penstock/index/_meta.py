@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -65,6 +66,9 @@ class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Lines set aside, in a validated index."""
     newlines: Count | None = None
     """All newlines, in a validated index: appended lines are numbered from there."""
+
+
+_RECORDS = attrgetter("records")
 
 
 class RecordRun(msgspec.Struct, frozen=True):
@@ -140,7 +144,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def records(self) -> int:
-        return sum(run.records for run in self.runs)
+        return sum(map(_RECORDS, self.runs))
 
     @property
     def bytes(self) -> int:
@@ -169,7 +173,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def starts(self) -> NDArray[np.int64]:
         """Return the number of each run's first record, and the number of all records."""
-        return np.cumsum([0, *(run.records for run in self.runs)], dtype=np.int64)
+        return np.cumsum([0, *map(_RECORDS, self.runs)], dtype=np.int64)
 
 
 def encode_meta(meta: Meta) -> bytes:

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.datasets._about import ColumnHome
 from penstock.datasets._source import Source
-from penstock.datasets.columns._facts import looked_at, noted
+from penstock.datasets.columns._place import looked_at, noted
 from penstock.datasets.text._texts import is_stream
 from penstock.index import digest, format_named
 from penstock.jsonl import compression_of
@@ -18,7 +18,7 @@ from penstock.storage import StorageOptions, cache_directory, is_remote
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.datasets.columns._facts import FileFacts
+    from penstock.datasets.columns._place import FileFacts
     from penstock.index import SampleIndex
 
 
