@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.errors import OptionError
-from penstock.index import registered
+from penstock.index._formats import registered
 from tests.cli.commands import document, invoke, succeed
 from tests.datasets.fixed_width import FIXED_WIDTH, FixedWidthRows, write
 from tests.datasets.source_contract import SourceContract

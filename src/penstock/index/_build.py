@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import (
     CorruptIndexError,
-    IndexExistsError,
     ObjectNotFoundError,
     OptionError,
     StaleIndexError,
@@ -93,7 +92,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
     old: SampleIndex | None = None,
     *,
     replacing: bool = False,
-) -> None:
+) -> Meta:
     """Scan files and publish their index; with `old`, append what is new since."""
     builder = Builder(listing, scanner, old)
     replacing = replacing or old is not None
@@ -112,6 +111,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
         base = None if place.beside else place.base
         meta = builder.write(folder.path, base, options.checks)
         folder.publish(replace=replacing, keep_columns=replacing and _are_of(place, meta))
+    return meta
 
 
 def _take_long(builder: Builder, options: BuildOptions) -> bool:
@@ -162,16 +162,12 @@ def _are_of(place: IndexPlace, meta: Meta) -> bool:
     return all(file.hash == now.get((file.path, file.size), file.hash) for file in before.files)
 
 
-def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
+def has_additions(listing: Listing, old: Meta, folder: str) -> bool:
     """Return whether an update has anything to do; raise if it would renumber records."""
-    if old.meta is None:
-        raise IndexExistsError(
-            f"{folder} was made by another tool and cannot be updated, only built anew: --overwrite"
-        )
-    found = changes(listing, old.meta)
+    found = changes(listing, old)
     # Files that grew: their hash of the first bytes is lost after the update.
     grown = {file.path for file in found.grown}
-    hashed = [one for one in hashed_files(listing, old.meta) if one.path in grown]
+    hashed = [one for one in hashed_files(listing, old) if one.path in grown]
     changed = found.changed or [(one.path, what) for one in hashed if (what := one.change())]
     if changed:
         path, what = changed[0]

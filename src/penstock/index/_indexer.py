@@ -16,10 +16,17 @@ from penstock.errors import CorruptIndexError, IndexExistsError, OptionError
 from penstock.index._build import BuildOptions
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
-from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_lines
+from penstock.index._listing import (
+    INDEX_FOLDER,
+    Found,
+    IndexPlace,
+    Listing,
+    list_lines,
+    place_of,
+)
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import BAD_LINES, FILES, ROWS
-from penstock.index._open_index import load_beside, load_place, make_index
+from penstock.index._open_index import load_beside, make_index
 from penstock.index._scan import LineScan, LineScanner, ScannedFrames, scan_file
 from penstock.jsonl import JsonlFile, read_pieces
 from penstock.storage import StorageOptions, join, locate
@@ -278,22 +285,14 @@ class JsonlIndexer:
     index: str | os.PathLike[str] | None
 
     def __call__(self) -> None:
-        place = make_index(
-            self.listing,
-            LineScanner(),
-            self.mode,
-            options=self.options,
-            index=self.index,
-            build=self.build,
+        scanner, options = LineScanner(), self.options
+        meta = make_index(
+            self.listing, scanner, self.mode, options=options, index=self.index, build=self.build
         )
-        if self.build.validate:
-            meta = load_place(place).meta
-            if meta is not None and meta.bad_lines:
-                _log.warning(
-                    "bad lines set aside, which are no records: %d; see %s",
-                    meta.bad_lines,
-                    join(place.folder, BAD_LINES),
-                )
+        if self.build.validate and meta.bad_lines:
+            place = place_of(self.listing, scanner, options, self.index, beside_remote=True)
+            text = "bad lines set aside, which are no records: %d; see %s"
+            _log.warning(text, meta.bad_lines, join(place.folder, BAD_LINES))
 
 
 def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)

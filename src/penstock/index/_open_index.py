@@ -17,14 +17,14 @@ from penstock.errors import (
     OptionError,
 )
 from penstock.index._aside import appears, refuse_put_aside
-from penstock.index._build import BuildOptions, build_index, refuse_changed
+from penstock.index._build import BuildOptions, build_index, has_additions
 from penstock.index._fingerprint import digest
 from penstock.index._folder import bring_back, only_builder
 from penstock.index._listing import IndexPlace, place_of
 from penstock.index._load import kind_in, load_index
-from penstock.index._names import FILES, META
+from penstock.index._names import FILES, META, rebuilding
 from penstock.index._sample_index import Origin, SampleIndex
-from penstock.index._stale import check_fresh, listing_of, repairing
+from penstock.index._stale import check_fresh, listing_of
 from penstock.storage import (
     HiddenFolder,
     StorageOptions,
@@ -91,7 +91,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
     build: BuildOptions | None = None,
-) -> IndexPlace:
+) -> Meta:
     """Build an index that a caller asks for; that of remote data lies beside the data."""
     options = options or StorageOptions()
     place = place_of(listing, scanner, options, index, beside_remote=True)
@@ -102,31 +102,34 @@ def make_index(  # noqa: PLR0913 (options, given by name)
         bring_back(place)
         if not exists(place):
             refuse_other_folder(place)
-            build_index(listing, scanner, place, build)
-        elif mode == "new":
+            return build_index(listing, scanner, place, build)
+        if mode == "new":
             raise IndexExistsError(
                 f"there is an index in {place.folder} already. overwrite=True (--overwrite) builds "
                 "it anew, update=True (--update) adds what is new."
             )
-        else:
-            refuse_other_kind(place, scanner.kind, unknown=scanner.kind)
-            if mode == "overwrite":
-                build_index(listing, scanner, place, build, replacing=True)
-                return place
-            old = load_place(place)
-            if old.meta is not None:
-                build = build.on_top_of(old.meta, place.folder)
-            if refuse_changed(listing, old, place.folder):
-                build_index(listing, scanner, place, build, old)
-    return place
+        refuse_other_kind(place, scanner.kind, unknown=scanner.kind)
+        if mode == "overwrite":
+            return build_index(listing, scanner, place, build, replacing=True)
+        old = load_place(place)
+        if old.meta is None:
+            raise IndexExistsError(
+                f"{place.folder} was made by another tool and cannot be updated, only built anew: "
+                "--overwrite"
+            )
+        build = build.on_top_of(old.meta, place.folder)
+        if not has_additions(listing, old.meta, place.folder):
+            return old.meta
+        return build_index(listing, scanner, place, build, old)
 
 
 def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
     """Return the index that lies beside remote data, checked against one listing."""
-    index = load_place(IndexPlace(join(base, folder), base, options, beside=True))
+    place = IndexPlace(join(base, folder), base, options, beside=True)
+    index = load_place(place)
     if index.meta is not None:
         listing = listing_of(index.meta, base, options)
-        check_fresh(listing, index.meta, repairing(index.meta, base))
+        check_fresh(listing, index.meta, _repairing(listing, place, None, index.meta))
     return index
 
 
@@ -254,6 +257,8 @@ def _repairing(
     listing: Listing, place: IndexPlace, index: str | os.PathLike[str] | None, meta: Meta
 ) -> str:
     """Return the command that repairs an index, as far as one command can."""
+    if meta.kind == "tokens":
+        return rebuilding(listing.base, tokens=True)
     if len(listing.named) > 1:
         return f"remove {shlex.quote(place.folder)} and open the files again, or: penstock index"
     chosen = f" --index {shlex.quote(os.fspath(index))}" if index is not None else ""
