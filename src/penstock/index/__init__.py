@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
-    from penstock.index._aside import put_aside_in as put_aside_in
-    from penstock.index._aside import refuse_put_aside as refuse_put_aside
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
     from penstock.index._detect import Detected as Detected
@@ -15,6 +13,8 @@ if TYPE_CHECKING:
     from penstock.index._fingerprint import digest as digest
     from penstock.index._fingerprint import file_fingerprint as file_fingerprint
     from penstock.index._folder import leftover_problem as leftover_problem
+    from penstock.index._folder import put_aside_in as put_aside_in
+    from penstock.index._folder import refuse_put_aside as refuse_put_aside
     from penstock.index._folder import remove_leftover as remove_leftover
     from penstock.index._formats import CSV as CSV
     from penstock.index._formats import LINES as LINES
@@ -82,11 +82,10 @@ if TYPE_CHECKING:
     )
 
 _FOR_ROOMS = {
-    "_aside": "put_aside_in refuse_put_aside",
     "_build": "BuildOptions Mode",
     "_detect": "Detected detect problems_of",
     "_fingerprint": "digest file_fingerprint",
-    "_folder": "leftover_problem remove_leftover",
+    "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
     "_formats": "CSV Format LINES PARQUET format_by_name format_named load",
     "_listing": "Found IndexPlace Listing list_files place_of",
     "_load": "meta_of read_meta",

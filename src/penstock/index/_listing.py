@@ -126,7 +126,8 @@ def joined(parts: Sequence[Listing]) -> Listing:
     if len({found.store for found in files}) > 1:
         raise OptionError("a list of paths must be all local, or all in one bucket.")
     named = tuple(named for part in parts for named in part.named)
-    return Listing(named, None, _common([part.base for part in parts]), files)
+    around = os.path.commonprefix([part.base.split("/") for part in parts])  # noqa: RUF071 (parts)
+    return Listing(named, None, "/".join(around) or "/", files)
 
 
 def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None) -> Listing:
@@ -200,16 +201,6 @@ def _in_order(store: Store, entries: list[Entry], suffixes: tuple[str, ...]) -> 
 
 def folder_path(store: Store, name: str) -> str:
     return store.path(name).rstrip("/") or "/"
-
-
-def _common(folders: list[str]) -> str:
-    """Return the folder around all of these."""
-    common = []
-    for parts in zip(*(folder.split("/") for folder in folders), strict=False):
-        if len(set(parts)) > 1:
-            break
-        common.append(parts[0])
-    return "/".join(common) or "/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from penstock.errors import (
     ObjectNotFoundError,
     StaleIndexError,
 )
-from penstock.index._aside import appears, refuse_put_aside
+from penstock.index._folder import appears, refuse_put_aside
 from penstock.index._meta import Meta, decode_meta
 from penstock.index._names import (
     DOCUMENT_ENDS,
@@ -29,7 +29,7 @@ from penstock.index._names import (
     is_of_tokens,
     rebuilding,
 )
-from penstock.index._sample_index import Documents, Origin, SampleIndex, rows_before
+from penstock.index._sample_index import Documents, SampleIndex, rows_before
 from penstock.storage import (
     fetch_metadata,
     join,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _SCHEMA, _TOKENS = "sample_schema.json", "tokens"
 
 
-def load_index(origin: Origin) -> SampleIndex:
+def load_index(origin: IndexPlace) -> SampleIndex:
     """Return the index in a local folder, or raise what is wrong with it.
 
     The rows of the records and the files themselves are not read. An index that is replaced
@@ -66,7 +66,7 @@ def load_index(origin: Origin) -> SampleIndex:
                     raise
 
 
-def _loaded(origin: Origin, folder: _OpenFolder) -> SampleIndex:
+def _loaded(origin: IndexPlace, folder: _OpenFolder) -> SampleIndex:
     if folder.has(_SCHEMA):
         raise CorruptIndexError(
             f"{folder.path} holds token samples with extra arrays ({_SCHEMA}), which only the "
@@ -93,7 +93,7 @@ def _loaded(origin: Origin, folder: _OpenFolder) -> SampleIndex:
     return index
 
 
-def reload_index(origin: Origin, fingerprint: str, length: int) -> SampleIndex:
+def reload_index(origin: IndexPlace, fingerprint: str, length: int) -> SampleIndex:
     """Return the index that another process loaded, of so many records; raise if it changed."""
     index = load_index(origin)
     meta = index.meta

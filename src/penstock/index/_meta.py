@@ -148,13 +148,12 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def fingerprint(self) -> str:
-        return self.fingerprint_at(self.records)
+        runs = [[run.fingerprint, run.records] for run in self.runs]
+        return digest([self.kind, self.options, runs, self.records])
 
     def fingerprint_at(self, length: int) -> str:
         """Return the fingerprint of the first `length` records."""
-        first = self.first(length)
-        runs = [[run.fingerprint, run.records] for run in first.runs]
-        return digest([self.kind, self.options, runs, first.records])
+        return self.first(length).fingerprint
 
     def first(self, length: int) -> Meta:
         """Return the index of the first `length` records."""

@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,12 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
 )
-from penstock.index._aside import appears, refuse_put_aside
 from penstock.index._build import BuildOptions, build_index, has_additions
 from penstock.index._fingerprint import digest
-from penstock.index._folder import bring_back, only_builder
+from penstock.index._folder import appears, bring_back, only_builder, refuse_put_aside
 from penstock.index._listing import IndexPlace, place_of
 from penstock.index._load import kind_in, load_index
 from penstock.index._names import FILES, META, rebuilding
-from penstock.index._sample_index import Origin, SampleIndex
 from penstock.index._stale import check_fresh, listing_of
 from penstock.storage import (
     HiddenFolder,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.index._build import Mode
     from penstock.index._listing import Listing
     from penstock.index._meta import Meta
+    from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
     from penstock.work import View
 
@@ -62,7 +62,10 @@ def open_or_build(
     Of many processes one builds; the others wait for it, an hour at most.
     """
     options = options or StorageOptions()
-    place = _existing_place(listing, scanner, options, index)
+    place = place_of(listing, scanner, options, index)
+    if index is None and listing.is_remote and not exists(place):
+        beside = place_of(listing, scanner, options, beside_remote=True)
+        place = beside if exists(beside) else place
     if not exists(place):
         _refuse_unasked(listing)
         with only_builder(place.folder, _BUILD_SECONDS, lambda: exists(place)) as mine:
@@ -145,33 +148,15 @@ def exists(place: IndexPlace) -> bool:
     return appears(place.folder, lambda: any(map(os.path.exists, names)))
 
 
-def _existing_place(
-    listing: Listing,
-    scanner: Scanner,
-    options: StorageOptions,
-    index: str | os.PathLike[str] | None,
-) -> IndexPlace:
-    """Return where the index is: that of remote data beside it, if there is one."""
-    place = place_of(listing, scanner, options, index)
-    if index is None and listing.is_remote and listing.folder is not None and not exists(place):
-        beside = place_of(listing, scanner, options, beside_remote=True)
-        if exists(beside):
-            return beside
-    return place
-
-
 def load_place(place: IndexPlace) -> SampleIndex:
     """Return the index in a place, fetched first where that is remote."""
-    return load_index(Origin(local_folder(place), place.base, place.options))
+    return load_index(replace(place, folder=local_folder(place)))
 
 
 def local_folder(place: IndexPlace) -> str:
-    """Return the folder of an index on this machine, fetched first where it is remote."""
-    return _fetched(place) if place.is_remote else place.folder
-
-
-def _fetched(place: IndexPlace) -> str:
-    """Bring a remote index to this machine, where it can be mapped; once a version."""
+    """Return the folder of an index on this machine, fetched where it is remote: once a version."""
+    if not place.is_remote:
+        return place.folder
     store, name = locate(place.folder, place.options)
     entries = {e.name.rpartition("/")[2]: e for e in store.list(name)}
     entries = {name: entry for name, entry in entries.items() if is_plain_name(name)}
@@ -210,16 +195,12 @@ def _refuse_unasked(listing: Listing) -> None:
 
 
 def _check_kind(meta: Meta, scanner: Scanner, folder: str) -> None:
-    if meta.kind != scanner.kind:
+    there, wanted = (meta.kind, meta.options), (scanner.kind, scanner.options())
+    if there != wanted:
         raise CorruptIndexError(
-            f"the index in {folder} is one of {meta.kind}, not of {scanner.kind}. Name the files "
-            "by a pattern, or give index= another folder.",
-            path=folder,
-        )
-    if meta.options != scanner.options():
-        raise CorruptIndexError(
-            f"the index in {folder} was built with {meta.options}, not {scanner.options()}. Open "
-            "it with the same options, give index= another folder, or remove this one.",
+            f"the index in {folder} is one of {there[0]} with the options {there[1]}, not of "
+            f"{wanted[0]} with {wanted[1]}. Open it with the same options, name the files by a "
+            "pattern, or give index= another folder.",
             path=folder,
         )
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, PenstockError
-from penstock.index._aside import refuse_put_aside
+from penstock.index._folder import refuse_put_aside
 from penstock.index._listing import INDEX_FOLDER, IndexPlace
 from penstock.index._load import kind_in, meta_of
 from penstock.index._names import TOKEN_FOLDER, rebuilding
