@@ -61,7 +61,6 @@ if TYPE_CHECKING:
     from penstock.index._stale import Hashed as Hashed
     from penstock.index._stale import changes as changes
     from penstock.index._stale import hashed_files as hashed_files
-    from penstock.index.checked._checks import JSON_NAMES as JSON_NAMES
     from penstock.index.checked._checks import Aside as Aside
     from penstock.index.checked._checks import BadLine as BadLine
     from penstock.index.checked._checks import Checks as Checks
@@ -81,6 +80,17 @@ if TYPE_CHECKING:
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
 
+_PUBLIC = {
+    "_indexer": "FileTextLinesIndexer IndexStore IndexStoreInterface SampleData "
+    "SampleGeneratorInterface create_default_jsonl_indexer",
+    "_sample_index": "SampleIndex SampleLocation",
+    "checked._checks": "BadLine read_bad_lines",
+    "profile._document": "read_profile",
+    "tokens._documents": "get_text_from_jsonl",
+    "tokens._generator": "TokenizedSampleGenerator",
+    "tokens._job": "TokenReport",
+    "tokens._tokenize": "create_tokenize_and_index_jsonl_text_func",
+}
 _FOR_ROOMS = {
     "_build": "BuildOptions Mode",
     "_detect": "Detected detect problems_of",
@@ -96,30 +106,15 @@ _FOR_ROOMS = {
     "_sample_index": "Documents rows_before",
     "_scan": "LARGEST_FRAME LineScanner Scanner",
     "_stale": "Changes Hashed changes hashed_files",
-    "checked._checks": "Aside Checks JSON_NAMES Look",
+    "checked._checks": "Aside Checks Look",
     "csv._scan": "CsvScanner scan_rows",
     "tokenizers._files": "NamedTokenizer load_tokenizer",
 }
-"""What only other rooms use: module and names."""
+"""What only other rooms use."""
 
-__all__, __getattr__, __dir__ = facade(
-    __name__,
-    {
-        "BadLine": "checked._checks",
-        "FileTextLinesIndexer": "_indexer",
-        "IndexStore": "_indexer",
-        "IndexStoreInterface": "_indexer",
-        "SampleData": "_indexer",
-        "SampleGeneratorInterface": "_indexer",
-        "SampleIndex": "_sample_index",
-        "SampleLocation": "_sample_index",
-        "TokenReport": "tokens._job",
-        "TokenizedSampleGenerator": "tokens._generator",
-        "create_default_jsonl_indexer": "_indexer",
-        "create_tokenize_and_index_jsonl_text_func": "tokens._tokenize",
-        "get_text_from_jsonl": "tokens._documents",
-        "read_bad_lines": "checked._checks",
-        "read_profile": "profile._document",
-    },
-    for_rooms={name: module for module, names in _FOR_ROOMS.items() for name in names.split()},
-)
+
+def _by_name(modules: dict[str, str]) -> dict[str, str]:
+    return {name: module for module, names in modules.items() for name in names.split()}
+
+
+__all__, __getattr__, __dir__ = facade(__name__, _by_name(_PUBLIC), _by_name(_FOR_ROOMS))

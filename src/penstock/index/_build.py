@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._folder import NewFolder, UnitFolder
 from penstock.index._load import meta_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
-from penstock.index._names import FRAMES, ROWS, refuse_unnamable
+from penstock.index._names import COLUMNS, FRAMES, ROWS, refuse_unnamable
 from penstock.index._scan import (
     LARGEST_FRAME,
     LineScanner,
@@ -27,6 +28,7 @@ from penstock.index._scan import (
 from penstock.index._stale import changes, hashed_files
 from penstock.index.checked._checks import Checks
 from penstock.order import whole_number
+from penstock.storage import join
 from penstock.work import viewed
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
             folder = stack.enter_context(NewFolder(place))
             _scan_all(builder, folder.path)
         meta = builder.write(folder.path, None if place.beside else place.base)
-        folder.publish(replace=replacing, keep_columns=replacing and _are_of(place, meta))
+        folder.publish(replace=replacing, keep_columns=replacing and _keeps_columns(place, meta))
     return meta
 
 
@@ -132,12 +134,11 @@ def _take_long(builder: Builder) -> bool:
     """
     if builder.options.num_workers is not None:
         return builder.options.num_workers > 0
-    slow = [
-        one.found.entry.size - one.start
-        for one in builder.waiting
-        if builder.scanner.kind != LineScanner.kind or not is_local_text(one.found.path)
-    ]
-    return len(slow) > 1 and sum(slow) > _MUCH
+    if builder.bytes <= _MUCH:
+        return False
+    is_lines = builder.scanner.kind == LineScanner.kind
+    slow = [one for one in builder.waiting if not (is_lines and is_local_text(one.found.path))]
+    return len(slow) > 1 and sum(one.found.entry.size - one.start for one in slow) > _MUCH
 
 
 def _scan_all(builder: Builder, folder: Path) -> None:
@@ -153,10 +154,10 @@ def _scan_all(builder: Builder, folder: Path) -> None:
                 builder.add(one, file)
 
 
-def _are_of(place: IndexPlace, meta: Meta) -> bool:
-    """Whether the records of the index in a place keep their numbers."""
-    if place.is_remote:
-        return False  # Columns are not beside a remote index.
+def _keeps_columns(place: IndexPlace, meta: Meta) -> bool:
+    """Whether the index in a place has columns, and its records keep their numbers."""
+    if place.is_remote or not os.path.isdir(join(place.folder, COLUMNS)):
+        return False
     try:
         before = meta_of(place)
     except (CorruptIndexError, ObjectNotFoundError):

@@ -12,6 +12,7 @@ import stat
 import tempfile
 import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,12 +117,8 @@ class NewFolder:
                 upload_folder(store, path, name, files, META, replace=replace, obsolete=_NOT_ALWAYS)
             elif keep_columns and not final.is_symlink():
                 _link_folder(columns, path / COLUMNS)
-                publish_folder(
-                    path,
-                    final,
-                    replace=replace,
-                    rescue=lambda old: _move_rest(old / COLUMNS, columns),
-                )
+                rescue = partial(_move_rest, columns)
+                publish_folder(path, final, replace=replace, rescue=rescue)
             else:
                 publish_folder(path, final, replace=replace)
         except ObjectExistsError:
@@ -323,12 +320,12 @@ def _link(path: Path, new: Path) -> None:
         sync(new)
 
 
-def _move_rest(old: Path, new: Path) -> None:
-    """Move what appeared in a folder since its files were linked, or is on its way there."""
-    if not _is_folder(old):
+def _move_rest(new: Path, old: Path) -> None:
+    """Move the columns that appeared in an old index since the others were linked."""
+    if not _is_folder(old / COLUMNS):
         return
     new.mkdir(exist_ok=True)
-    for path in old.iterdir():
+    for path in (old / COLUMNS).iterdir():
         if not (path.is_symlink() or (new / path.name).exists()):
             with suppress(OSError):
                 path.rename(new / path.name)

@@ -62,11 +62,12 @@ def open_or_build(
     Of many processes one builds; the others wait for it, an hour at most.
     """
     options = options or StorageOptions()
-    place = place_of(listing, scanner, options, index)
-    if index is None and listing.is_remote and not exists(place):
-        beside = place_of(listing, scanner, options, beside_remote=True)
-        place = beside if exists(beside) else place
-    if not exists(place):
+    places = [place_of(listing, scanner, options, index)]
+    if index is None and listing.is_remote:
+        places.append(place_of(listing, scanner, options, beside_remote=True))
+    there = next(filter(exists, places), None)
+    place = there or places[0]
+    if there is None:
         _refuse_unasked(listing)
         with only_builder(place.folder, _BUILD_SECONDS, lambda: exists(place)) as mine:
             if mine:
