@@ -25,7 +25,7 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
-from penstock.index import detect, list_files, place_of
+from penstock.index import list_files, look_at, place_of
 from penstock.jsonl import compression_of
 from penstock.storage import StorageOptions, is_remote, locate, read_blocks
 
@@ -93,7 +93,7 @@ def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterato
 @contextmanager
 def open_numbered(path: str, options: StorageOptions, chosen: str | None) -> Iterator[ByNumber]:
     """Give the records of PATH by number, or say what has to be done before."""
-    found = detect(path, options, chosen)
+    found = look_at(path, options, chosen)
     with by_number(path, found) as opened:
         if opened is None:
             found.checked()

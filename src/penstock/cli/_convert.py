@@ -19,7 +19,7 @@ from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
 from penstock.datasets import open_found
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
-from penstock.index import LINES, detect
+from penstock.index import LINES, look_at
 from penstock.jsonl import (
     OTHER_FORMATS,
     SHARD_EXTENSIONS,
@@ -109,7 +109,7 @@ def convert(
     published by then are removed again. The storage options hold for SRC and DST.
     """
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
-    at_path = detect(source, storage_options)
+    at_path = look_at(source, storage_options)
     row, files = at_path.format, at_path.listing.files
     has_lines = row.is_lines or row.is_tokens or any(LINES.names(f.entry.name) for f in files)
     if has_lines:

@@ -14,7 +14,7 @@ from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
 from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
 from penstock.errors import IndexExistsError, OptionError, StaleIndexError
-from penstock.index import BuildOptions, changes, detect, exists, make_index, meta_of, place_of
+from penstock.index import BuildOptions, changes, exists, look_at, make_index, meta_of, place_of
 
 if TYPE_CHECKING:
     from penstock.index import Detected, IndexPlace, Listing, Meta, Mode
@@ -70,7 +70,7 @@ def index(  # noqa: PLR0913 (one argument an option)
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
     build = BuildOptions(None, full_hash, validate, profile, max_line_bytes, workers)
     build.check()
-    found = detect(path, storage_options, folder).checked()
+    found = look_at(path, storage_options, folder).checked()
     refuse_tokens(path, found, "they have an index of their own")
     title = found.format.title
     if found.format.folder is not None:

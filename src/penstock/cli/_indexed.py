@@ -18,14 +18,15 @@ from penstock.index import (
     Detected,
     Listing,
     changes,
+    decode_meta,
     exists,
     format_named,
     list_files,
-    meta_of,
     place_of,
+    read_meta,
     refuse_put_aside,
 )
-from penstock.storage import hidden_folders_in, is_remote, join, locate
+from penstock.storage import fetch_metadata, hidden_folders_in, is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.index import Format, IndexPlace, Meta
     from penstock.storage import Leftover, StorageOptions
 
-_ROWS = "sample_locations.bin"
+_META, _ROWS = "meta.json", "sample_locations.bin"
 _ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
 
@@ -133,6 +134,15 @@ def missing_index(path: str, chosen: str) -> ObjectNotFoundError:
     """Return the error about a folder of an index, named by the user, that holds none."""
     command = f"penstock index {shlex.quote(path)} --index {shlex.quote(chosen)}"
     return ObjectNotFoundError(f"there is no index in {chosen}. Build it: {command}", path=chosen)
+
+
+def meta_of(place: IndexPlace) -> Meta | None:
+    """Return what an index says of itself, wherever it lies; None where another tool made it."""
+    if not place.is_remote:
+        return read_meta(place.folder, place.base)
+    path = join(place.folder, _META)
+    store, name = locate(path, place.options)
+    return decode_meta(fetch_metadata(store, name), path, place.base)
 
 
 def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:

@@ -35,7 +35,7 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
-from penstock.index import detect
+from penstock.index import look_at
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def materialize(
     if lists and drop:
         raise click.UsageError("give either --list or --drop, not both.")
     task = _ColumnsTask(**given)
-    found = detect(task.path, task.storage_options, task.folder)
+    found = look_at(task.path, task.storage_options, task.folder)
     refuse_tokens(task.path, found, "batches of them are gathered as they are")
     if fields is None and not (lists or drop):
         raise click.UsageError("name the FIELDS to decode, such as price:float32,user.age.")

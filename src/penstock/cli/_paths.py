@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import OptionError
-from penstock.index import LINES, detect, format_by_name
+from penstock.index import LINES, format_by_name, look_at
 from penstock.jsonl import JsonlFile
 from penstock.storage import drafts_in, is_remote, locate
 
@@ -83,7 +83,7 @@ def find(path: str, options: StorageOptions, found: Detected | None = None) -> P
     named = format_by_name(path)
     if named is not None and not named.is_lines:
         raise _no_lines(path, named)
-    found = detect(path, options) if found is None else found
+    found = look_at(path, options) if found is None else found
     listing = found.listing
     if listing.folder is None or not found.format.is_lines or found.problem is not None:
         found.checked()

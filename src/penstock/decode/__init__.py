@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from penstock.decode._fit import fit_batch as fit_batch
     from penstock.decode._inferring import InferringDecoder as InferringDecoder
     from penstock.decode._pandas import keep_pandas_out as keep_pandas_out
-    from penstock.decode._records import JSON_NAMES as JSON_NAMES
     from penstock.decode._records import OnBad as OnBad
     from penstock.decode._records import decode_as_json as decode_as_json
     from penstock.decode._records import decode_fast as decode_fast
@@ -29,7 +28,6 @@ __all__, __getattr__, __dir__ = facade(
     __name__,
     {
         "InferringDecoder": "_inferring",
-        "JSON_NAMES": "_records",
         "OnBad": "_records",
         "TypedDecoder": "_typed",
         "WholeSchema": "_unify",

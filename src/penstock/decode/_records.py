@@ -91,14 +91,14 @@ def _read_each(lines: list[tuple[int, bytes]]) -> ParsedRecords:
             records.rows.append(value)
             records.lines.append((index, line))
         else:
-            reason = f"a record is a JSON object, and this line is {JSON_NAMES[type(value)]}"
+            reason = f"a record is a JSON object, and this line is {_NAMES[type(value)]}"
             records.bad.append((index, line, ValueError(reason)))
     return records
 
 
-JSON_NAMES: dict[type, str] = {
+_NAMES: dict[type, str] = {
     type(None): "null",
-    bool: "true or false",
+    bool: "a boolean",
     int: "a number",
     float: "a number",
     str: "a string",

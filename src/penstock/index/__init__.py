@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
     from penstock.index._detect import Detected as Detected
-    from penstock.index._detect import detect as detect
+    from penstock.index._detect import look_at as look_at
     from penstock.index._detect import problems_of as problems_of
     from penstock.index._fingerprint import digest as digest
     from penstock.index._fingerprint import file_fingerprint as file_fingerprint
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.index._meta import FileMeta as FileMeta
     from penstock.index._meta import Meta as Meta
     from penstock.index._meta import TokensMeta as TokensMeta
+    from penstock.index._meta import decode_meta as decode_meta
     from penstock.index._names import DOCUMENT_FILES as DOCUMENT_FILES
     from penstock.index._names import TOKEN_FOLDER as TOKEN_FOLDER
     from penstock.index._names import rebuilding as rebuilding
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from penstock.index._stale import Hashed as Hashed
     from penstock.index._stale import changes as changes
     from penstock.index._stale import hashed_files as hashed_files
+    from penstock.index.checked._checks import JSON_NAMES as JSON_NAMES
     from penstock.index.checked._checks import Aside as Aside
     from penstock.index.checked._checks import BadLine as BadLine
     from penstock.index.checked._checks import Checks as Checks
@@ -93,20 +95,20 @@ _PUBLIC = {
 }
 _FOR_ROOMS = {
     "_build": "BuildOptions Mode",
-    "_detect": "Detected detect problems_of",
+    "_detect": "Detected look_at problems_of",
     "_fingerprint": "digest file_fingerprint",
     "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
     "_formats": "CSV Format LINES PARQUET format_by_name format_named load",
     "_listing": "Found IndexPlace Listing list_files place_of",
     "_load": "meta_of read_meta",
-    "_meta": "FileMeta Meta TokensMeta",
+    "_meta": "FileMeta Meta TokensMeta decode_meta",
     "_names": "DOCUMENT_FILES TOKEN_FOLDER rebuilding",
     "_open_index": "exists load_beside load_place make_index open_or_build",
     "_parts": "FilePart LinePiece LinePieces",
     "_sample_index": "Documents rows_before",
     "_scan": "LARGEST_FRAME LineScanner Scanner",
     "_stale": "Changes Hashed changes hashed_files",
-    "checked._checks": "Aside Checks Look",
+    "checked._checks": "Aside Checks JSON_NAMES Look",
     "csv._scan": "CsvScanner scan_rows",
     "tokenizers._files": "NamedTokenizer load_tokenizer",
 }

@@ -77,7 +77,7 @@ class Detected:
         return self
 
 
-def detect(
+def look_at(
     what: What | Sequence[What],
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,

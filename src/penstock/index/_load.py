@@ -122,8 +122,7 @@ def meta_of(place: IndexPlace) -> Meta | None:
     if not place.is_remote:
         return read_meta(place.folder, place.base)
     path = join(place.folder, META)
-    text = fetch_metadata(*locate(path, place.options))
-    return decode_meta(text, path, lambda: rebuilding(place.base, tokens=is_of_tokens(text)))
+    return decode_meta(fetch_metadata(*locate(path, place.options)), path, place.base)
 
 
 def kind_in(path: str) -> str | None:
@@ -202,7 +201,7 @@ class _OpenFolder:
         """Return the content of `meta.json`; None if there is none."""
         if not self.has(META):
             return None
-        return decode_meta(self.read(META), self.name(META), self.again)
+        return decode_meta(self.read(META), self.name(META), self._base, self.again)
 
     def again(self) -> str:
         """Return the command that builds the index again, by the files that are left of it."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from penstock.errors import CorruptIndexError
 from penstock.index._fingerprint import digest
-from penstock.index._names import FILES, META
+from penstock.index._names import FILES, META, is_of_tokens, rebuilding
 from penstock.storage import readable_metadata
 
 if TYPE_CHECKING:
@@ -192,10 +192,11 @@ class _MetaHead(msgspec.Struct):
     version: int
 
 
-def decode_meta(text: bytes, path: str, again: Callable[[], str]) -> Meta:
+def decode_meta(text: bytes, path: str, base: str, again: Callable[[], str] | None = None) -> Meta:
     """Read the text of a `meta.json`, or raise what is wrong with it.
 
-    `again` returns the command that builds a damaged index again.
+    `base` is the data of the index. `again` returns the command that builds a damaged index again,
+    for a caller that knows more of it than this text.
     """
     try:
         version = msgspec.json.decode(text, type=_MetaHead).version
@@ -210,9 +211,10 @@ def decode_meta(text: bytes, path: str, again: Callable[[], str]) -> Meta:
         if max([run.file for run in meta.runs], default=-1) >= len(meta.files):
             raise msgspec.ValidationError("it names files that it does not list")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
+        command = rebuilding(base, tokens=is_of_tokens(text)) if again is None else again()
         raise CorruptIndexError(
             f"{path} is damaged, or not the meta.json of an index ({why}). Build the index again: "
-            f"{again()}",
+            f"{command}",
             path=path,
         ) from None
     return meta

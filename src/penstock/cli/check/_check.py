@@ -30,11 +30,11 @@ from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexEr
 from penstock.index import (
     LINES,
     TOKEN_FOLDER,
-    detect,
     hashed_files,
     leftover_problem,
     load,
     load_place,
+    look_at,
     problems_of,
 )
 from penstock.storage import drafts_in, hidden_folders_in, is_hidden_folder, is_remote, join, locate
@@ -96,7 +96,7 @@ def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckT
     task = _CheckTask(**given)
     findings = Findings(most, (lambda _: None) if task.as_json else lambda one: echo(str(one)))
     try:
-        found = detect(task.path, task.storage_options)
+        found = look_at(task.path, task.storage_options)
         problems = problems_of(found.listing, task.storage_options)
         if not (found.format.is_lines or found.format.check or problems):
             return _check_source(task, open_found(found.checked()))

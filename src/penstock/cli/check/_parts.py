@@ -26,9 +26,8 @@ from penstock.cli._reading import (
     texts_of,
 )
 from penstock.cli._units import counted
-from penstock.decode import JSON_NAMES
 from penstock.errors import CorruptFileError, ObjectNotFoundError
-from penstock.index import LinePiece, LinePieces
+from penstock.index import JSON_NAMES, LinePiece, LinePieces
 from penstock.jsonl import compression_of, reason_text
 from penstock.storage import LocalStore, is_remote
 from penstock.work import PublishedUnit, UnitResults, grouped, run_units

@@ -24,7 +24,7 @@ from penstock.cli.info._sources import (
     table_report,
 )
 from penstock.decode import blank_lines
-from penstock.index import LINES, detect
+from penstock.index import LINES, look_at
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def info(
     files that are new or changed since are read to count them.
     """
     errors: dict[str, str] = {}
-    at_path = detect(path, storage_options, folder)
+    at_path = look_at(path, storage_options, folder)
     if at_path.format.folder is not None:
         report = source_report(path, at_path)
     else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli._indexed import index_facts, index_of
 from penstock.cli._terminal import Progress
 from penstock.datasets import keep_profile, known_profile, open_found, profile_of
-from penstock.index import BuildOptions, detect, make_index, place_of, read_profile
+from penstock.index import BuildOptions, look_at, make_index, place_of, read_profile
 
 if TYPE_CHECKING:
     from penstock.cli._indexed import Indexed
@@ -105,7 +105,7 @@ class ProfileSearch:
 
     def _of_new_index(self) -> FoundProfile:
         options = self.at_path.options
-        indexed = index_of(self.path, detect(self.path, options, self.at_path.index))
+        indexed = index_of(self.path, look_at(self.path, options, self.at_path.index))
         assert indexed is not None  # noqa: S101 (it was just built)
         return replace(self._of_source(indexed.source(options)), is_new=True)
 

@@ -17,7 +17,7 @@ from penstock.cli._verb import FINE, option, verb, workers_option
 from penstock.cli.profile._found import ProfileSearch
 from penstock.datasets import profile_types
 from penstock.errors import OptionError
-from penstock.index import detect
+from penstock.index import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -76,7 +76,7 @@ def profile(  # noqa: PLR0913 (one argument an option)
     """
     if as_json and form == "fields":
         raise click.UsageError("give either --json or --as fields, not both.")
-    at_path = detect(path, storage_options, folder)
+    at_path = look_at(path, storage_options, folder)
     refuse_tokens(path, at_path, "they have no fields")
     wanted = None if names is None else list(parse_fields(names))
     found = ProfileSearch(path, at_path, workers).find()

@@ -18,7 +18,7 @@ from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
 from penstock.cli.show._printing import Printed
 from penstock.datasets import open_found
 from penstock.errors import OptionError
-from penstock.index import detect
+from penstock.index import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,7 +115,7 @@ def show(
     path, where = wanted.path, wanted.where
     if wanted.which is not None and wanted.sample is not None:
         raise click.UsageError("give either [N | A:B] or --sample, not both.")
-    found = detect(path, storage_options, folder)
+    found = look_at(path, storage_options, folder)
     row = found.format
     if row.is_tokens or (row.folder is not None and decode is not None):
         if where is not None:

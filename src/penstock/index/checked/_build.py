@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from penstock.decode import JSON_NAMES, decode_as_json, decode_fast
+from penstock.decode import decode_as_json, decode_fast
 from penstock.index._fingerprint import digest
 from penstock.index._names import BAD_LINES
 from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
 from penstock.index._scan import LineScan, LineScanner
 from penstock.index.checked._checks import (
+    JSON_NAMES,
     Aside,
     Look,
     PartFound,

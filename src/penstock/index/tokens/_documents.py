@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.decode import JSON_NAMES, decode_line
+from penstock.decode import decode_line
 from penstock.errors import MalformedLineError, PenstockError
 from penstock.index._parts import FilePart, LongLine, opened_lines
-from penstock.index.checked._checks import Aside
+from penstock.index.checked._checks import JSON_NAMES, Aside
 from penstock.index.tokenizers._encoded import batches
 from penstock.index.tokenizers._tokenizer import EachText
 from penstock.index.tokens._pack import first_misfit, misfit
