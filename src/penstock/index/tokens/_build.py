@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from penstock.errors import OptionError, PenstockError, StorageError
 from penstock.index._fingerprint import digest
 from penstock.index._folder import UnitFolder, bring_back, only_builder
-from penstock.index._load import read_meta
+from penstock.index._load import meta_of
 from penstock.index._names import BAD_LINES
-from penstock.index._open_index import local_folder
 from penstock.index._parts import FilePart, LongLine, opened_lines
 from penstock.index.tokens._documents import DocumentMaker
 from penstock.index.tokens._job import TokenReport, refuse_existing
@@ -186,7 +185,7 @@ def _key(job: TokenJob, expected: TokenEstimate) -> str | None:
 
 def _as_published(job: TokenJob) -> TokenReport:
     """Return the report of a finished job, from its index."""
-    meta = read_meta(local_folder(job.place))
+    meta = meta_of(job.place)
     if meta is None or meta.tokens is None:
         raise StorageError(f"the index in {job.place.folder} vanished.", path=job.place.folder)
     made = meta.tokens

@@ -31,7 +31,6 @@ from penstock.index._names import (
     PUT_ASIDE,
     ROWS,
 )
-from penstock.index._sample_index import Origin
 from penstock.index.checked._checks import write_bad_lines
 from penstock.index.tokens._job import refuse_changed, taken
 from penstock.index.tokens._journal import (
@@ -264,7 +263,7 @@ class Publication:
         """Return the token files that the index names."""
         # The files of a damaged index are not known, and stay.
         with suppress(CorruptIndexError, StaleIndexError, ObjectNotFoundError):
-            old = load_index(Origin(self._place.folder, self._place.base, self._options))
+            old = load_index(self._place)
             empty = [] if old.meta is None else old.meta.empty
             base = self._place.base
             below = (path_below(base, one.path) for one in empty)
