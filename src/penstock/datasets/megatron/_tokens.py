@@ -186,17 +186,16 @@ class MegatronTokens(TokenSource):
         data = bytearray().join(self._bytes(begins, sizes))
         return np.frombuffer(data, self.token_dtype), sizes // self.token_dtype.itemsize
 
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        text = self._mapped()
-        if text is None:
-            super()._fill(ids, out)
-            return
+    def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        text, width = self._mapped(), self.sample_size or 0
+        if text is None or not len(ids):
+            return super()._fresh(ids)
         begins, _ = self._places(ids)
         item = self.token_dtype.itemsize
-        kind = np.dtype(f"V{out.shape[1] * item}")
         # A row as one value begins at every token, so that a gather copies each at once.
-        rows = text.items(kind, 0, self._opened().bin.entry.size, item)
-        out.view(kind).reshape(-1)[...] = rows[begins // item]
+        kind = np.dtype(f"V{width * item}")
+        rows = text.items(kind, 0, self._opened().bin.entry.size, item)[begins // item]
+        return rows.view(self.token_dtype).reshape(len(ids), width)
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         return self._places(ids)[1] // self.token_dtype.itemsize

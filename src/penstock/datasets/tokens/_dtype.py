@@ -77,12 +77,25 @@ def check_complete(index: SampleIndex) -> None:
             names = set(os.listdir(index.origin.folder))
     there = [name for name in DOCUMENT_FILES if name in names]
     if index.meta is None and there and _META not in names:
-        raise _damaged(index, f"{_META} is missing, though {there[0]} is there: an incomplete copy")
+        raise _incomplete(index, f"{_META} is missing, though {there[0]} is there")
     known = None if index.meta is None else index.meta.tokens
     if known is None or known.sample_size is None or index.documents is not None or not len(index):
         return
     if known.borders or (there and _OFFSETS not in names):
-        raise _damaged(index, f"{_OFFSETS} is missing: an incomplete copy", ObjectNotFoundError)
+        raise _incomplete(index, f"{_OFFSETS} is missing", ObjectNotFoundError)
+
+
+def _incomplete(
+    index: SampleIndex, why: str, kind: type[PenstockError] = CorruptIndexError
+) -> PenstockError:
+    folder, base = "", "DST"
+    if index.origin is not None:
+        folder, base = index.origin.folder, index.origin.base
+    return kind(
+        f"the index{folder and f' in {folder}'} is damaged: {why}: an incomplete copy. Copy the "
+        f"folder again, or tokenise again: {rebuilding(base, tokens=True)}",
+        path=folder or None,
+    )
 
 
 def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
@@ -93,8 +106,7 @@ def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
     size, item = meta.tokens.sample_size, dtype.itemsize
     tokens = meta.tokens.tokens if size is None else meta.records * size
     if tokens * item != meta.bytes:
-        raise _damaged(
-            index,
+        raise index.damaged(
             f"{_META} speaks of {tokens:,} tokens of {dtype.name}, which are {tokens * item:,} "
             f"bytes, and the samples have {meta.bytes:,}",
         )
@@ -102,8 +114,7 @@ def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
         found = check_inside(index, number)
         if found % item if size is None else found != size * item:
             wanted = "whole tokens" if size is None else f"{size:,} tokens"
-            raise _damaged(
-                index,
+            raise index.damaged(
                 f"{_META} says that samples are {wanted} of {dtype.name}, and sample {number:,} "
                 f"has {found:,} bytes",
             )
@@ -115,24 +126,8 @@ def check_inside(index: SampleIndex, number: int) -> int:
     with suppress(FileNotFoundError):  # Reading it raises.
         there = _LARGEST if is_remote(place.file_path) else os.stat(place.file_path).st_size
         if place.byte_offset + place.num_bytes > there:
-            raise _damaged(
-                index,
+            raise index.damaged(
                 f"sample {number:,} ends at byte {place.byte_offset + place.num_bytes:,}, and "
                 f"{place.file_path} has {there:,}",
             )
     return place.num_bytes
-
-
-def _damaged(
-    index: SampleIndex,
-    why: str,
-    kind: type[CorruptIndexError | ObjectNotFoundError] = CorruptIndexError,
-) -> PenstockError:
-    folder, base = "", "DST"
-    if index.origin is not None:
-        folder, base = index.origin.folder, index.origin.base
-    return kind(
-        f"the index{folder and f' in {folder}'} is damaged: {why}. Copy the folder again, or "
-        f"tokenise again: {rebuilding(base, tokens=True)}",
-        path=folder or None,
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -24,16 +24,18 @@ _FEW = 32
 _LARGEST = 2**63 - 1
 
 
-class Runs(NamedTuple):
-    """Samples that lie one after the other in one file, run by run (int64)."""
+class Runs:
+    """Samples that lie one after the other in one file, run by run.
 
-    files: NDArray[np.int64]
-    firsts: NDArray[np.int64]
-    """The number of each run's first sample, and at last the number of all samples."""
-    begins: NDArray[np.int64]
-    """The byte of its file at which each begins …"""
-    stops: NDArray[np.int64]
-    """… and behind which it ends."""
+    `firsts`: the number of each run's first sample, and at last the number of all samples;
+    `begins` and `stops`: the byte of its file at which each begins, and behind which it ends.
+    """
+
+    def __init__(self, places: list[tuple[int, int, int, int]], count: int) -> None:
+        self.places = places
+        """First sample, file, begin and stop of each."""
+        firsts, _, self.begins, self.stops = np.array(places, np.int64).reshape(-1, 4).T
+        self.firsts: NDArray[np.int64] = np.append(firsts, count)
 
     def of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the run of each sample."""
@@ -47,13 +49,10 @@ def runs_of(index: SampleIndex, sample_bytes: int | None) -> Runs:
     read; of other indexes every row is.
     """
     rows, meta = index.sample_locations, index.meta
-    if not len(rows):
-        none = np.empty(0, np.int64)
-        return Runs(none, np.zeros(1, np.int64), none, none)
+    found: list[tuple[int, int, int, int]] = []
     if meta is None:
-        found = list(_scanned(rows, 0, len(rows)))
-    else:
-        found = []
+        found += _scanned(rows, 0, len(rows))
+    elif len(rows):
         starts = meta.starts().tolist()
         times = np.bincount([run.file for run in meta.runs])
         for run, low, high in zip(meta.runs, starts[:-1], starts[1:], strict=True):
@@ -66,26 +65,24 @@ def runs_of(index: SampleIndex, sample_bytes: int | None) -> Runs:
             is_one = file == last and offset + size - begin == whole
             one = (low, file, begin, offset + size)
             found += [one] if is_one else _scanned(rows, low, high)
-    _check_runs(index, found, sample_bytes)
-    firsts, files, begins, stops = np.array(found, np.int64).T
-    return Runs(files, np.append(firsts, len(rows)), begins, stops)
+    runs = Runs(found, len(rows))
+    _check_runs(index, runs, sample_bytes)
+    return runs
 
 
-def _check_runs(
-    index: SampleIndex, found: list[tuple[int, int, int, int]], sample_bytes: int | None
-) -> None:
+def _check_runs(index: SampleIndex, runs: Runs, sample_bytes: int | None) -> None:
     """Raise where a run does not lie in a file, or does not have the bytes of its samples."""
     sizes = [_size_of(index, file) for file in range(len(index.file_locations))]
-    last_first = len(index)
-    for first, file, begin, stop in reversed(found):
-        whole = stop - begin if sample_bytes is None else (last_first - first) * sample_bytes
+    for (first, file, begin, stop), behind in zip(
+        runs.places, runs.firsts[1:].tolist(), strict=True
+    ):
+        whole = stop - begin if sample_bytes is None else (behind - first) * sample_bytes
         is_there = 0 <= file < len(sizes) and 0 <= begin <= stop <= sizes[file]
         if not is_there or stop - begin != whole:
             raise index.damaged(
-                f"samples {first:,} to {last_first - 1:,} lie from byte {begin:,} to {stop:,} of "
+                f"samples {first:,} to {behind - 1:,} lie from byte {begin:,} to {stop:,} of "
                 f"file {file:,}"
             )
-        last_first = first
 
 
 def _size_of(index: SampleIndex, file: int) -> int:
@@ -99,6 +96,8 @@ def _size_of(index: SampleIndex, file: int) -> int:
 
 def _scanned(rows: NDArray[np.uint64], low: int, high: int) -> Iterator[tuple[int, int, int, int]]:
     """Yield first sample, file, begin and stop of each run among some samples."""
+    if low == high:
+        return
     first, file, begin = low, int(rows[low, 0]), int(rows[low, 1])
     stop = begin
     for start in range(low, high, _SCANNED):
@@ -158,27 +157,21 @@ def take(
     runs: NDArray[np.int64],
     places: NDArray[np.int64],
     items_of: Callable[[int], NDArray[Any]],
-    out: NDArray[Any],
-    rows: NDArray[np.int64] | None = None,
-) -> None:
-    """Fill `out`, or some rows of it, with the items at places of runs.
+    kind: np.dtype[Any],
+) -> NDArray[Any]:
+    """Return the items at places of runs.
 
     Items are rows of tokens as one value each (`V…`), which NumPy copies as a whole.
     """
+    out = np.empty(len(runs), kind)
     if len(runs) <= _FEW:
         # Of many runs, as like as not: to sort them costs more than to copy one by one.
         found = {run: items_of(run) for run in set(runs.tolist())}
-        targets = range(len(runs)) if rows is None else rows.tolist()
-        for row, run, place in zip(targets, runs.tolist(), places.tolist(), strict=True):
+        for row, (run, place) in enumerate(zip(runs.tolist(), places.tolist(), strict=True)):
             out[row : row + 1] = found[run][place : place + 1]
-        return
+        return out
     order = np.argsort(runs, kind="stable")
     ordered = runs[order]
     for which in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
-        target = which if rows is None else rows[which]
-        out[target] = items_of(int(runs[which[0]]))[places[which]]
-
-
-def items(rows: NDArray[Any], kind: np.dtype[Any]) -> NDArray[Any]:
-    """Return the rows of a C array as one value each."""
-    return rows.view(kind).reshape(-1)
+        out[which] = items_of(int(runs[which[0]]))[places[which]]
+    return out

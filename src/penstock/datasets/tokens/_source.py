@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 TOKENS = "tokens"
 """The one column that a row is in Arrow."""
-_MOST_ITEMS = 2**31 - 1
 
 
 class TokenSource(Source):
@@ -33,9 +32,9 @@ class TokenSource(Source):
     and as a list of fresh arrays where each has a length of its own. Arrow has them as one column
     `tokens`.
 
-    A format implements dtype, width and `_flat`, or `_fill` for rows of one width; `_lengths` and
-    `_document_ends` where it knows documents. Windows over the stream of its tokens work then;
-    `_run_starts` and `_run` make them faster for mapped tokens.
+    A format implements dtype, width and `_flat`, and `_fresh` where that is faster for rows of one
+    width; `_lengths` and `_document_ends` where it knows documents. Windows over the stream of its
+    tokens work then; `_run_starts` and `_run` make them faster for mapped tokens.
     """
 
     _SURFACE: ClassVar = Source._SURFACE | {  # noqa: SLF001 (see there)
@@ -112,14 +111,7 @@ class TokenSource(Source):
 
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Return rows of one width, fresh and writable."""
-        rows = np.empty((len(ids), self.sample_size or 0), self.token_dtype)
-        if len(ids):
-            self._fill(ids, rows)
-        return rows
-
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Fill a C array with rows of one width."""
-        out.reshape(-1)[:] = self._flat(ids)[0]
+        return self._flat(ids)[0].reshape(len(ids), self.sample_size or 0)
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.sample_size is None:
@@ -214,16 +206,11 @@ class TokenSource(Source):
         if self.sample_size is not None:
             values = pa.array(self._fresh(ids).reshape(-1))
             column = pa.FixedSizeListArray.from_arrays(values, type=type_)
-            return pa.RecordBatch.from_arrays([column], schema=schema)
-        flat, lengths = self._flat(ids)
-        if len(flat) > _MOST_ITEMS:
-            raise OptionError(
-                f"{len(ids):,} rows have {len(flat):,} tokens, more than a list column of Arrow "
-                "holds. Ask for fewer rows at a time."
-            )
-        offsets = np.zeros(len(ids) + 1, np.int32)
-        np.cumsum(lengths, out=offsets[1:])
-        column = pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), type=type_)
+        else:
+            flat, lengths = self._flat(ids)
+            # Raises for more tokens than a list column of Arrow holds.
+            offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+            column = pa.ListArray.from_arrays(offsets, pa.array(flat), type=type_)
         return pa.RecordBatch.from_arrays([column], schema=schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
@@ -240,14 +227,6 @@ class TokenSource(Source):
             "is a gather already. Use the source as it is."
         )
 
-    def _numbers(self, ids: Any) -> NDArray[np.int64]:
-        # The array of a loader: without a sign a negative number is a large one.
-        if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size:
-            found: NDArray[np.int64] = ids
-            if ids.view(np.uint64).max() < len(self):
-                return found
-        return super()._numbers(ids)
-
     def _about(self) -> str:
         """Return the number of tokens, their type and the width of rows."""
         size, dtype = self.sample_size, self.token_dtype.name
@@ -263,17 +242,14 @@ class OverTokens(TokenSource):
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
-        """The integer type of every token."""
         return self.source.token_dtype
 
     @property
     def packing(self) -> str | None:
-        """How documents were put into the rows of the source."""
         return self.source.packing
 
     @property
     def keeps_apart(self) -> bool:
-        """Whether the source holds documents that only their ends keep apart."""
         return self.source.keeps_apart
 
 

@@ -36,7 +36,6 @@ class ChosenTokens(OverTokens, Chosen):
 
     @property
     def sample_size(self) -> int | None:
-        """Tokens of each row; None where rows have lengths of their own."""
         return self.source.sample_size
 
     @property
@@ -75,12 +74,10 @@ class ConcatenatedTokens(TokenSource, Concatenated):
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
-        """The integer type of every token."""
         return self.sources[0].token_dtype
 
     @property
     def sample_size(self) -> int | None:
-        """Tokens of each row; None where rows have lengths of their own."""
         sizes = {one.sample_size for one in self.sources}
         return sizes.pop() if len(sizes) == 1 else None
 
@@ -92,7 +89,6 @@ class ConcatenatedTokens(TokenSource, Concatenated):
 
     @property
     def keeps_apart(self) -> bool:
-        """Whether some rows hold documents that only their ends keep apart."""
         return any(one.keeps_apart for one in self.sources)
 
     @property
@@ -100,20 +96,15 @@ class ConcatenatedTokens(TokenSource, Concatenated):
         return _NO_STREAM
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        if self.sample_size is not None:
-            return self._fresh(ids).reshape(-1), np.full(len(ids), self.sample_size, np.int64)
-        shares, back = self._shares(ids)
-        rows = [row for number, own in shares for row in self.sources[number]._records(own)]
-        found = [rows[place] for place in back.tolist()]
+        found = Concatenated._records(self, ids)
         lengths = np.array([len(row) for row in found], np.int64)
         return np.concatenate([np.empty(0, self.token_dtype), *found]), lengths
 
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        starts = self._starts
-        places = np.searchsorted(starts, ids, "right") - 1
-        for place in np.unique(places).tolist():
-            where_ = np.flatnonzero(places == place)
-            out[where_] = self.sources[place]._fresh(ids[where_] - starts[place])
+    def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        shares, back = self._shares(ids)
+        parts = [self.sources[number]._fresh(own) for number, own in shares]
+        rows: NDArray[Any] = np.concatenate(parts)[back]
+        return rows
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         shares, back = self._shares(ids)

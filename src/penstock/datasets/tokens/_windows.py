@@ -1,5 +1,7 @@
 """Windows over the stream of all tokens, of any length and stride, without another copy of them."""
 
+# ruff: noqa: SLF001 (windows ask their source through the methods of the contract)
+
 from __future__ import annotations
 
 from functools import cached_property
@@ -9,7 +11,7 @@ import numpy as np
 
 from penstock.datasets._source import Location
 from penstock.datasets._views import fingerprint_of
-from penstock.datasets.tokens._rows import between, items, take
+from penstock.datasets.tokens._rows import between, take
 from penstock.datasets.tokens._source import OverTokens, TokenSource
 from penstock.errors import CorruptIndexError, OptionError
 from penstock.order import whole_number
@@ -35,7 +37,7 @@ class Windows(OverTokens):
         self.stride = whole_number("stride", stride, 1)
         self.ahead = whole_number("ahead", ahead, 0)
         if not source.is_stream:
-            raise OptionError(f"there are no windows: {source._no_stream}")  # noqa: SLF001
+            raise OptionError(f"there are no windows: {source._no_stream}")
         if self._tokens < self.length and not self._is_filled_up:
             raise OptionError(
                 f"there is no window of {self.length:,} tokens: all samples together have "
@@ -45,7 +47,7 @@ class Windows(OverTokens):
     @cached_property
     def _tokens(self) -> int:
         """Tokens of the stream."""
-        return self.source._stream_tokens  # noqa: SLF001 (of this class)
+        return self.source._stream_tokens
 
     @cached_property
     def _is_filled_up(self) -> bool:
@@ -83,7 +85,7 @@ class Windows(OverTokens):
     @property
     def blocks(self) -> NDArray[np.int64]:
         """The first windows that begin in each block of the source."""
-        starts = self.source._starts_of(self.source.blocks)  # noqa: SLF001 (of this class)
+        starts = self.source._starts_of(self.source.blocks)
         firsts = -(-starts // self.stride)
         return np.unique(np.append(firsts[firsts < len(self)], [0, len(self)])).astype(np.int64)
 
@@ -99,10 +101,10 @@ class Windows(OverTokens):
         is_many = bool(np.ndim(which))
         ids = self._numbers(which) if is_many else np.array([self._number(which)])
         begins = ids * self.stride
-        samples = self.source._samples_at(begins)  # noqa: SLF001 (of this class)
+        samples = self.source._samples_at(begins)
         at = self.source.location(samples)
         size = self.token_dtype.itemsize
-        inside = begins - self.source._starts_of(samples)  # noqa: SLF001
+        inside = begins - self.source._starts_of(samples)
         offsets = np.asarray(at.offset, np.int64) + inside * size
         sizes = self._lengths(ids) * size
         if is_many:
@@ -111,8 +113,7 @@ class Windows(OverTokens):
 
     def raw(self, which: int) -> bytes:
         """Return the bytes of a window's tokens."""
-        number = self._number(which)
-        ids = np.array([number])
+        ids = np.array([self._number(which)])
         return bytes(self._fresh(ids)[0, : int(self._lengths(ids)[0])].tobytes())
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -120,7 +121,7 @@ class Windows(OverTokens):
 
     def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
         begins, lengths = ids * self.stride, self._lengths(ids)
-        found = self.source._borders(begins, begins + lengths)  # noqa: SLF001 (of this class)
+        found = self.source._borders(begins, begins + lengths)
         if found is None:
             return None
         values, offsets = found
@@ -148,39 +149,34 @@ class Windows(OverTokens):
     def _stretches(self, begins: NDArray[np.int64], width: int) -> NDArray[Any]:
         """Return `width` tokens of the stream from each of some places on, all of them there."""
         source, dtype = self.source, self.token_dtype
-        starts = source._run_starts()  # noqa: SLF001 (of this class)
+        starts = source._run_starts()
         if starts is None:
             return self._out_of_samples(begins, width)
-
-        def items_of(run: int) -> NDArray[Any]:
-            return source._run(run, width)  # noqa: SLF001 (of this class)
-
         if len(starts) == 2:  # noqa: PLR2004 (one run has two borders)
             # One copy and no more: they are taken out of the map into the array to return.
-            return items_of(0)[begins].view(dtype).reshape(len(begins), width)
+            return source._run(0, width)[begins].view(dtype).reshape(len(begins), width)
         runs = np.searchsorted(starts, begins, "right") - 1
         is_cut = begins + width > starts[runs + 1]
-        rows = np.empty((len(begins), width), dtype)
-        values = items(rows, np.dtype((np.void, width * dtype.itemsize)))
-        places = begins - starts[runs]
-        if not is_cut.any():
-            take(runs, places, items_of, values)
+        if is_cut.any():
+            rows = np.empty((len(begins), width), dtype)
+            rows[is_cut] = self._out_of_samples(begins[is_cut], width)
+            if not is_cut.all():
+                rows[~is_cut] = self._stretches(begins[~is_cut], width)
             return rows
-        cut, whole = np.flatnonzero(is_cut), np.flatnonzero(~is_cut)
-        take(runs[whole], places[whole], items_of, values, whole)
-        rows[cut] = self._out_of_samples(begins[cut], width)
-        return rows
+        kind = np.dtype((np.void, width * dtype.itemsize))
+        found = take(runs, begins - starts[runs], lambda run: source._run(run, width), kind)
+        return found.view(dtype).reshape(len(begins), width)
 
     def _out_of_samples(self, begins: NDArray[np.int64], width: int) -> NDArray[Any]:
         """Read the samples that stretches lie in, and take the stretches out of them."""
         source = self.source
-        firsts = source._samples_at(begins)  # noqa: SLF001 (of this class)
-        lasts = source._samples_at(begins + width - 1) + 1  # noqa: SLF001
+        firsts = source._samples_at(begins)
+        lasts = source._samples_at(begins + width - 1) + 1
         samples = np.unique(between(firsts, lasts)[0])
-        flat, lengths = source._flat(samples)  # noqa: SLF001
+        flat, lengths = source._flat(samples)
         offsets = np.cumsum(lengths) - lengths
         # Samples of one stretch stand next to each other here as well.
-        inside = begins - source._starts_of(firsts)  # noqa: SLF001
+        inside = begins - source._starts_of(firsts)
         places = offsets[np.searchsorted(samples, firsts)] + inside
         if int(places.min()) < 0 or int(places.max()) + width > len(flat):
             raise CorruptIndexError(
