@@ -156,7 +156,7 @@ def _tokenise(
     with viewed(job.progress, job.listing.bytes, "tokenising") as view:
         counter = UnitCounter(view, units)
         run_units(units, workers=workers, advance=counter.advance)
-        counter.finish()
+        counter.look()
 
 
 def _unit_bytes(job: TokenJob) -> int:

@@ -15,7 +15,7 @@ from penstock.index._names import TOKEN_FOLDER
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._documents import BadText, TextCall
 from penstock.index.tokens._job import POSTFIX, free_name
-from penstock.index.tokens._pack import first_misfit, misfit, pack_options, token_id, token_type
+from penstock.index.tokens._pack import pack_options, refuse_misfit, token_id, token_type
 from penstock.storage import LocalStore, join
 
 if TYPE_CHECKING:
@@ -131,11 +131,11 @@ class TokenizedSampleGenerator:
         where = f"line {self._line:,} of {self._from}"
         about: dict[str, Any] = {"path": self._from, "line_number": self._line}
         try:
-            (text,) = self._text.texts([text_line])
+            text = self._text(text_line)
         except BadText as bad:
             raise MalformedLineError(
-                f"{self._from}, line {self._line:,} is no document: {bad.reason}. Repair it, or "
-                "give process_text_line_func= a function that takes its text.",
+                f"{self._from}, line {self._line:,} is no document: {bad}. Repair it, or give "
+                " process_text_line_func= a function that takes its text.",
                 **about,
             ) from bad.__cause__
         try:
@@ -143,9 +143,7 @@ class TokenizedSampleGenerator:
         except Exception as why:
             why.add_note(f"Raised by the tokenizer for the text in {where}.")
             raise
-        at = first_misfit(ids, self._dtype)
-        if at is not None:
-            raise misfit(ids, at, self._dtype, where, **about)
+        refuse_misfit(ids, self._dtype, lambda _: where, **about)
         return ids
 
     def _samples(self, draft: Draft, tokens: NDArray[Any]) -> list[SampleData]:

@@ -133,24 +133,15 @@ def refuse_changed(listing: Listing, options: StorageOptions) -> None:
     """Raise if a file changed since it was listed."""
     try:
         now = {found.path: found.entry for found in _listed_again(listing, options).files}
+        changed = [one.path for one in listing.files if now.get(one.path) != one.entry]
     except ObjectNotFoundError as gone:
-        raise _changed(str(getattr(gone, "path", "a file")), "it is gone") from None
-    for found in listing.files:
-        was, entry = found.entry, now.get(found.path)
-        if entry is None:
-            raise _changed(found.path, "it is gone")
-        if entry.size != was.size:
-            raise _changed(found.path, f"{was.size:,} bytes then, {entry.size:,} now")
-        if entry != was:
-            raise _changed(found.path, "it was written anew")
-
-
-def _changed(path: str, what: str) -> StaleIndexError:
-    return StaleIndexError(
-        f"{path} changed while it was tokenised ({what}), so nothing is published. Tokenise again "
-        "when it is complete.",
-        path=path,
-    )
+        changed = [str(getattr(gone, "path", "a file"))]
+    if changed:
+        raise StaleIndexError(
+            f"{changed[0]} changed while it was tokenised, so nothing is published. Tokenise again "
+            "when it is complete.",
+            path=changed[0],
+        )
 
 
 def refuse_existing(job: TokenJob) -> None:
@@ -235,19 +226,12 @@ def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:
             f"file_name_postfix={postfix!r}: expected a part of a file's name, as {POSTFIX!r}."
         )
     ways = [_names(path) for path in paths]
-    levels = [0] * len(paths)
     while True:
-        names = [way[level] for way, level in zip(ways, levels, strict=True)]
-        counts = Counter(name.casefold() for name in names)
-        taken = [
-            number
-            for number, name in enumerate(names)
-            if counts[name.casefold()] > 1 and levels[number] < len(ways[number]) - 1
-        ]
-        if not taken:
-            return [f"{name}-{postfix}.bin" for name in names]
-        for number in taken:
-            levels[number] += 1
+        counts = Counter(way[0].casefold() for way in ways)
+        longer = [(way[1:] or way) if counts[way[0].casefold()] > 1 else way for way in ways]
+        if longer == ways:
+            return [f"{way[0]}-{postfix}.bin" for way in ways]
+        ways = longer
 
 
 def free_name(path: str, taken: Iterable[str], postfix: str = POSTFIX) -> str:

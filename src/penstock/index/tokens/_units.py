@@ -7,8 +7,7 @@ import time
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -42,8 +41,8 @@ _AT_ONCE = 64
 class TokensFound(msgspec.Struct):
     """What became of a part of a file."""
 
-    documents: int
-    tokens: int
+    documents: Annotated[int, msgspec.Meta(ge=0)]
+    tokens: Annotated[int, msgspec.Meta(ge=0)]
     aside: list[Aside]
     newlines: int
 
@@ -82,21 +81,15 @@ class TokenUnit(PartsUnit):
     def found(self) -> list[TokensFound]:
         return self.opened(list[TokensFound])[2]
 
-
-class TokenResult:
-    def __init__(self, unit: TokenUnit, dtype: np.dtype[np.integer]) -> None:
-        data, size, parts = unit.opened(list[TokensFound])
+    def result_of(self, dtype: np.dtype[np.integer]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the tokens of all documents, and the length of each document."""
+        data, size, parts = self.opened(list[TokensFound])
         count = sum(part.tokens for part in parts)
         documents = sum(part.documents for part in parts)
-        least = min((number for one in parts for number in (one.tokens, one.documents)), default=0)
-        if least < 0 or count * dtype.itemsize + documents * _LENGTH.itemsize > size:
-            raise unit.damaged("its description names other tokens than it holds")
-        self.tokens: NDArray[np.integer] = np.frombuffer(data, dtype, count)
-        """Of all documents."""
-        self.lengths: NDArray[np.int64] = np.frombuffer(
-            data, _LENGTH, documents, count * dtype.itemsize
-        )
-        """Of each document."""
+        if count * dtype.itemsize + documents * _LENGTH.itemsize > size:
+            raise self.damaged("its description names other tokens than it holds")
+        lengths = np.frombuffer(data, _LENGTH, documents, count * dtype.itemsize)
+        return np.frombuffer(data, dtype, count), lengths
 
 
 def token_units(
@@ -125,25 +118,20 @@ class UnitCounter:
     """Passes the progress of units on to a view."""
 
     def __init__(self, view: View, units: Sequence[TokenUnit]) -> None:
-        self._view = view
-        self._waiting = {unit.number: unit for unit in units} if isinstance(view, TokenView) else {}
-        self._due = 0.0
+        self._view, self._waiting, self._due = view, [*units], 0.0
 
     def advance(self, count: int) -> None:
         """Count bytes, as `run_units` reports them."""
         self._view.add(count)
-        if self._waiting and (now := time.monotonic()) >= self._due:
+        if (now := time.monotonic()) >= self._due:
             self._due = now + _BETWEEN_LOOKS
-            self._look([*islice(self._waiting.values(), _AT_ONCE)])
+            self.look(_AT_ONCE)
 
-    def finish(self) -> None:
-        """Count the units that are left."""
-        self._look([*self._waiting.values()])
-
-    def _look(self, units: Sequence[TokenUnit]) -> None:
-        for unit in units:
-            if isinstance(self._view, TokenView) and unit.is_done():
-                del self._waiting[unit.number]
+    def look(self, most: int | None = None) -> None:
+        """Count what is done of the first units that were not done before; of all by default."""
+        if isinstance(self._view, TokenView):
+            for unit in filter(TokenUnit.is_done, self._waiting[:most]):
+                self._waiting.remove(unit)
                 found = unit.found()
                 documents = sum(part.documents for part in found)
                 self._view.count(documents, sum(part.tokens for part in found))
@@ -191,7 +179,7 @@ class TokenStream:
         """Tokens before each file, and all of them."""
         self.file_documents: NDArray[np.int64] = np.cumsum(documents)
         """Documents before each file, and all of them."""
-        self._opened = lru_cache(2)(lambda number: TokenResult(units[number], dtype))
+        self._opened = lru_cache(2)(lambda number: units[number].result_of(dtype))
 
     @property
     def tokens(self) -> int:
@@ -211,7 +199,7 @@ class TokenStream:
         while start < stop:
             first = self._starts[number]
             until = min(stop, self._starts[number + 1])
-            out.write(self._opened(number).tokens[start - first : until - first].data)
+            out.write(self._opened(number)[0][start - first : until - first].data)
             start = until
             number += 1
 
@@ -221,7 +209,7 @@ class TokenStream:
             start = first
             for at in documents[::_DOCUMENTS_AT_ONCE]:
                 until = min(documents.stop, at + _DOCUMENTS_AT_ONCE)
-                lengths = self._opened(unit).lengths[at:until]
+                lengths = self._opened(unit)[1][at:until]
                 yield DocumentRun(start, lengths)
                 start += int(lengths.sum())
 
@@ -232,17 +220,13 @@ class TokenStream:
 
     def lengths(self) -> NDArray[np.int64]:
         """Return the length of every document."""
-        lengths, at = np.empty(self.documents, np.int64), 0
-        for some in self.all_documents():
-            lengths[at : at + len(some.lengths)] = some.lengths
-            at += len(some.lengths)
-        return lengths
+        return np.concatenate([np.empty(0, np.int64), *(r.lengths for r in self.all_documents())])
 
     def mapped(self, scratch: Path) -> NDArray[np.integer]:
         """Return all tokens as one map; `scratch` is written for it, unless one unit has all."""
         full = [n for n in range(len(self._units)) if self._starts[n] < self._starts[n + 1]]
         if len(full) <= 1:
-            return self._opened(full[0]).tokens if full else np.empty(0, self.dtype)
+            return self._opened(full[0])[0] if full else np.empty(0, self.dtype)
         with scratch.open("w+b") as file:
             self.copy(0, self.tokens, file)
             file.flush()
