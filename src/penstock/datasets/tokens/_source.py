@@ -42,7 +42,7 @@ class TokenSource(Source):
         "split": "tokens._views.split_tokens",
         "take": "tokens._views.TakenTokens",
         "where": "tokens._views.where_tokens",
-        "windows": "tokens._windows.Windows",
+        "windows": "tokens._views.Windows",
     }
     schema_is_complete = True
     is_tokens = True

@@ -83,7 +83,8 @@ def _field(path: str, node: FieldNode, parent: FieldNode) -> dict[str, Any]:
         "type": " | ".join(kind for kind, _ in _by_count(held)) or "null",
         "count": count,
         "nulls": types["null"].count if "null" in types else 0,
-        "missing": parent.objects - count if node.is_named else 0,
+        # Items of lists and values of objects with too many names have no name to miss.
+        "missing": 0 if node in (parent.items, parent.any_name) else parent.objects - count,
         "first": min(stats.first for stats in types.values()),
         "last": max(stats.last for stats in types.values()),
     }

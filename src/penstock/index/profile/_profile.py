@@ -46,8 +46,6 @@ class FieldNode:
         self.birth: int | None = None
         """The first record that has the field, and its position there, in one number: fields are
         shown in this order."""
-        self.is_named = False
-        """Whether objects have the field by its name, so that it can be missing."""
         self.types: dict[str, ValueStats] = {}
         self.names: dict[str, FieldNode] = {}
         """Of objects: their fields."""
@@ -74,7 +72,10 @@ class FieldNode:
 
     def _add_kind(self, kind: str, values: Values, where: NDArray[np.int64], depth: int) -> None:
         if kind == "timestamp":
-            self._add_moments(values, where)
+            zoned = np.array([value.tzinfo is not None for value in values])
+            for moments, mask in (("timestamp", ~zoned), ("timestamp[tz]", zoned)):
+                if mask.any():
+                    self._add_values(moments, list(compress(values, mask)), where[mask])
             return
         self._add_values(kind, values, where)
         if depth < DEEPEST and kind == "object":
@@ -85,12 +86,6 @@ class FieldNode:
             if items:
                 self.items = self.items or FieldNode()
                 self.items.add(items, np.repeat(where, lengths), depth + 1)
-
-    def _add_moments(self, values: Values, where: NDArray[np.int64]) -> None:
-        zoned = np.array([value.tzinfo is not None for value in values])
-        for kind, mask in (("timestamp", ~zoned), ("timestamp[tz]", zoned)):
-            if mask.any():
-                self._add_values(kind, list(compress(values, mask)), where[mask])
 
     def _add_values(self, kind: str, values: Values, where: NDArray[np.int64]) -> None:
         add_values(self.types.setdefault(kind, ValueStats()), kind, values, where)
@@ -145,7 +140,7 @@ class FieldNode:
         first = int(where.min()) << _POSITION_BITS
         self._make_room(columns)
         for position, (name, values) in enumerate(columns.items()):
-            field = self.any_name or self._named(name)
+            field = self._named(name)
             field.add(values, where, depth + 1)
             field.note_birth(first | min(position, _LAST_POSITION))
 
@@ -162,15 +157,10 @@ class FieldNode:
             self.names = {}
 
     def _named(self, name: str) -> FieldNode:
-        field = self.names.get(name)
-        if field is None:
-            field = self.names[name] = FieldNode()
-            field.is_named = True
-        return field
+        return self.any_name or self.names.setdefault(name, FieldNode())
 
-    def note_birth(self, birth: int | None) -> None:
-        if birth is not None:
-            self.birth = birth if self.birth is None else min(self.birth, birth)
+    def note_birth(self, birth: int) -> None:
+        self.birth = birth if self.birth is None else min(self.birth, birth)
 
     def merge(self, other: FieldNode, shift: int) -> None:
         """Add the facts of other records, whose numbers are `shift` higher here."""
@@ -185,7 +175,7 @@ class FieldNode:
             self._forget_names()
         self._make_room(other.names)
         for name, field in other.names.items():
-            (self.any_name or self._named(name)).merge(field, shift)
+            self._named(name).merge(field, shift)
         if self.any_name is not None and other.any_name is not None:
             self.any_name.merge(other.any_name, shift)
 
@@ -296,9 +286,7 @@ def _node(state: _NodeState) -> FieldNode:
     node = FieldNode()
     node.birth = state.birth
     node.types = {kind: _recoded(stats, _codec(kind)[1]) for kind, stats in state.types.items()}
-    for name, inside in state.names:
-        named = node.names[_text(name)] = _node(inside)
-        named.is_named = True
+    node.names = {_text(name): _node(inside) for name, inside in state.names}
     node.any_name = None if state.any_name is None else _node(state.any_name)
     node.items = None if state.items is None else _node(state.items)
     return node

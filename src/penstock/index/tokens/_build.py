@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import OptionError, PenstockError, StorageError
+from penstock.errors import OptionError, StorageError
 from penstock.index._fingerprint import digest
 from penstock.index._folder import UnitFolder, bring_back, only_builder
 from penstock.index._load import read_meta
@@ -27,7 +27,14 @@ from penstock.index.tokens._journal import is_finished, take_back
 from penstock.index.tokens._publish import write_tokens
 from penstock.index.tokens._units import TokenStream, UnitCounter, token_units
 from penstock.jsonl import compression_of
-from penstock.storage import NO_ROOM, join, keep_tokenizers_to_one_thread, no_room, refuse_full_disk
+from penstock.storage import (
+    NO_ROOM,
+    join,
+    keep_tokenizers_to_one_thread,
+    no_room,
+    refuse_full_disk,
+    translated,
+)
 from penstock.work import Shared, run_units, viewed
 
 if TYPE_CHECKING:
@@ -123,20 +130,14 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
 
 @contextmanager
 def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
-    """Raise errors that say how much room tokens need, or where else they may go."""
+    """Raise errors that say how much room tokens need."""
     try:
-        yield
-    except OSError as why:
-        if why.errno in NO_ROOM:
-            raise no_room(needed, folder.parent, *_ROOM, why=str(why), number=why.errno) from why
-        if isinstance(why, PenstockError):
+        with translated(job.folder, "write tokens in"):
+            yield
+    except StorageError as why:
+        if why.errno not in NO_ROOM:
             raise
-        raise StorageError(
-            f"tokens cannot be written in {job.folder}: {why}.",
-            remedy="Give another folder: output_base_path=",
-            path=job.folder,
-            errno=why.errno,
-        ) from why
+        raise no_room(needed, folder.parent, *_ROOM, why=str(why), number=why.errno) from why
 
 
 def _tokenise(

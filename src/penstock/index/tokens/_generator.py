@@ -67,14 +67,14 @@ class TokenizedSampleGenerator:
         self._from, self._path = "", ""
         self._paths: dict[str, str] = {}
         """Token file of each text file."""
-        self._is_over = False
+        self._is_over, self._line = False, 0
         self._begin()
 
     def _begin(self) -> None:
-        self._line = self._documents = self._tokens = 0
-        self._rest: NDArray[np.integer[Any]] = np.empty(0, self._dtype)
-        self._before = self._documents, self._tokens, self._rest
-        """Counts and rest before the current file, for `discard`."""
+        self._now: tuple[int, int, NDArray[Any]] = 0, 0, np.empty(0, self._dtype)
+        """Documents, tokens, and the tokens behind the last full sample."""
+        self._before = self._now
+        """The same before the current file, for `discard`."""
         self._finished: set[str] = set()
         """Text files that are done; one of them again begins another run."""
 
@@ -88,7 +88,6 @@ class TokenizedSampleGenerator:
         self._path = self._paths.setdefault(self._from, self._path_for(self._from))
         if os.path.lexists(self._path):
             raise self._taken()
-        self._before = self._documents, self._tokens, self._rest
         self._draft = LocalStore().draft(*os.path.split(self._path))
 
     def _path_for(self, text_file: str) -> str:
@@ -110,7 +109,7 @@ class TokenizedSampleGenerator:
         if self._draft is not None:
             self._draft.discard()
             self._draft = None
-            self._documents, self._tokens, self._rest = self._before
+            self._now = self._before
 
     def create_samples(self, text_line: bytes) -> list[SampleData]:
         """Return the samples that a line completes; a blank line is no document."""
@@ -147,16 +146,15 @@ class TokenizedSampleGenerator:
         return ids
 
     def _samples(self, draft: Draft, tokens: NDArray[Any]) -> list[SampleData]:
-        self._documents += 1
-        size = self._pack.size
-        samples = [tokens]
+        documents, count, rest = self._now
+        size, samples = self._pack.size, [tokens]
         if size is not None:
-            tokens = np.concatenate([self._rest, tokens, np.array([self._eos], self._dtype)])
+            tokens = np.concatenate([rest, tokens, np.array([self._eos], self._dtype)])
             samples = [tokens[at : at + size] for at in range(0, len(tokens) - size + 1, size)]
-            self._rest = tokens[len(samples) * size :]
+            rest = tokens[len(samples) * size :]
         data = [sample.tobytes() for sample in samples]
         draft.write(b"".join(data))
-        self._tokens += sum(map(len, samples))
+        self._now = documents + 1, count + sum(map(len, samples)), rest
         return [SampleData(sample, self._path) for sample in data]
 
     def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
@@ -169,7 +167,7 @@ class TokenizedSampleGenerator:
         except ObjectExistsError:
             raise self._taken() from None
         else:
-            self._before = self._documents, self._tokens, self._rest
+            self._before = self._now
             self._finished.add(self._from)
         finally:
             self.discard()
@@ -179,15 +177,15 @@ class TokenizedSampleGenerator:
 
     def tokens_meta(self) -> TokensMeta:
         """Return the description of the samples for `meta.json`."""
-        size = self._pack.size
+        size, (documents, tokens, rest) = self._pack.size, self._now
         return TokensMeta(
             dtype=self._dtype.name,
             sample_size=size,
             eos=None if size is None else self._eos,
             packing=None if size is None else self._pack.packing,
-            documents=self._documents,
-            tokens=self._tokens,
-            dropped=len(self._rest),
+            documents=documents,
+            tokens=tokens,
+            dropped=len(rest),
             borders=False,
         )
 

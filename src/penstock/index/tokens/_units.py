@@ -7,7 +7,7 @@ import time
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
 from penstock.index._scan import LineScanner
 from penstock.index.checked._checks import Aside  # noqa: TC001 (msgspec reads it)
 from penstock.index.tokens._documents import DocumentMaker, TokenWork
-from penstock.work import UnitResults, View, grouped
+from penstock.work import UnitResults, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.index._parts import FilePart
     from penstock.index.checked._checks import BadLine
     from penstock.storage import Draft
-    from penstock.work import Shared
+    from penstock.work import Shared, View
 
 _LENGTH = np.dtype("<i8")
 _DOCUMENTS_AT_ONCE = 1 << 20
@@ -106,19 +106,15 @@ def token_units(
     ]
 
 
-@runtime_checkable
-class TokenView(View, Protocol):
-    """A view of bytes that also counts documents and tokens, whenever a unit of them is done."""
-
-    def count(self, documents: int, tokens: int) -> object:
-        """Count documents that are done, and their tokens."""
-
-
 class UnitCounter:
-    """Passes the progress of units on to a view."""
+    """Passes the progress of units on to a view.
+
+    `count` of a view that has it is called with the documents and tokens of units that are done.
+    """
 
     def __init__(self, view: View, units: Sequence[TokenUnit]) -> None:
         self._view, self._waiting, self._due = view, [*units], 0.0
+        self._count: Callable[[int, int], object] | None = getattr(view, "count", None)
 
     def advance(self, count: int) -> None:
         """Count bytes, as `run_units` reports them."""
@@ -129,12 +125,12 @@ class UnitCounter:
 
     def look(self, most: int | None = None) -> None:
         """Count what is done of the first units that were not done before; of all by default."""
-        if isinstance(self._view, TokenView):
-            for unit in filter(TokenUnit.is_done, self._waiting[:most]):
+        for unit in self._waiting[:most]:
+            if self._count is not None and unit.is_done():
                 self._waiting.remove(unit)
                 found = unit.found()
                 documents = sum(part.documents for part in found)
-                self._view.count(documents, sum(part.tokens for part in found))
+                self._count(documents, sum(part.tokens for part in found))
 
 
 class DocumentRun(NamedTuple):
