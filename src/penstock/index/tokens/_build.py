@@ -124,7 +124,7 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
             join(job.folder if job.store is not None else job.place.folder, BAD_LINES),
         )
     count = int(samples.counts.sum())
-    numbers = samples.dropped, samples.padding, len(stream.aside), len(job.names)
+    numbers = samples.dropped, samples.padding, len(stream.aside), len(job.paths)
     return TokenReport(stream.documents, samples.tokens, count, *numbers, 0.0)
 
 
@@ -191,7 +191,7 @@ def _as_published(job: TokenJob) -> TokenReport:
     if meta is None or meta.tokens is None:
         raise StorageError(f"the index in {job.place.folder} vanished.", path=job.place.folder)
     made = meta.tokens
-    numbers = made.dropped, made.padding, meta.bad_lines, len(job.names)
+    numbers = made.dropped, made.padding, meta.bad_lines, len(job.paths)
     return TokenReport(made.documents, made.tokens, meta.records, *numbers, 0.0)
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from penstock.errors import MalformedLineError, ObjectExistsError, OptionError
 from penstock.index._indexer import SampleData
-from penstock.index._meta import TokensMeta
 from penstock.index._names import TOKEN_FOLDER
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._documents import BadText, TextCall
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
+    from penstock.index._meta import TokensMeta
     from penstock.storage import Draft
 
 
@@ -177,17 +177,9 @@ class TokenizedSampleGenerator:
 
     def tokens_meta(self) -> TokensMeta:
         """Return the description of the samples for `meta.json`."""
-        size, (documents, tokens, rest) = self._pack.size, self._now
-        return TokensMeta(
-            dtype=self._dtype.name,
-            sample_size=size,
-            eos=None if size is None else self._eos,
-            packing=None if size is None else self._pack.packing,
-            documents=documents,
-            tokens=tokens,
-            dropped=len(rest),
-            borders=False,
-        )
+        documents, tokens, rest = self._now
+        counts = {"documents": documents, "tokens": tokens, "dropped": len(rest)}
+        return self._pack.described(self._dtype, self._eos, **counts, borders=False)
 
     def _taken(self) -> ObjectExistsError:
         return ObjectExistsError(

@@ -8,6 +8,7 @@ import posixpath
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
@@ -58,7 +59,7 @@ class TokenReport:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TokenJob:
     """Text files, and how and where to they are tokenised."""
 
@@ -71,8 +72,6 @@ class TokenJob:
     """Of the index; with a user's own index store, the place beside which the work folder lies."""
     folder: str
     """Of the token files."""
-    names: list[str]
-    """Of the token files in it, one for each text file."""
     postfix: str
     """Stands behind the name of the text file."""
     store: IndexStoreInterface | None
@@ -84,9 +83,11 @@ class TokenJob:
     """Text of a unit, at most."""
     log: logging.Logger
 
-    @property
+    @cached_property
     def paths(self) -> list[str]:
-        return [join(self.folder, name) for name in self.names]
+        """Of the token files, one for each text file."""
+        relative = [*map(self.listing.relative, self.listing.files)]
+        return [join(self.folder, name) for name in token_file_names(relative, self.postfix)]
 
     @property
     def reach(self) -> Reach:
@@ -96,19 +97,16 @@ class TokenJob:
         return replace(self, listing=_listed_again(self.listing, self.options)).checked()
 
     def checked(self) -> TokenJob:
-        """Return the job with the names of its token files, or raise what cannot work."""
-        relative = [*map(self.listing.relative, self.listing.files)]
-        job = replace(self, names=token_file_names(relative, self.postfix))
-        if job.store is None:
-            for path in job.paths:
-                refuse_unnamable(path.removeprefix(job.place.base.rstrip("/") + "/"))
-        if job.overwrite and is_remote(job.folder):
+        """Return the job, or raise what cannot work."""
+        for path in self.paths if self.store is None else ():
+            refuse_unnamable(path.removeprefix(self.place.base.rstrip("/") + "/"))
+        if self.overwrite and is_remote(self.folder):
             raise OptionError(
-                f"overwrite=True: tokens in {job.folder} cannot be replaced as a whole, for there "
+                f"overwrite=True: tokens in {self.folder} cannot be replaced as a whole, for there "
                 "objects cannot be put aside. Remove them and their index, or give another folder: "
                 "output_base_path="
             )
-        return job
+        return self
 
 
 def text_files(what: What | Sequence[What], options: StorageOptions) -> Listing:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 import numpy as np
 
 from penstock.errors import OptionError
+from penstock.index._meta import TokensMeta
 from penstock.order import best_fit, whole_number
 
 if TYPE_CHECKING:
@@ -39,6 +40,23 @@ class PackOptions:
     remainder: Remainder
     pad: int | None
     """Token that fills samples up."""
+
+    def described(
+        self,
+        dtype: np.dtype[np.integer[Any]],
+        eos: int | None,
+        **counts: Any,  # noqa: ANN401 (of several types)
+    ) -> TokensMeta:
+        """Return the description of samples for `meta.json`."""
+        fills_up = self.packing == "best_fit" or self.remainder == "pad"
+        return TokensMeta(
+            dtype=dtype.name,
+            sample_size=self.size,
+            eos=None if self.size is None else eos,
+            packing=None if self.size is None else self.packing,
+            pad=self.pad if fills_up else None,
+            **counts,
+        )
 
 
 class SampleDocuments(NamedTuple):

@@ -171,7 +171,6 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
             pack=pack,
             place=place,
             folder=folder,
-            names=[],
             postfix=file_name_postfix,
             store=store,
             workers=num_workers,
