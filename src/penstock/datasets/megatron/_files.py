@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets.tokens._rows import one_value
+from penstock.datasets.tokens._layout import one_value
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,

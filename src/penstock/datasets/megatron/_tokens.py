@@ -13,8 +13,7 @@ from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
 from penstock.datasets.text._block_texts import BLOCK_BYTES
-from penstock.datasets.tokens._rows import between, ends_of
-from penstock.datasets.tokens._source import TokenSource
+from penstock.datasets.tokens._source import TokenSource, between, ends_of
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import rows_before
 from penstock.storage import StorageOptions, is_remote, locate, reading
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.datasets.megatron._files import MegatronIndex
     from penstock.datasets.text._texts import FileText
-    from penstock.datasets.tokens._rows import Ends
+    from penstock.datasets.tokens._source import Ends
 
 _KEPT_FILES = 64
 _texts: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)

@@ -13,9 +13,15 @@ import numpy as np
 
 from penstock.datasets._network import is_network
 from penstock.datasets.text._dataset import ROW, Dataset
-from penstock.datasets.tokens._dtype import check_complete, check_fits, check_inside, dtype_of
-from penstock.datasets.tokens._rows import between, ends_of, one_value, runs_of, take
-from penstock.datasets.tokens._source import TokenSource
+from penstock.datasets.tokens._layout import (
+    check_complete,
+    check_fits,
+    check_inside,
+    dtype_of,
+    one_value,
+    runs_of,
+)
+from penstock.datasets.tokens._source import TokenSource, between, ends_of, take
 from penstock.errors import OptionError
 from penstock.index import rows_before
 from penstock.storage import is_remote, locate
@@ -25,7 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from penstock.datasets.tokens._rows import Ends, Runs
+    from penstock.datasets.tokens._layout import Runs
+    from penstock.datasets.tokens._source import Ends
     from penstock.index import Documents, SampleIndex, TokensMeta
 
 _log = logging.getLogger("penstock.datasets")

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard
 
 import numpy as np
 
 from penstock.datasets._source import Source
-from penstock.datasets.tokens._rows import between, ends_of
 from penstock.decode import empty_batch, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields
     from penstock.datasets._split import Parts
-    from penstock.datasets.tokens._rows import Ends
 
 TOKENS = "tokens"
 """The one column that a row is in Arrow."""
+Ends: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""Values, and where those of each row begin in them; at last where the last row's end."""
+_FEW = 32
 
 
 class TokenSource(Source):
@@ -256,3 +259,50 @@ class OverTokens(TokenSource):
 def is_tokens(source: object) -> TypeGuard[TokenSource]:
     """Whether records are rows of tokens; a feed that is no source has none."""
     return isinstance(source, Source) and source.is_tokens
+
+
+def between(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Ends:
+    """Return the numbers from each low up to each high, and where those of each begin.
+
+    >>> between(np.array([5, 1]), np.array([7, 2]))
+    (array([5, 6, 1]), array([0, 2, 3]))
+    """
+    counts = np.maximum(highs - lows, 0)
+    offsets = np.zeros(len(lows) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return np.arange(offsets[-1]) + np.repeat(lows - offsets[:-1], counts), offsets
+
+
+def ends_of(
+    values: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    is_kept: NDArray[np.bool_],
+    count: int,
+) -> Ends:
+    """Return those of some values that are kept, given the row of each: of `count` rows."""
+    counts = np.bincount(rows[is_kept], minlength=count)
+    return values[is_kept], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def take(
+    runs: NDArray[np.int64],
+    places: NDArray[np.int64],
+    items_of: Callable[[int], NDArray[Any]],
+    kind: np.dtype[Any],
+) -> NDArray[Any]:
+    """Return the items at places of runs.
+
+    Items are rows of tokens as one value each (`V…`), which NumPy copies as a whole.
+    """
+    out = np.empty(len(runs), kind)
+    if len(runs) <= _FEW:
+        # Of many runs, as like as not: to sort them costs more than to copy one by one.
+        found = {run: items_of(run) for run in set(runs.tolist())}
+        for row, (run, place) in enumerate(zip(runs.tolist(), places.tolist(), strict=True)):
+            out[row : row + 1] = found[run][place : place + 1]
+        return out
+    order = np.argsort(runs, kind="stable")
+    ordered = runs[order]
+    for which in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+        out[which] = items_of(int(runs[which[0]]))[places[which]]
+    return out

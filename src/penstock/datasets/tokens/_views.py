@@ -12,8 +12,7 @@ from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._source import Location
 from penstock.datasets._split import Parts, SplitPart, split
 from penstock.datasets._views import Chosen, Taken, fingerprint_of
-from penstock.datasets.tokens._rows import between, take
-from penstock.datasets.tokens._source import OverTokens, TokenSource
+from penstock.datasets.tokens._source import OverTokens, TokenSource, between, take
 from penstock.datasets.where._where import Matched, where
 from penstock.errors import CorruptIndexError, OptionError
 from penstock.order import whole_number
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Source
-    from penstock.datasets.tokens._rows import Ends
+    from penstock.datasets.tokens._source import Ends
 
 _NO_STREAM = (
     "rows of a view do not follow each other as one stream. Cut the windows first and choose "

@@ -114,16 +114,7 @@ class FieldNode:
         starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
         positions = np.minimum(np.arange(len(values)) - starts, _LAST_POSITION)
         births = (where << _POSITION_BITS) | positions
-        self._add_by_name(list(chain.from_iterable(objects)), values, where, births, depth)
-
-    def _add_by_name(
-        self,
-        names: list[str],
-        values: Values,
-        where: NDArray[np.int64],
-        births: NDArray[np.int64],
-        depth: int,
-    ) -> None:
+        names = list(chain.from_iterable(objects))
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         of_values = np.fromiter(map(numbers.__getitem__, names), np.int32, len(names))
         order = np.argsort(of_values, kind="stable")

@@ -153,7 +153,7 @@ def refuse_existing(job: TokenJob) -> None:
     if has_index:
         raise IndexExistsError(
             f"there is an index in {job.place.folder} already.",
-            remedy=remedy(job.place.folder, "builds it and its token files anew"),
+            remedy=remedy(job.place.folder),
         )
 
 
@@ -195,17 +195,17 @@ def taken(path: str) -> ObjectExistsError:
     """Return the error for a token file that is there already."""
     return ObjectExistsError(
         f"the token file {path} exists already.",
-        remedy=remedy(path, "replaces it and its index"),
+        remedy=remedy(path),
         path=path,
         errno=errno.EEXIST,
     )
 
 
-def remedy(path: str, overwriting: str) -> str:
+def remedy(path: str) -> str:
     """Return what can be done about tokens that are there already; the way to some says where."""
     if is_remote(path):
         return "Remove those tokens and their index, or give another folder: output_base_path="
-    return f"overwrite=True (--overwrite) {overwriting}; output_base_path= leads elsewhere."
+    return "overwrite=True (--overwrite) replaces them; output_base_path= leads elsewhere."
 
 
 def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:

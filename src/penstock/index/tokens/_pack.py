@@ -125,10 +125,8 @@ class DocumentSamples(Samples):
 
     def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
         first = int(self._stream.file_tokens[file])
-        for some in self._stream.documents_of(file):
-            rows = np.empty((len(some.lengths), 2), np.int64)
-            rows[:, 1] = some.lengths
-            rows[:, 0] = np.cumsum(some.lengths) - some.lengths + (some.start - first)
+        for start, lengths in self._stream.documents_of(file):
+            rows = np.stack([np.cumsum(lengths) - lengths + (start - first), lengths], axis=1)
             yield rows * self._stream.dtype.itemsize
 
 
@@ -202,14 +200,19 @@ class BestFitSamples(Samples):
         starts = range(start, stop, step)
         out.writelines(self._gathered(at, min(stop, at + step)).data for at in starts)
 
-    def _gathered(self, start: int, stop: int) -> NDArray[np.integer]:
-        counts = np.diff(self._offsets[start : stop + 1])
+    def _pieces(self, start: int, stop: int) -> tuple[slice, NDArray[np.int64], NDArray[np.int64]]:
+        """Return which pieces samples have, the sample of each, and where it ends in that one."""
         pieces = slice(int(self._offsets[start]), int(self._offsets[stop]))
+        counts = np.diff(self._offsets[start : stop + 1])
+        ends = np.cumsum(self._lengths[pieces])
+        before = (ends - self._lengths[pieces])[np.cumsum(counts) - counts]
+        return pieces, np.repeat(np.arange(stop - start), counts), ends - np.repeat(before, counts)
+
+    def _gathered(self, start: int, stop: int) -> NDArray[np.integer]:
+        pieces, samples, ends = self._pieces(start, stop)
         lengths = self._lengths[pieces]
         before = np.cumsum(lengths) - lengths
-        samples = np.repeat(np.arange(stop - start), counts)
-        # Pieces of a sample follow each other from its beginning on.
-        into = samples * self._size + before - np.repeat(before[_firsts(counts)], counts)
+        into = samples * self._size + ends - lengths
         each = np.arange(int(lengths.sum()))
         tokens = np.full((stop - start) * self._size, self._pad, self._stream.dtype)
         tokens[np.repeat(into - before, lengths) + each] = self._tokens[
@@ -221,20 +224,10 @@ class BestFitSamples(Samples):
         total = len(self._offsets) - 1
         for start in range(0, total, _TOKENS_AT_ONCE):
             stop = min(total, start + _TOKENS_AT_ONCE)
-            counts = np.diff(self._offsets[start : stop + 1])
-            lengths = self._lengths[int(self._offsets[start]) : int(self._offsets[stop])]
-            ends = np.cumsum(lengths)
-            before = (ends - lengths)[_firsts(counts)]
+            ends = self._pieces(start, stop)[2]
             yield SampleDocuments(
-                ends - np.repeat(before, counts),
-                self._offsets[start + 1 : stop + 1],
-                self._goes_on[start:stop],
+                ends, self._offsets[start + 1 : stop + 1], self._goes_on[start:stop]
             )
-
-
-def _firsts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each group begins."""
-    return np.cumsum(counts) - counts
 
 
 def token_type(dtype: DTypeLike) -> np.dtype[np.integer[Any]]:

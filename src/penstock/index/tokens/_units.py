@@ -7,7 +7,8 @@ import time
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -133,14 +134,6 @@ class UnitCounter:
                 self._count(documents, sum(part.tokens for part in found))
 
 
-class DocumentRun(NamedTuple):
-    """Documents that follow each other."""
-
-    start: int
-    """Of their tokens in the stream."""
-    lengths: NDArray[np.int64]
-
-
 class TokenStream:
     """The documents of all text files, in order."""
 
@@ -199,24 +192,22 @@ class TokenStream:
             start = until
             number += 1
 
-    def documents_of(self, file: int) -> Iterator[DocumentRun]:
-        """Yield where the documents of a file are, many at a time."""
+    def documents_of(self, file: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield where in the stream documents of a file begin, and the lengths of many."""
         for unit, first, documents in self._places[file]:
             start = first
             for at in documents[::_DOCUMENTS_AT_ONCE]:
                 until = min(documents.stop, at + _DOCUMENTS_AT_ONCE)
                 lengths = self._opened(unit)[1][at:until]
-                yield DocumentRun(start, lengths)
+                yield start, lengths
                 start += int(lengths.sum())
 
-    def all_documents(self) -> Iterator[DocumentRun]:
-        """Yield where all documents are, many at a time."""
-        for file in range(self.files):
-            yield from self.documents_of(file)
+    def all_documents(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        return chain.from_iterable(map(self.documents_of, range(self.files)))
 
     def lengths(self) -> NDArray[np.int64]:
         """Return the length of every document."""
-        return np.concatenate([np.empty(0, np.int64), *(r.lengths for r in self.all_documents())])
+        return np.concatenate([np.empty(0, np.int64), *(some for _, some in self.all_documents())])
 
     def mapped(self, scratch: Path) -> NDArray[np.integer]:
         """Return all tokens as one map; `scratch` is written for it, unless one unit has all."""

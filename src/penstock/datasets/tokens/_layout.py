@@ -1,4 +1,4 @@
-"""Of what type the tokens of an index are, and whether the index is whole and fits that."""
+"""What an index says of its tokens: their type, whether it is whole, and where samples lie."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from penstock.index import DOCUMENT_FILES, rebuilding
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
+    from collections.abc import Iterator
+
+    from numpy.typing import DTypeLike, NDArray
 
     from penstock.index import Meta, SampleIndex
 
 _META = "meta.json"
-_LARGEST = 2**63 - 1
 _OFFSETS = DOCUMENT_FILES[0]
 _KINDS = ("tokens", "samples")
 """Of indexes that may be of tokens; the second is what a custom indexer writes."""
+_SCANNED = 1 << 20
+_LARGEST = 2**63 - 1
 
 
 def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
@@ -123,11 +126,113 @@ def check_fits(index: SampleIndex, dtype: np.dtype[Any]) -> None:
 def check_inside(index: SampleIndex, number: int) -> int:
     """Return the bytes of a sample; raise where its file ends before it does."""
     place = index[number]
-    with suppress(FileNotFoundError):  # Reading it raises.
-        there = _LARGEST if is_remote(place.file_path) else os.stat(place.file_path).st_size
-        if place.byte_offset + place.num_bytes > there:
-            raise index.damaged(
-                f"sample {number:,} ends at byte {place.byte_offset + place.num_bytes:,}, and "
-                f"{place.file_path} has {there:,}",
-            )
+    path, end = place.file_path, place.byte_offset + place.num_bytes
+    if end > (there := _size_of(index, index.file_locations.index(path))):
+        raise index.damaged(f"sample {number:,} ends at byte {end:,}, and {path} has {there:,}")
     return place.num_bytes
+
+
+class Runs:
+    """Samples that lie one after the other in one file, run by run.
+
+    `firsts`: the number of each run's first sample, and at last the number of all samples;
+    `begins` and `stops`: the byte of its file at which each begins, and behind which it ends.
+    """
+
+    def __init__(self, places: list[tuple[int, int, int, int]], count: int) -> None:
+        self.places = places
+        """First sample, file, begin and stop of each."""
+        firsts, _, self.begins, self.stops = np.array(places, np.int64).reshape(-1, 4).T
+        self.firsts: NDArray[np.int64] = np.append(firsts, count)
+
+    def of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the run of each sample."""
+        return np.searchsorted(self.firsts, ids, "right") - 1
+
+
+def runs_of(index: SampleIndex, sample_bytes: int | None) -> Runs:
+    """Return the runs of an index; `sample_bytes` where all samples have one size.
+
+    `meta.json` is trusted where first and last rows agree with it, so that a large index is not
+    read; of other indexes every row is.
+    """
+    rows, meta = index.sample_locations, index.meta
+    found: list[tuple[int, int, int, int]] = []
+    if meta is None:
+        found += _scanned(rows, 0, len(rows))
+    elif len(rows):
+        starts = meta.starts().tolist()
+        times = np.bincount([run.file for run in meta.runs])
+        for run, low, high in zip(meta.runs, starts[:-1], starts[1:], strict=True):
+            if low == high:
+                continue
+            (file, begin, _), (last, offset, size) = rows[[low, high - 1]].tolist()
+            whole = None if sample_bytes is None else run.records * sample_bytes
+            if whole is None and times[run.file] == 1:
+                whole = meta.files[run.file].bytes
+            is_one = file == last and offset + size - begin == whole
+            one = (low, file, begin, offset + size)
+            found += [one] if is_one else _scanned(rows, low, high)
+    runs = Runs(found, len(rows))
+    _check_runs(index, runs, sample_bytes)
+    return runs
+
+
+def _check_runs(index: SampleIndex, runs: Runs, sample_bytes: int | None) -> None:
+    """Raise where a run does not lie in a file, or does not have the bytes of its samples."""
+    sizes = [_size_of(index, file) for file in range(len(index.file_locations))]
+    for (first, file, begin, stop), behind in zip(
+        runs.places, runs.firsts[1:].tolist(), strict=True
+    ):
+        whole = stop - begin if sample_bytes is None else (behind - first) * sample_bytes
+        is_there = 0 <= file < len(sizes) and 0 <= begin <= stop <= sizes[file]
+        if not is_there or stop - begin != whole:
+            raise index.damaged(
+                f"samples {first:,} to {behind - 1:,} lie from byte {begin:,} to {stop:,} of "
+                f"file {file:,}"
+            )
+
+
+def _size_of(index: SampleIndex, file: int) -> int:
+    path = index.file_locations[file]
+    if is_remote(path):
+        return _LARGEST if index.meta is None else index.meta.files[file].size
+    with suppress(OSError):
+        return os.stat(path).st_size
+    return _LARGEST  # The file is gone: reading it raises.
+
+
+def _scanned(rows: NDArray[np.uint64], low: int, high: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield first sample, file, begin and stop of each run among some samples."""
+    if low == high:
+        return
+    first, file, begin = low, int(rows[low, 0]), int(rows[low, 1])
+    stop = begin
+    for start in range(low, high, _SCANNED):
+        part = rows[start : min(start + _SCANNED, high)].astype(np.int64)
+        ends = part[:, 1] + part[:, 2]
+        is_next = part[1:, 1] == ends[:-1]
+        breaks = np.flatnonzero(~is_next | (part[1:, 0] != part[:-1, 0])) + 1
+        if part[0, 0] != file or part[0, 1] != stop:
+            breaks = np.concatenate([[0], breaks])
+        for at in breaks.tolist():
+            yield first, file, begin, int(ends[at - 1]) if at else stop
+            first, (file, begin) = start + at, part[at, :2].tolist()
+        stop = int(ends[-1])
+    yield first, file, begin, stop
+
+
+def one_value(numbers: NDArray[Any]) -> int | None:
+    """Return the number that all are, if it is above 0; else None.
+
+    Where they differ they do soon, so that only equal ones are all looked at.
+
+    >>> one_value(np.array([8, 8])), one_value(np.array([8, 9])), one_value(np.array([]))
+    (8, None, None)
+    """
+    if not len(numbers) or numbers[0] <= 0:
+        return None
+    for start in range(0, len(numbers), _SCANNED):
+        if (numbers[start : start + _SCANNED] != numbers[0]).any():
+            return None
+    return int(numbers[0])
