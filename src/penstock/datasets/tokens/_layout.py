@@ -34,19 +34,14 @@ def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
             f"this is an index of {meta.kind}, not of tokens. Open it with penstock.open(), or "
             "tokenise first: penstock tokenize SRC DST"
         )
-    if meta is not None and meta.kind == "tokens" and meta.tokens is None:
-        raise CorruptIndexError(
-            "meta.json is one of tokens, and does not name their type: it is damaged. "
-            "Tokenise again: penstock tokenize SRC DST --overwrite"
-        )
     wanted = np.dtype(np.uint16 if asked is None else asked).newbyteorder("<")
     if not np.issubdtype(wanted, np.integer):
         raise OptionError(
             f"token_dtype={wanted.name}: tokens are integers, as of uint16 or uint32."
         )
-    if meta is None or meta.tokens is None:
+    if meta is None or (meta.tokens is None and meta.kind != "tokens"):
         return wanted
-    known = _named(meta.tokens.dtype)
+    known = _named(None if meta.tokens is None else meta.tokens.dtype)
     if asked is not None and wanted != known:
         raise OptionError(
             f"token_dtype={wanted.name}, but meta.json says that these tokens are {known.name}. "
@@ -55,11 +50,11 @@ def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
     return known
 
 
-def _named(name: str) -> np.dtype[Any]:
+def _named(name: str | None) -> np.dtype[Any]:
     """Return the dtype that `meta.json` names."""
     # NumPy parses what has commas and braces, and raises as parsers do.
     with suppress(TypeError, ValueError, SyntaxError):
-        known = np.dtype(name).newbyteorder("<")
+        known = np.dtype(name).newbyteorder("<")  # None is that of floats.
         if known.kind in "iu":
             return known
     raise CorruptIndexError(

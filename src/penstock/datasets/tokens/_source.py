@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.datasets._source import Source
 from penstock.decode import empty_batch, fit_batch
@@ -15,7 +16,6 @@ from penstock.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields
@@ -188,8 +188,6 @@ class TokenSource(Source):
     @property
     def schema(self) -> pa.Schema:
         """One column `tokens`: lists of the dtype, of one size where rows have one."""
-        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
-
         item = pa.from_numpy_dtype(self.token_dtype)
         return pa.schema({TOKENS: pa.list_(item, self.sample_size or -1)})
 
@@ -202,8 +200,6 @@ class TokenSource(Source):
         return [values[start:end] for start, end in places]
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
-
         schema = self.schema
         (type_,) = schema.types
         if self.sample_size is not None:
@@ -217,8 +213,6 @@ class TokenSource(Source):
         return pa.RecordBatch.from_arrays([column], schema=schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
-
         if TOKENS in schema.names:
             return fit_batch(self._inferred(ids), schema, ids)
         return fit_batch(empty_batch(pa.schema([]), len(ids)), schema, ids)

@@ -143,11 +143,8 @@ def _details(kind: str, stats: ValueStats) -> dict[str, Any]:
         details["lengths"] = {"min": low, "max": high} | _quantiles(stats.lengths, "int", low, high)
     if kind == "bool":
         details["true"] = stats.trues
-    if stats.nans:
-        details["nan"] = stats.nans
-    if stats.infinite:
-        details["infinite"] = stats.infinite
-    return details
+    odd = {"nan": stats.nans, "infinite": stats.infinite}
+    return details | {name: count for name, count in odd.items() if count}
 
 
 def _quantiles(histogram: Histogram, kind: str, low: Any, high: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -72,12 +72,10 @@ class Histogram(msgspec.Struct, array_like=True, eq=False):
         """Return the quantiles of these shares; numbers count as spread evenly in their bucket."""
         low, high = self._borders()
         after = np.cumsum(self.counts)
-        found = []
-        for share in shares:
-            rank = share * float(after[-1])
-            at = int(np.searchsorted(after, rank))
-            inside = (rank - float(after[at] - self.counts[at])) / float(self.counts[at])
-            found.append(float(low[at] + (high[at] - low[at]) * inside))
+        ranks = np.array(shares) * after[-1]
+        at = np.searchsorted(after, ranks)
+        inside = (ranks - (after - self.counts)[at]) / self.counts[at]
+        found: list[float] = (low[at] + (high[at] - low[at]) * inside).tolist()
         return found
 
     def bars(self, low: float, high: float, *, whole: bool) -> list[int]:

@@ -248,31 +248,24 @@ def _text_bytes(found: Found) -> int:
 
 def sending_obstacle(work: TokenWork) -> str:
     """Return why worker processes cannot load the work; an empty text if they can."""
-    pickler = _ScriptPickler(io.BytesIO())
     try:
-        pickler.dump(work)
+        _ScriptPickler(io.BytesIO()).dump(work)
     except Exception as why:  # noqa: BLE001 (a tokenizer may refuse in any way)
         return f"it does not pickle ({type(why).__name__}: {why})"
-    if pickler.stuck:
-        return (
-            f"{pickler.stuck[0]} is defined in the script itself, which worker processes do not "
-            "run; define it in a module that it imports"
-        )
     return ""
 
 
 class _ScriptPickler(pickle.Pickler):
-    """Notes what is pickled by a name that other processes do not know."""
-
-    def __init__(self, out: io.BytesIO) -> None:
-        super().__init__(out)
-        self.stuck: list[str] = []
+    """Refuses what is pickled by a name that other processes do not know."""
 
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 (what pickle expects)
         if isinstance(obj, type | FunctionType):
             module = sys.modules.get(obj.__module__)
             if obj.__module__ in _SCRIPTS or getattr(module, "__spec__", None) is None:
-                self.stuck.append(obj.__qualname__)
+                raise pickle.PicklingError(
+                    f"{obj.__qualname__} is defined in the script itself, which worker processes "
+                    "do not run; define it in a module that it imports"
+                )
         return NotImplemented
 
 

@@ -38,11 +38,7 @@ class BadText(Exception):  # noqa: N818 (reported where file and line are known)
 
 @dataclass(frozen=True, slots=True)
 class TextField:
-    r"""Takes the text of a JSON line from a field.
-
-    >>> TextField("meta.body")(b'{"meta": {"body": "one"}}'), TextField()(b'{"text": "two\\n"}')
-    ('one', 'two\n')
-    """
+    """Takes the text of a JSON line from a field."""
 
     path: str = "text"
     """Name or path of the field; a field whose name is the whole path comes first."""
@@ -58,11 +54,7 @@ class TextField:
 
 @dataclass(frozen=True, slots=True)
 class TextCall:
-    """Takes the text of a line from a function; it can be sent to processes if the function can.
-
-    >>> TextCall(bytes.decode)(b"one")
-    'one'
-    """
+    """Takes the text of a line from a function; it can be sent to processes if the function can."""
 
     function: Callable[[bytes], str]
 
@@ -179,10 +171,9 @@ class DocumentMaker:
             return self._place(numbers[int(np.searchsorted(np.cumsum(lengths), at, "right"))])[1]
 
         refuse_misfit(ids, self._work.dtype, place_of, path=self._found.path)
-        if self._work.eos is None:
-            tokens = ids.astype(self._work.dtype, copy=False)
-        else:
-            tokens, lengths = _with_eos(ids, lengths, self._work.eos, self._work.dtype)
+        tokens = ids.astype(self._work.dtype, copy=False)
+        if self._work.eos is not None:  # Behind each document.
+            tokens, lengths = np.insert(tokens, np.cumsum(lengths), self._work.eos), lengths + 1
         self._write(tokens, lengths)
         self.documents += len(lengths)
         self.tokens += len(tokens)
@@ -259,32 +250,15 @@ class DocumentMaker:
 
 
 def _half_letter(text: str) -> str:
-    r"""Return the lone surrogate of a text, and where it is; an empty text if there is none.
+    """Return the lone surrogate of a text, and where it is; an empty text if there is none.
 
     JSON may have lone surrogates, and some tokenizers accept them.
-
-    >>> import json
-    >>> _half_letter(json.loads('"ab\\ud83d"')), _half_letter("ab")
-    ('\\ud83d at character 2, half of a letter', '')
     """
     try:
         text.encode()
     except UnicodeEncodeError as why:
         return f"\\u{ord(text[why.start]):04x} at character {why.start:,}, half of a letter"
     return ""
-
-
-def _with_eos(
-    ids: NDArray[np.integer], lengths: NDArray[np.int64], eos: int, dtype: np.dtype[np.integer]
-) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Return documents with `eos` behind each, and their lengths."""
-    lengths = lengths + 1
-    whole = np.empty(len(ids) + len(lengths), dtype)
-    is_text = np.ones(len(whole), bool)
-    is_text[np.cumsum(lengths) - 1] = False
-    whole[is_text] = ids
-    whole[np.cumsum(lengths) - 1] = eos
-    return whole, lengths
 
 
 def line_of(found: Found, offset: int) -> tuple[int, int]:

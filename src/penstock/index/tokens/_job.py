@@ -233,11 +233,7 @@ def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:
 
 
 def free_name(path: str, taken: Iterable[str], postfix: str = POSTFIX) -> str:
-    """Return the name of one more token file by the same rule; `taken` are the others.
-
-    >>> free_name("b/a.jsonl", ["a-t.bin"], "t")
-    'b/a-t.bin'
-    """
+    """Return the name of one more token file by the same rule; `taken` are the others."""
     token_file_names([], postfix)
     used = {name.casefold() for name in taken}
     names = [f"{name}-{postfix}.bin" for name in _names(path)]
@@ -252,11 +248,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def stem_of(name: str) -> str:
-    """Return a file's name without its JSON Lines suffix.
-
-    >>> stem_of("a.b.JSONL"), stem_of("a.jsonl.zst"), stem_of("a.txt")
-    ('a.b', 'a', 'a')
-    """
+    """Return a file's name without its JSON Lines suffix."""
     for suffix in sorted(LINES.endings, key=len, reverse=True):
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             return name[: -len(suffix)]

@@ -231,11 +231,7 @@ class BestFitSamples(Samples):
 
 
 def token_type(dtype: DTypeLike) -> np.dtype[np.integer[Any]]:
-    """Return the dtype of tokens, always little-endian.
-
-    >>> token_type("uint16").str, token_type(">u4").str
-    ('<u2', '<u4')
-    """
+    """Return the dtype of tokens, always little-endian."""
     try:
         found = np.dtype(dtype)
     except TypeError:
@@ -260,11 +256,7 @@ def token_id(name: str, value: int, dtype: np.dtype[np.integer[Any]]) -> int:
 
 
 def holding(token: int) -> str:
-    """Return the name of the smallest common dtype that holds a token.
-
-    >>> holding(65_535), holding(65_536)
-    ('uint16', 'uint32')
-    """
+    """Return the name of the smallest common dtype that holds a token."""
     names = ("uint16", "uint32", "uint64")
     return next((name for name in names if token <= int(np.iinfo(name).max)), names[-1])
 
@@ -275,10 +267,7 @@ def refuse_misfit(
     place_of: Callable[[int], str],
     **details: object,
 ) -> None:
-    """Raise for a token that the dtype does not hold; `place_of` says where the one at a place is.
-
-    >>> refuse_misfit(np.array([0, 65_535]), np.dtype("uint16"), str)
-    """
+    """Raise for a token that the dtype does not hold; `place_of` says where one is."""
     most = int(np.iinfo(dtype).max)
     if not len(ids) or (int(ids.min()) >= 0 and int(ids.max()) <= most):
         return

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.index._listing import Listing
-    from penstock.index._parts import FilePart
     from penstock.index.checked._checks import BadLine
     from penstock.storage import Draft
     from penstock.work import Shared, View
@@ -61,23 +60,18 @@ class TokenUnit(PartsUnit):
             draft.write(np.ascontiguousarray(tokens).view(np.uint8).data)
             all_lengths.append(lengths)
 
-        found = [self._tokenised(part, add, advance) for part in self.parts]
+        found = []
+        for part in self.parts:
+            maker = DocumentMaker(self.shared.value, part.found, add)
+            with opened_lines(part, advance) as lines:
+                for piece in lines:
+                    if not isinstance(piece, LongLine):  # None is too long here.
+                        maker.add(piece)
+            counts = maker.documents, maker.tokens
+            found.append(TokensFound(*counts, maker.aside, lines.newlines))
         for lengths in all_lengths:
             draft.write(lengths.astype(_LENGTH, copy=False).tobytes())
         self.describe(draft, found)
-
-    def _tokenised(
-        self,
-        part: FilePart,
-        add: Callable[[NDArray[np.integer], NDArray[np.int64]], object],
-        advance: Callable[[int], object],
-    ) -> TokensFound:
-        maker = DocumentMaker(self.shared.value, part.found, add)
-        with opened_lines(part, advance) as lines:
-            for piece in lines:
-                if not isinstance(piece, LongLine):  # None is too long here.
-                    maker.add(piece)
-        return TokensFound(maker.documents, maker.tokens, maker.aside, lines.newlines)
 
     def found(self) -> list[TokensFound]:
         return self.opened(list[TokensFound])[2]
