@@ -35,14 +35,11 @@ class ChosenTokens(OverTokens, Chosen):
     """Some rows of one source of tokens."""
 
     source: TokenSource
+    _no_stream = _NO_STREAM
 
     @property
     def sample_size(self) -> int | None:
         return self.source.sample_size
-
-    @property
-    def _no_stream(self) -> str:
-        return _NO_STREAM
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         return self.source._flat(self._chosen(ids))
@@ -73,6 +70,7 @@ class ConcatenatedTokens(TokenSource, Concatenated):
     """The rows of several sources of one dtype, one source after the other."""
 
     sources: list[TokenSource]  # type: ignore[assignment]
+    _no_stream = _NO_STREAM
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
@@ -92,10 +90,6 @@ class ConcatenatedTokens(TokenSource, Concatenated):
     @property
     def keeps_apart(self) -> bool:
         return any(one.keeps_apart for one in self.sources)
-
-    @property
-    def _no_stream(self) -> str:
-        return _NO_STREAM
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         found = Concatenated._records(self, ids)
@@ -163,6 +157,8 @@ class Windows(OverTokens):
     `lengths`.
     """
 
+    _no_stream = "these rows are windows already. Cut others from the source that they come from."
+
     def __init__(self, source: TokenSource, length: int, stride: int, ahead: int = 0) -> None:
         self.source = source
         self.length = whole_number("length", length, 1)
@@ -189,10 +185,6 @@ class Windows(OverTokens):
     @property
     def sample_size(self) -> int:
         return self.length + self.ahead
-
-    @property
-    def _no_stream(self) -> str:
-        return "these rows are windows already. Cut others from the source that they come from."
 
     @property
     def fingerprint(self) -> str:

@@ -265,7 +265,7 @@ def old_profile(old: SampleIndex) -> Profile:
 def _of_node(node: FieldNode) -> _NodeState:
     return _NodeState(
         node.birth,
-        {kind: _recoded(stats, _codec(kind)[0]) for kind, stats in sorted(node.types.items())},
+        {kind: _recoded(stats, kind, 0) for kind, stats in sorted(node.types.items())},
         # A name may hold half a surrogate pair, which UTF-8 cannot.
         [(_bytes(name), _of_node(inside)) for name, inside in sorted(node.names.items())],
         None if node.any_name is None else _of_node(node.any_name),
@@ -276,16 +276,18 @@ def _of_node(node: FieldNode) -> _NodeState:
 def _node(state: _NodeState) -> FieldNode:
     node = FieldNode()
     node.birth = state.birth
-    node.types = {kind: _recoded(stats, _codec(kind)[1]) for kind, stats in state.types.items()}
+    node.types = {kind: _recoded(stats, kind, 1) for kind, stats in state.types.items()}
     node.names = {_text(name): _node(inside) for name, inside in state.names}
     node.any_name = None if state.any_name is None else _node(state.any_name)
     node.items = None if state.items is None else _node(state.items)
     return node
 
 
-def _recoded(stats: ValueStats, code: Callable[[Any], Any]) -> ValueStats:
+def _recoded(stats: ValueStats, kind: str, back: int) -> ValueStats:
     """Return the same facts with every value in its form for a state, or back."""
-    distinct = stats.distinct
+    if kind not in _CODECS:
+        return stats
+    code, distinct = _CODECS[kind][back], stats.distinct
     return msgspec.structs.replace(
         stats,
         low=None if stats.low is None else code(stats.low),
@@ -303,20 +305,17 @@ def _array(type_: type, data: bytes) -> NDArray[Any]:
     return np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).astype(dtype)
 
 
-def _codec(kind: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return how values of a kind are encoded in a state, and how they are decoded."""
-    if kind in WHOLE:
-        return hex, lambda text: int(text, 16)  # Of any size.
-    if kind == "string":
-        return _bytes, _text
-    if kind == "decimal":
-        return str, Decimal
-    return lambda value: value, lambda value: value
-
-
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
+
+
+_CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **dict.fromkeys(WHOLE, (hex, lambda text: int(text, 16))),  # Of any size.
+    "string": (_bytes, _text),
+    "decimal": (str, Decimal),
+}
+"""How values of a kind are encoded in a state, and decoded; those of others as they are."""

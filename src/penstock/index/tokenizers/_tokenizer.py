@@ -172,10 +172,10 @@ class _Call(NamedTuple):
         return cls(owner, getattr(what, "__name__", ""), options)
 
 
-def _is_from(owner: object, package: str, *methods: str) -> bool:
-    """Whether a package itself defines these methods, not a class derived from it."""
-    modules = [getattr(getattr(type(owner), method), "__module__", "") for method in methods]
-    return all(module.partition(".")[0] == package for module in modules)
+def _is_from(owner: object, package: str, method: str) -> bool:
+    """Whether a package itself defines a method, not a class derived from it."""
+    module: str = getattr(getattr(type(owner), method), "__module__", "")
+    return module.partition(".")[0] == package
 
 
 def _refuse_cut_texts(tokenizer: Any) -> None:  # noqa: ANN401 (of a library that is not imported)

@@ -205,7 +205,7 @@ def remedy(path: str) -> str:
     """Return what can be done about tokens that are there already; the way to some says where."""
     if is_remote(path):
         return "Remove those tokens and their index, or give another folder: output_base_path="
-    return "overwrite=True (--overwrite) replaces them; output_base_path= leads elsewhere."
+    return "overwrite=True (--overwrite) replaces tokens and index; or give output_base_path="
 
 
 def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:

@@ -189,25 +189,23 @@ def _places(
     options: StorageOptions,
 ) -> tuple[IndexPlace, str]:
     """Return the place of the index, and the folder of the token files."""
-    if type(store) is IndexStore:
-        base: str | None = store.base_path
-        place = store.place
-    else:
-        base = None if output is None else _absolute(output, options)
-        home = base or (None if token_folder is None else _absolute(token_folder, options))
-        if home is None or (base is None and store is None):
-            raise OptionError(
-                "nothing says where tokens and their index go. Give output_base_path=, a folder "
-                "for both (by default it is input_base_path=, where that is a folder), or "
-                "index_store= for the index and base_output_path= for the tokens."
-            )
-        place = IndexPlace(join(home, INDEX_FOLDER), home, options, beside=True)
-    if token_folder is not None:
-        folder = _absolute(token_folder, options)
-    else:
-        above = base if output is None else _absolute(output, options)
-        folder = join(above or place.base, TOKEN_FOLDER)
+    base, folder = (
+        None if path is None else folder_path(*locate(path, options))
+        for path in (output, token_folder)
+    )
     is_ours = store is None or type(store) is IndexStore
+    home = base if store is None else base or folder
+    if type(store) is IndexStore:
+        place, base = store.place, base or store.base_path
+    elif home is not None:
+        place = IndexPlace(join(home, INDEX_FOLDER), home, options, beside=True)
+    else:
+        raise OptionError(
+            "nothing says where tokens and their index go. Give output_base_path=, a folder for "
+            "both (by default it is input_base_path=, where that is a folder), or index_store= "
+            "for the index and base_output_path= for the tokens."
+        )
+    folder = folder or join(base or place.base, TOKEN_FOLDER)
     if is_ours and not f"{folder}/".startswith(f"{place.base.rstrip('/')}/"):
         raise OptionError(
             f"the token files would go to {folder}, which does not lie below {place.base}, and an "
@@ -215,7 +213,3 @@ def _places(
             "one above."
         )
     return place, folder
-
-
-def _absolute(path: Path, options: StorageOptions) -> str:
-    return folder_path(*locate(path, options))

@@ -162,19 +162,9 @@ class TokenStream:
         """Tokens before each file, and all of them."""
         self.file_documents: NDArray[np.int64] = np.cumsum(documents)
         """Documents before each file, and all of them."""
+        self.tokens, self.documents = self._starts[-1], int(self.file_documents[-1])
+        self.files = len(listing.files)
         self._opened = lru_cache(2)(lambda number: units[number].result_of(dtype))
-
-    @property
-    def tokens(self) -> int:
-        return self._starts[-1]
-
-    @property
-    def documents(self) -> int:
-        return int(self.file_documents[-1])
-
-    @property
-    def files(self) -> int:
-        return len(self.file_documents) - 1
 
     def copy(self, start: int, stop: int, out: BinaryIO) -> None:
         """Write tokens of the stream to a file."""
