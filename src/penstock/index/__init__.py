@@ -76,11 +76,11 @@ if TYPE_CHECKING:
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
     from penstock.index.tokens._documents import get_text_from_jsonl as get_text_from_jsonl
-    from penstock.index.tokens._generator import (
-        TokenizedSampleGenerator as TokenizedSampleGenerator,
-    )
     from penstock.index.tokens._job import TokenReport as TokenReport
     from penstock.index.tokens._journal import take_back_dead as take_back_dead
+    from penstock.index.tokens._tokenize import (
+        TokenizedSampleGenerator as TokenizedSampleGenerator,
+    )
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
@@ -97,7 +97,7 @@ __all__, __getattr__, __dir__ = facade(
         "SampleIndex": "_sample_index",
         "SampleLocation": "_sample_index",
         "TokenReport": "tokens._job",
-        "TokenizedSampleGenerator": "tokens._generator",
+        "TokenizedSampleGenerator": "tokens._tokenize",
         "create_default_jsonl_indexer": "_indexer",
         "create_tokenize_and_index_jsonl_text_func": "tokens._tokenize",
         "get_text_from_jsonl": "tokens._documents",
