@@ -257,8 +257,7 @@ def token_id(name: str, value: int, dtype: np.dtype[np.integer[Any]]) -> int:
 
 def holding(token: int) -> str:
     """Return the name of the smallest common dtype that holds a token."""
-    names = ("uint16", "uint32", "uint64")
-    return next((name for name in names if token <= int(np.iinfo(name).max)), names[-1])
+    return np.promote_types(np.min_scalar_type(token), np.uint16).name
 
 
 def refuse_misfit(
