@@ -309,9 +309,10 @@ class Source(AboutSource, ABC):
         """Return record numbers from 0 on as int64; an unknown one raises."""
         if isinstance(ids, slice):
             return np.arange(*ids.indices(len(self)), dtype=np.int64)
-        # The array of a loader: the checks below cost a fifth of gathering a batch.
+        # The array of a loader: the checks below cost a fifth of gathering a batch. Without a sign
+        # a negative number is a large one.
         is_plain = type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size
-        if is_plain and ids.min() >= 0 and ids.max() < len(self):
+        if is_plain and ids.view(np.uint64).max() < len(self):
             found: np.ndarray = ids
             return found
         numbers = np.asarray(ids)

@@ -76,10 +76,10 @@ if TYPE_CHECKING:
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
     from penstock.index.tokens._documents import get_text_from_jsonl as get_text_from_jsonl
-    from penstock.index.tokens._generator import (
+    from penstock.index.tokens._job import TokenReport as TokenReport
+    from penstock.index.tokens._tokenize import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
-    from penstock.index.tokens._job import TokenReport as TokenReport
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
@@ -91,9 +91,8 @@ _PUBLIC = {
     "checked._checks": "BadLine read_bad_lines",
     "profile._document": "read_profile",
     "tokens._documents": "get_text_from_jsonl",
-    "tokens._generator": "TokenizedSampleGenerator",
     "tokens._job": "TokenReport",
-    "tokens._tokenize": "create_tokenize_and_index_jsonl_text_func",
+    "tokens._tokenize": "TokenizedSampleGenerator create_tokenize_and_index_jsonl_text_func",
 }
 _FOR_ROOMS = {
     "_build": "BuildOptions Mode",

@@ -12,8 +12,8 @@ from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
 from penstock.datasets.text._block_texts import BLOCK_BYTES
-from penstock.datasets.tokens._rows import between, ends_of, one_value
-from penstock.datasets.tokens._source import TokenSource
+from penstock.datasets.tokens._layout import one_value
+from penstock.datasets.tokens._source import TokenSource, between, ends_of
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import rows_before
 from penstock.storage import StorageOptions, is_remote, locate, reading
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from penstock.datasets.megatron._files import MegatronIndex
     from penstock.datasets.text._texts import FileText
-    from penstock.datasets.tokens._rows import Ends
+    from penstock.datasets.tokens._source import Ends
 
 _KEPT_FILES = 64
 _texts: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)
@@ -156,17 +156,18 @@ class MegatronTokens(Reopened[MegatronFiles], TokenSource):
         data = bytearray().join(self._bytes(begins, sizes))
         return np.frombuffer(data, self.token_dtype), sizes // self.token_dtype.itemsize
 
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        text = self._mapped()
-        if text is None:
-            super()._fill(ids, out)
-            return
+    def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        text, width = self._mapped(), self.sample_size or 0
+        if text is None or not len(ids):
+            return super()._fresh(ids)
         _, begins, _ = self._places(ids)
         item = self.token_dtype.itemsize
-        kind = np.dtype(f"V{out.shape[1] * item}")
         # A row as one value begins at every token, so that a gather copies each at once.
-        rows = text.items(kind, 0, self._opened().bin.entry.size, item)
-        out.view(kind).reshape(-1)[...] = rows[begins // item]
+        kind = np.dtype(f"V{width * item}")
+        rows: NDArray[Any] = text.items(kind, 0, self._opened().bin.entry.size, item)[
+            begins // item
+        ]
+        return rows.view(self.token_dtype).reshape(len(ids), width)
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         _, _, sizes = self._places(ids)
