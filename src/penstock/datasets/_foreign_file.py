@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.datasets._network import is_network
-from penstock.datasets._recently_used import RecentlyUsed
-from penstock.datasets.text._block_texts import BLOCK_BYTES
-from penstock.datasets.text._texts import MappedText, RangedText
+from penstock.datasets.text._block_texts import BLOCK_BYTES, hold
+from penstock.datasets.text._texts import FileText, MappedText, RangedText
 from penstock.errors import ObjectNotFoundError, StaleIndexError
-from penstock.storage import Block, LocalStore, block_cache, block_key
+from penstock.storage import Block, LocalStore, block_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from penstock.datasets.text._texts import FileText, Places
+    from penstock.datasets.text._texts import Places
     from penstock.index import Found
     from penstock.storage import StorageOptions
 
-_KEPT_BYTES = 256 << 20
-"""Mapped blocks, which are in the page cache and not in the process."""
-_MEMORY_WEIGHT = 4
-"""How much heavier a block weighs that could not be mapped: those take 64 MiB."""
-
-
-class MappedFile(MappedText):
-    """A plain file on this machine, whose index another tool wrote."""
-
-    __slots__ = ()
-
-    def _fail(self, end: int) -> NoReturn:
-        size = self._map.size() if self._map is not None else 0
-        raise stale(self._path, f"a record ends at byte {end:,}, and the file has {size:,}")
+_REOPEN = "Open the source again."
 
 
 def open_plain(found: Found) -> FileText:
     """Open an uncompressed file: mapped, or by ranges where it is remote."""
     check_unchanged(found)
     if isinstance(found.store, LocalStore) and not is_network(found.entry.name):
-        return MappedFile(found.entry.name, found.path)
+        return MappedText(found.entry.name, found.path, _REOPEN)
     return RangedText(found.store.open(found.entry.name, found.entry))
 
 
@@ -60,21 +44,17 @@ def check_unchanged(found: Found) -> None:
 def stale(path: str, why: str) -> StaleIndexError:
     """Return the error about a file that changed under a source."""
     return StaleIndexError(
-        f"{path} is not what it was when this source was opened: {why}. Open the source again.",
+        f"{path} is not what it was when this source was opened: {why}. {_REOPEN}",
         path=path,
     )
 
 
-class CachedRanges:
+class CachedRanges(FileText):
     """Parts of a file out of whole blocks, numbered from its beginning; any thread may read."""
 
     def __init__(self, found: Found, options: StorageOptions) -> None:
         self._found = found
         self._options = options
-        self._blocks: RecentlyUsed[memoryview] = RecentlyUsed(_KEPT_BYTES)
-
-    def read(self, offset: int, size: int) -> bytes:
-        return self.read_many([offset], [size])[0]
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         begins = np.asarray(offsets, np.int64)
@@ -83,21 +63,16 @@ class CachedRanges:
             range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES))
             for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
         ]
-        held = self._hold({number for span in spans for number in span})
+        numbers = sorted({number for span in spans for number in span})
+        held = hold(self, numbers, self._described, self._options)
         texts = []
         for span, begin, end in zip(spans, begins.tolist(), ends.tolist(), strict=True):
-            parts = [held[n][max(0, begin - n * BLOCK_BYTES) : end - n * BLOCK_BYTES] for n in span]
-            texts.append(b"".join(parts))
+            parts = [held[number] for number in span]
+            texts.append(b"".join(text[max(0, begin - at) : end - at] for at, text in parts))
         return texts
 
-    def _hold(self, numbers: Iterable[int]) -> dict[int, memoryview]:
-        found = {number: self._blocks.get(number) for number in numbers}
-        missing = [number for number, text in found.items() if text is None]
-        brought = block_cache(self._options).get_all([self._block(n) for n in missing])
-        for number, kept in zip(missing, brought, strict=True):
-            text = found[number] = memoryview(kept.data)
-            self._blocks.put(number, text, len(text) * (1 if kept.is_mapped else _MEMORY_WEIGHT))
-        return {number: text for number, text in found.items() if text is not None}
+    def _described(self, numbers: list[int]) -> list[tuple[int, Block]]:
+        return [(number * BLOCK_BYTES, self._block(number)) for number in numbers]
 
     def _block(self, number: int) -> Block:
         found = self._found

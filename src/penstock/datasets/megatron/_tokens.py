@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._foreign_file import CachedRanges, MappedFile, open_plain, stale
+from penstock.datasets._foreign_file import CachedRanges, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
 from penstock.datasets.text._block_texts import BLOCK_BYTES
+from penstock.datasets.text._texts import MappedText
 from penstock.datasets.tokens._rows import between, ends_of
 from penstock.datasets.tokens._source import TokenSource
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
@@ -167,9 +168,9 @@ class MegatronTokens(TokenSource):
             _texts.put(key, text, 1)
         return text
 
-    def _mapped(self) -> MappedFile | None:
+    def _mapped(self) -> MappedText | None:
         text = self._text()
-        return text if isinstance(text, MappedFile) else None
+        return text if isinstance(text, MappedText) else None
 
     def _bytes(self, begins: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[bytes]:
         if not sizes.any():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from penstock.order import estimate
 from penstock.storage import Block, Entry, StorageOptions, block_cache, block_key, is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -33,7 +32,25 @@ _RUN = 1 << 40
 
 _held: RecentlyUsed[tuple[int, memoryview]] = RecentlyUsed(_KEPT_BYTES)
 """Where the text of a block begins, and the text."""
-_tokens = itertools.count()
+
+
+def hold(
+    owner: object,
+    numbers: Sequence[int],
+    describe: Callable[[list[int]], list[tuple[int, Block]]],
+    options: StorageOptions,
+) -> dict[int, tuple[int, memoryview]]:
+    """Return numbered blocks of an owner; those that are not at hand are brought at once."""
+    held = {number: _held.get((owner, number)) for number in numbers}
+    missing = [number for number, found in held.items() if found is None]
+    if missing:
+        starts, blocks = zip(*describe(missing), strict=True)
+        brought = block_cache(options).get_all(blocks)
+        for number, start, kept in zip(missing, starts, brought, strict=True):
+            found = held[number] = start, memoryview(kept.data)
+            weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
+            _held.put((owner, number), found, weight)
+    return {number: found for number, found in held.items() if found is not None}
 
 
 class BlockTexts:
@@ -52,7 +69,7 @@ class BlockTexts:
         self._rows = index.sample_locations
         self._meta = meta
         self._options = index.origin.options if index.origin is not None else StorageOptions()
-        self._token = next(_tokens)
+        self._owner = object()
         self._starts = meta.starts()
         # A run without records has no first one: it is never read.
         firsts = np.minimum(self._starts[:-1], max(0, len(self._rows) - 1))
@@ -94,7 +111,8 @@ class BlockTexts:
             range(last, first) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
             if last != first
         ]  # fmt: skip
-        held = self._hold([*wanted.tolist(), *{n for span in inner for n in span}])
+        numbers = [*wanted.tolist(), *{number for span in inner for number in span}]
+        held = hold(self._owner, numbers, self._described, self._options)
         views = [held[number][1] for number in wanted.tolist()]
         begins = rows[:, 1] - np.array([held[n][0] for n in wanted.tolist()], np.int64)[back]
         ends = begins + rows[:, 2]
@@ -134,18 +152,6 @@ class BlockTexts:
             -rows_before(text_offset, begins + sizes, low, high), firsts[framed]
         )
         return firsts, lasts
-
-    def _hold(self, numbers: Sequence[int]) -> dict[int, tuple[int, memoryview]]:
-        held = {number: _held.get((self._token, number)) for number in numbers}
-        missing = [number for number, found in held.items() if found is None]
-        if missing:
-            starts, blocks = zip(*self._described(missing), strict=True)
-            brought = block_cache(self._options).get_all(blocks)
-            for number, start, kept in zip(missing, starts, brought, strict=True):
-                found = held[number] = start, memoryview(kept.data)
-                weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
-                _held.put((self._token, number), found, weight)
-        return {number: found for number, found in held.items() if found is not None}
 
     def _described(self, numbers: list[int]) -> list[tuple[int, Block]]:
         """Return where the text of each block begins, and the block."""
