@@ -93,11 +93,7 @@ def typed_fields(source: Source, fields: Fields, more: Callable[[], pa.Schema]) 
 
 
 def typed_schema(fields: Fields | None) -> pa.Schema | None:
-    """Return fields that have types as a schema; None for names alone.
-
-    >>> typed_schema({"a": "int8"}), typed_schema(["a"])
-    (a: int8, None)
-    """
+    """Return fields that have types as a schema; None for names alone."""
     if isinstance(fields, pa.Schema):
         return fields
     if not isinstance(fields, Mapping):

@@ -60,11 +60,7 @@ _QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*")|'([^']*)'""", re.DOTALL)
 
 @lru_cache(1024)
 def parsed(text: str) -> FieldType:
-    """Return the field type that a text names; spaces are free.
-
-    >>> str(parsed("list< int64=-1 >"))
-    'list<int64 = -1>'
-    """
+    """Return the field type that a text names; spaces are free."""
     return _TypeParser(text).whole()
 
 

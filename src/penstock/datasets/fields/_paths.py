@@ -86,11 +86,7 @@ def like(lists: pa.DataType, item: pa.DataType | pa.Field) -> pa.DataType:
 
 
 def doubled(names: Sequence[str]) -> list[str]:
-    """Return the names that are there more than once.
-
-    >>> doubled(["b", "a", "b"])
-    ['b']
-    """
+    """Return the names that are there more than once."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
@@ -138,12 +134,6 @@ class PathPlan:
 
     There is one layer of columns, unless fields ask for different types of the same one. A field
     has two ways where `a.b` may be a path or a name: the name goes first.
-
-    >>> plan = PathPlan(
-    ...     pa.schema({"a.b": pa.int8(), "a.c": pa.bool_()}), frozenset(), complete=True
-    ... )
-    >>> plan.layers[0].types
-    [StructType(struct<b: int8, c: bool>)]
     """
 
     def __init__(self, schema: pa.Schema, names: frozenset[str], *, complete: bool) -> None:
