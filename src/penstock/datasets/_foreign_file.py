@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.datasets._network import is_network
-from penstock.datasets.text._block_texts import BLOCK_BYTES, hold
-from penstock.datasets.text._texts import FileText, MappedText, RangedText
+from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockText, plain_parts
+from penstock.datasets.text._texts import MappedText, RangedText
 from penstock.errors import ObjectNotFoundError, StaleIndexError
-from penstock.storage import Block, LocalStore, block_key
+from penstock.storage import LocalStore
 
 if TYPE_CHECKING:
-    from penstock.datasets.text._texts import Places
+    from penstock.datasets.text._texts import FileText
     from penstock.index import Found
     from penstock.storage import StorageOptions
 
@@ -49,39 +48,7 @@ def stale(path: str, why: str) -> StaleIndexError:
     )
 
 
-class CachedRanges(FileText):
-    """Parts of a file out of whole blocks, numbered from its beginning; any thread may read."""
-
-    def __init__(self, found: Found, options: StorageOptions) -> None:
-        self._found = found
-        self._options = options
-
-    def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
-        begins = np.asarray(offsets, np.int64)
-        ends = begins + np.asarray(sizes, np.int64)
-        spans = [
-            range(begin // BLOCK_BYTES, -(-end // BLOCK_BYTES))
-            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-        ]
-        numbers = sorted({number for span in spans for number in span})
-        held = hold(self, numbers, self._described, self._options)
-        texts = []
-        for span, begin, end in zip(spans, begins.tolist(), ends.tolist(), strict=True):
-            parts = [held[number] for number in span]
-            texts.append(b"".join(text[max(0, begin - at) : end - at] for at, text in parts))
-        return texts
-
-    def _described(self, numbers: list[int]) -> list[tuple[int, Block]]:
-        return [(number * BLOCK_BYTES, self._block(number)) for number in numbers]
-
-    def _block(self, number: int) -> Block:
-        found = self._found
-        start = number * BLOCK_BYTES
-        stop = min(start + BLOCK_BYTES, found.entry.size)
-
-        def make() -> bytes:
-            with closing(found.store.open(found.entry.name, found.entry)) as file:
-                return file.read_at(start, stop - start)
-
-        key = block_key(self._options, found.path, found.entry, "bytes", start, stop)
-        return Block(found.path, start, stop, key, make)
+def open_blocks_of(found: Found, options: StorageOptions) -> BlockText:
+    """Open a plain file by blocks of one size, numbered from its beginning."""
+    starts = np.arange(0, found.entry.size, BLOCK_BYTES, dtype=np.int64)
+    return BlockText(found, options, plain_parts(starts, found.entry.size))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._foreign_file import CachedRanges, open_plain, stale
+from penstock.datasets._foreign_file import open_blocks_of, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
@@ -162,7 +162,7 @@ class MegatronTokens(TokenSource):
         text = _texts.get(key)
         if text is None:
             if self._is_by_blocks:
-                text = CachedRanges(files.bin, self._options)
+                text = open_blocks_of(files.bin, self._options)
             else:
                 text = open_plain(files.bin)
             _texts.put(key, text, 1)

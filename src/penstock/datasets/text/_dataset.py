@@ -15,10 +15,10 @@ import numpy as np
 
 from penstock.datasets._source import Location
 from penstock.datasets.text._about import AboutText
-from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockTexts
-from penstock.datasets.text._texts import open_text, read_grouped
+from penstock.datasets.text._block_texts import BlockText, block_firsts, blocked_runs, open_blocks
+from penstock.datasets.text._texts import grouped, open_text, read_grouped
 from penstock.errors import OptionError
-from penstock.index import IndexStore, load_beside, rows_before
+from penstock.index import IndexStore, load_beside
 from penstock.storage import StorageOptions, is_remote, reading
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from penstock.datasets.text._block_texts import Runs
     from penstock.datasets.text._texts import FileText
     from penstock.index import SampleIndex
 
@@ -51,7 +52,8 @@ class Dataset(AboutText):
 
     _by_ranges: Dataset | None = None
     """The same samples without blocks, for a dataset that was made by `by_blocks`."""
-    _block_texts: BlockTexts | None = None
+    _blocked: dict[int, Runs] | None = None
+    """Files that are read by blocks; found on first use."""
 
     @classmethod
     def create_from_index_on_filesystem(
@@ -128,18 +130,18 @@ class Dataset(AboutText):
 
     def by_blocks(self) -> Self:
         """Return the same records out of whole blocks of remote files, fetched once a host."""
-        if self._by_ranges is not None or not self._blocked():
+        if self._by_ranges is not None or not self._block_runs():
             return self
         twin = copy(self)
-        twin._by_ranges = self  # noqa: SLF001 (of this class)
+        vars(twin).update(_by_ranges=self, _texts={})
+        _datasets.add(twin)
         return twin
 
-    def _blocked(self) -> BlockTexts | None:
-        """Return the blocks of remote files, if there are any."""
-        meta = self._sample_index.meta
-        if self._block_texts is None and meta is not None and self._length:
-            self._block_texts = BlockTexts(self._sample_index, meta)
-        return self._block_texts or None
+    def _block_runs(self) -> dict[int, Runs]:
+        if self._blocked is None:
+            index = self._sample_index
+            self._blocked = {} if index.meta is None else blocked_runs(index, index.meta)
+        return self._blocked
 
     def location(self, which: Any) -> Location:
         """Return where a record lies, or each of an array of them."""
@@ -162,26 +164,9 @@ class Dataset(AboutText):
         starts = meta.starts()
         borders = [np.array([0], np.int64)]
         for run, low, high in zip(meta.runs, starts[:-1], starts[1:], strict=True):
-            borders += [self._block_borders(run.file, int(low), int(high)), np.array([high])]
+            firsts = block_firsts(self._sample_index, run.file, int(low), int(high))
+            borders += [firsts, np.array([high])]
         return np.unique(np.concatenate(borders))
-
-    def _block_borders(self, file: int, low: int, high: int) -> NDArray[np.int64]:
-        """Return the first records of the blocks of one run."""
-        begins = self._sample_index.frames_of(file)[:, 3].astype(np.int64)
-        if not len(begins):
-            ends = self._sample_index.rows_of(np.array([low, high - 1], np.int64))
-            first, last = ends[:, 1].tolist()
-            if (last - first) // BLOCK_BYTES > high - low:
-                # Few records, and large ones: there are more blocks than records.
-                units = (self._rows[low:high, 1].astype(np.int64) - first) // BLOCK_BYTES
-                return low + np.flatnonzero(units[1:] != units[:-1]) + 1
-            begins = np.arange(first + BLOCK_BYTES, last + 1, BLOCK_BYTES, dtype=np.int64)
-        return rows_before(
-            lambda rows: self._rows[rows, 1],
-            begins,
-            np.full(len(begins), low, np.int64),
-            np.full(len(begins), high, np.int64),
-        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -201,8 +186,6 @@ class Dataset(AboutText):
         return self._inferred(ids).schema
 
     def _raw(self, number: int) -> bytes:
-        if self._by_ranges is not None:
-            return self._bytes_of(np.array([number], np.int64))[0]
         file, offset, size = ROW.unpack_from(self._row_bytes, number * ROW.size)
         text = self._texts.get(file) or self._text(file)
         return text.read(offset, size)
@@ -211,26 +194,28 @@ class Dataset(AboutText):
         """Return each record's own bytes; every file is asked once."""
         if not len(ids):
             return []
+        files, begins, sizes = self._sample_index.rows_of(ids).T
+
+        def read(which: NDArray[np.int64]) -> list[bytes]:
+            return self._text(int(files[which[0]])).read_many(begins[which], sizes[which])
+
+        def is_quick(which: NDArray[np.int64]) -> bool:
+            text, begin = self._text(int(files[which[0]])), begins[which]
+            return isinstance(text, BlockText) and text.is_at_hand(begin, begin + sizes[which])
+
         with reading():
-            blocked = None if self._by_ranges is None else self._blocked()
-            rows = self._sample_index.rows_of(ids)
-            if blocked is None:
-                return self._bytes_by_ranges(rows)
-            has = blocked.has(rows[:, 0])
-            if has.all():
-                return blocked.read(ids, rows)
-            parts = {
-                True: iter(blocked.read(ids[has], rows[has])),
-                False: iter(self._bytes_by_ranges(rows[~has])),
-            }
-            return [next(parts[is_blocked]) for is_blocked in has.tolist()]
+            if (files == files[0]).all():
+                return self._text(int(files[0])).read_many(begins, sizes)
+            groups = grouped(files)
+            is_far = self._by_ranges is not None or is_remote(self._sample_index.file_locations[0])
+            return read_grouped(groups, read, at_once=is_far and not all(map(is_quick, groups)))
 
     def _text_of_run(self, ids: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]] | None:
         """Return the text of records that lie one after the other, and where each of them ends.
 
         None for others: they are read one by one.
         """
-        if len(ids) < _LEAST_RUN or self._by_ranges is not None:
+        if len(ids) < _LEAST_RUN:
             return None
         first, last = int(ids[0]), int(ids[-1])
         if last - first != len(ids) - 1 or (np.diff(ids) != 1).any():
@@ -246,30 +231,23 @@ class Dataset(AboutText):
             text = self._text(int(rows[0, 0])).read(start, int(ends[-1]) - start)
         return text, ends - start
 
-    def _bytes_by_ranges(self, rows: NDArray[np.int64]) -> list[bytes]:
-        files = rows[:, 0]
-        if (files == files[0]).all():
-            return self._text(int(files[0])).read_many(rows[:, 1], rows[:, 2])
-
-        def read(which: NDArray[np.int64]) -> list[bytes]:
-            text = self._text(int(files[which[0]]))
-            return text.read_many(rows[which, 1], rows[which, 2])
-
-        return read_grouped(files, read, at_once=is_remote(self._sample_index.file_locations[0]))
-
     def _text(self, file: int) -> FileText:
         text = self._texts.get(file)
         if text is None:
-            if file >= len(self._sample_index.file_locations):
-                count = len(self._sample_index.file_locations)
-                raise self._sample_index.damaged(f"it speaks of file {file}, and names {count:,}")
+            index = self._sample_index
+            if file >= len(index.file_locations):
+                count = len(index.file_locations)
+                raise index.damaged(f"it speaks of file {file}, and names {count:,}")
             with _opening:
                 text = self._texts.get(file)
-                if text is None:
-                    text = open_text(self._sample_index, file)
+                runs = None if self._by_ranges is None else self._block_runs().get(file)
+                if text is None and runs is not None and index.meta is not None:
+                    text = open_blocks(index, index.meta, file, runs)
+                elif text is None:
+                    text = open_text(index, file)
                     _let_go_of_old()
-                    self._texts[file] = text
                     _opened.append((weakref.ref(self), file))
+                self._texts[file] = text
         return text
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
@@ -284,7 +262,7 @@ class Dataset(AboutText):
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_texts": {}, "_schema": None}
         del state["_rows"], state["_row_bytes"]
-        state.pop("_block_texts", None)
+        state.pop("_blocked", None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -19,7 +20,7 @@ from penstock.jsonl import compression_of, decode_frame, decompressed
 from penstock.storage import Entry, LocalStore, carried, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -68,7 +69,7 @@ def grouped(files: NDArray[np.int64]) -> list[NDArray[np.int64]]:
 
 
 def read_grouped(
-    files: NDArray[np.int64],
+    groups: Sequence[NDArray[np.int64]],
     read: Callable[[NDArray[np.int64]], list[bytes]],
     *,
     at_once: bool,
@@ -77,13 +78,12 @@ def read_grouped(
 
     Several files are read at once, where each waits for a network.
     """
-    groups = grouped(files)
     if at_once and len(groups) > 1:
         with ThreadPoolExecutor(min(_MOST_REQUESTS, len(groups)), "penstock-read") as pool:
             texts = list(pool.map(carried(read), groups))
     else:
         texts = [read(here) for here in groups]
-    found: list[bytes] = [b""] * len(files)
+    found: list[bytes] = [b""] * sum(map(len, groups))
     for here, some in zip(groups, texts, strict=True):
         for at, text in zip(here.tolist(), some, strict=True):
             found[at] = text
@@ -234,52 +234,73 @@ class RangedText(FileText):
         return self._file.read_ranges(ranges)
 
 
-_frames: RecentlyUsed[bytes] = RecentlyUsed(CACHED_BYTES)
+class PartedText(FileText):
+    """A text in parts that follow each other: those around a record are brought.
 
+    `parts` are int64[parts, 4]: offset and bytes in the file, offset and bytes in the text.
+    """
 
-class FramedText(FileText):
-    """A zstd file with frames of a bearable size: those around a record are decompressed."""
+    def __init__(self, path: str, parts: NDArray[np.int64]) -> None:
+        self._path, self._parts = path, parts
+        self._starts = parts[:, 2]
+        self._end = int(parts[-1, 2:].sum()) if len(parts) else 0
 
-    def __init__(self, file: OpenFile, places: NDArray[np.uint64]) -> None:
-        self._file = file
-        self._frames = places[:, 1:].astype(np.int64)
-        self._starts = self._frames[:, 2]
-        self._end = int(self._frames[-1, 2:].sum())
-        self._name = object()  # Of its frames among those of all files.
+    @abstractmethod
+    def _texts(self, wanted: list[int]) -> Mapping[int, bytes | memoryview]:
+        """Return the text of some parts, by their numbers."""
 
     def read(self, offset: int, size: int) -> bytes:
         # A forged offset may be more than int64 holds.
-        _refuse_behind(self._file.path, offset + size, self._end)
+        _refuse_behind(self._path, offset + size, self._end)
         return super().read(offset, size)
+
+    def _spans(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> list[range]:
+        """Return the parts in which each record lies."""
+        _refuse_behind(self._path, int(end.max()), self._end)
+        first = np.searchsorted(self._starts, begin, "right") - 1
+        if first.min() < 0:
+            raise StaleIndexError(
+                f"the index of {self._path} speaks of a record at byte {begin.min():,}, before the "
+                f"first one. {_REBUILD}",
+                path=self._path,
+            )
+        last = np.maximum(first, np.searchsorted(self._starts, end, "left") - 1)
+        return [*map(range, first.tolist(), (last + 1).tolist())]
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         begin = np.asarray(offsets, np.int64)
         end = begin + np.asarray(sizes, np.int64)
-        _refuse_behind(self._file.path, int(end.max()), self._end)
-        first = np.searchsorted(self._starts, begin, "right") - 1
-        last = np.searchsorted(self._starts, end, "left") - 1
-        spans = map(range, first.tolist(), (last + 1).tolist())
+        spans = self._spans(begin, end)
         texts = self._texts(sorted({number for span in spans for number in span}))
+        bases = self._starts[[span[0] for span in spans]]
         found = []
-        for low, high, one, other in zip(
-            begin.tolist(), end.tolist(), first.tolist(), last.tolist(), strict=True
+        for span, low, high in zip(
+            spans, (begin - bases).tolist(), (end - bases).tolist(), strict=True
         ):
-            start = int(self._starts[one])
-            text = texts[one]
-            if one != other:
-                text = b"".join([texts[number] for number in range(one, other + 1)])
-            found.append(text[low - start : high - start])
+            text = texts[span[0]] if len(span) == 1 else b"".join([texts[n] for n in span])
+            found.append(bytes(text[low:high]))
         return found
 
+
+_frames: RecentlyUsed[bytes] = RecentlyUsed(CACHED_BYTES)
+
+
+class FramedText(PartedText):
+    """A zstd file with frames of a bearable size, which are decompressed in this process."""
+
+    def __init__(self, file: OpenFile, frames: NDArray[np.uint64]) -> None:
+        super().__init__(file.path, frames[:, 1:].astype(np.int64))
+        self._file = file
+        self._name = object()  # Of its frames among those of all files.
+
     def _texts(self, wanted: list[int]) -> dict[int, bytes]:
-        """Return the text of frames; those that are not at hand are decompressed."""
         found = {number: _frames.get((self._name, number)) for number in wanted}
         texts = {number: text for number, text in found.items() if text is not None}
         missing = [number for number in wanted if number not in texts]
         if missing:
-            ranges = [(int(self._frames[n, 0]), int(self._frames[n, 1])) for n in missing]
+            ranges = [(int(self._parts[n, 0]), int(self._parts[n, 1])) for n in missing]
             for number, data in zip(missing, self._file.read_ranges(ranges), strict=True):
-                offset, _, _, text_bytes = self._frames[number].tolist()
+                offset, _, _, text_bytes = self._parts[number].tolist()
                 text = texts[number] = decode_frame(data, text_bytes, self._file.path, offset)
                 _frames.put((self._name, number), text, len(text))
         return texts
