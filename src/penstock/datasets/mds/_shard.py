@@ -125,7 +125,7 @@ class MdsSamples:
 
         with reading():
             self._held([shard for shard in asked if self._is_blocked(shard)])
-            return read_grouped(grouped(shards), read, at_once=any(map(self._is_ranged, asked)))
+            return read_grouped(shards, read, at_once=any(map(self._is_ranged, asked)))
 
     def _offsets_of(self, shard: int) -> NDArray[np.int64]:
         """Return where each sample begins, and the last one ends: int64[samples + 1]."""

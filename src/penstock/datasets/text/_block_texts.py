@@ -15,7 +15,7 @@ from penstock.order import estimate
 from penstock.storage import Block, Entry, StorageOptions, block_cache, block_key, is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -30,11 +30,11 @@ _KEPT_BYTES = 512 << 20
 _MEMORY_WEIGHT = 8
 """How much heavier a block weighs that could not be mapped: those take 64 MiB."""
 
-_held: RecentlyUsed[memoryview] = RecentlyUsed(_KEPT_BYTES)
-
 
 class BlockText(PartedText):
     """A file whose parts are blocks, which are kept as text on the disk of this host."""
+
+    _held = RecentlyUsed(_KEPT_BYTES)
 
     def __init__(
         self,
@@ -46,23 +46,15 @@ class BlockText(PartedText):
     ) -> None:
         super().__init__(found.path, parts)
         self._found, self._options, self._compressed = found, options, compressed
-        self._owner = object()  # Of its blocks among those of all files.
 
-    def _texts(self, wanted: list[int]) -> dict[int, memoryview]:
-        texts = {number: _held.get((self._owner, number)) for number in wanted}
-        missing = [number for number, text in texts.items() if text is None]
-        if missing:
-            brought = block_cache(self._options).get_all([self._block(n) for n in missing])
-            for number, kept in zip(missing, brought, strict=True):
-                text = texts[number] = memoryview(kept.data)
-                weight = len(text) * (1 if kept.is_mapped else _MEMORY_WEIGHT)
-                _held.put((self._owner, number), text, weight)
-        return {number: text for number, text in texts.items() if text is not None}
+    def _bring(self, numbers: list[int]) -> Iterator[tuple[memoryview, int]]:
+        for kept in block_cache(self._options).get_all([*map(self._block, numbers)]):
+            yield memoryview(kept.data), len(kept.data) * (1 if kept.is_mapped else _MEMORY_WEIGHT)
 
     def is_at_hand(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> bool:
         """Whether this process holds the blocks of these records."""
         numbers = {number for span in self._spans(begin, end) for number in span}
-        return all(_held.get((self._owner, number)) is not None for number in numbers)
+        return all(self._held.get((self._owner, number)) is not None for number in numbers)
 
     def _block(self, number: int) -> Block:
         found, is_compressed = self._found, self._compressed

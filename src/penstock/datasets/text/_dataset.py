@@ -8,18 +8,30 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
+from contextlib import closing
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.datasets._network import is_network
 from penstock.datasets._source import Location
 from penstock.datasets.text._about import AboutText
 from penstock.datasets.text._block_texts import BlockText, block_firsts, blocked_runs, open_blocks
-from penstock.datasets.text._texts import grouped, open_text, read_grouped
-from penstock.errors import OptionError
-from penstock.index import IndexStore, load_beside
-from penstock.storage import StorageOptions, is_remote, reading
+from penstock.datasets.text._texts import (
+    REBUILD,
+    FramedText,
+    MappedText,
+    RangedText,
+    StreamText,
+    grouped,
+    is_stream,
+    read_grouped,
+)
+from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index import IndexStore, file_fingerprint, load_beside
+from penstock.jsonl import compression_of
+from penstock.storage import Entry, LocalStore, StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +42,7 @@ if TYPE_CHECKING:
 
     from penstock.datasets.text._block_texts import Runs
     from penstock.datasets.text._texts import FileText
-    from penstock.index import SampleIndex
+    from penstock.index import FileMeta, SampleIndex
 
 ROW = struct.Struct("<QQQ")
 _MOST_OPEN = 128
@@ -206,9 +218,10 @@ class Dataset(AboutText):
         with reading():
             if (files == files[0]).all():
                 return self._text(int(files[0])).read_many(begins, sizes)
-            groups = grouped(files)
-            is_far = self._by_ranges is not None or is_remote(self._sample_index.file_locations[0])
-            return read_grouped(groups, read, at_once=is_far and not all(map(is_quick, groups)))
+            at_once = is_remote(self._sample_index.file_locations[0])
+            if self._by_ranges is not None:
+                at_once = not all(map(is_quick, grouped(files)))
+            return read_grouped(files, read, at_once=at_once)
 
     def _text_of_run(self, ids: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]] | None:
         """Return the text of records that lie one after the other, and where each of them ends.
@@ -268,6 +281,56 @@ class Dataset(AboutText):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         Dataset.__init__(self, self._sample_index, self._name)
+
+
+def open_text(index: SampleIndex, number: int) -> FileText:
+    """Open one file of an index; a file that changed since raises."""
+    path = index.file_locations[number]
+    options = index.origin.options if index.origin is not None else None
+    store, name = locate(path, options)
+    meta = index.meta.files[number] if index.meta is not None else None
+    compression = compression_of(path)
+    if isinstance(store, LocalStore):
+        _check_unchanged(path, store, name, meta, _remedy(index))
+        if compression is None and not is_network(name):
+            return MappedText(name, path, _remedy(index))
+    known = Entry(name, meta.size, meta.modified, meta.version) if meta is not None else None
+    file = store.open(name, known)
+    if compression is None:
+        return RangedText(file)
+    if is_stream(index, number):
+        longest = None if meta is None else meta.bytes
+        return StreamText(file, "gzip" if compression == "gzip" else "", longest)
+    return FramedText(file, index.frames_of(number))
+
+
+def _remedy(index: SampleIndex) -> str:
+    is_of_tokens = any(path.endswith(".bin") for path in index.file_locations[:1])
+    if is_of_tokens if index.meta is None else index.meta.kind == "tokens":
+        return "Tokenise the text again: penstock tokenize SRC DST --overwrite"
+    return REBUILD
+
+
+def _check_unchanged(
+    path: str, store: LocalStore, name: str, meta: FileMeta | None, remedy: str
+) -> None:
+    try:
+        entry = store.entry(name)
+    except ObjectNotFoundError:
+        message = f"{path} is gone since the index was built. Bring it back. {remedy}"
+        raise StaleIndexError(message, path=path) from None
+    if meta is None:
+        return
+    same = (entry.size, entry.modified) == (meta.size, meta.modified)
+    if not same and entry.size >= meta.size:
+        with closing(store.open(name)) as file:
+            same = file_fingerprint(file, meta.size) == meta.fingerprint
+    if not same:
+        what = f"{meta.size:,} bytes then, {entry.size:,} now"
+        if entry.size == meta.size:
+            what = "other content at equal size"
+        message = f"{path} changed since the index was built: {what}. {remedy}"
+        raise StaleIndexError(message, path=path)
 
 
 def _let_go_of_old() -> None:
