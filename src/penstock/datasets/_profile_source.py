@@ -83,7 +83,7 @@ def _last_touched(origin: Source) -> float:
 def keep_profile(source: Source, document: dict[str, Any]) -> str:
     """Keep a profile in the cache directory, where `known_profile` finds it; return the path."""
     path = _path(source._bare)
-    keep_file(path, profile_text(document).encode())
+    keep_file(path, lambda draft: draft.write(profile_text(document).encode()))
     return str(path)
 
 

@@ -206,4 +206,4 @@ def _keep(path: Path, values: pa.Array) -> None:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as file:
         file.write_batch(batch)
-    keep_file(path, sink.getvalue())
+    keep_file(path, lambda draft: draft.write(sink.getvalue()))

@@ -121,7 +121,6 @@ class Dataset(AboutText):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever records or their numbers do."""
         return self._sample_index.fingerprint
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
@@ -137,11 +136,9 @@ class Dataset(AboutText):
 
     @property
     def files(self) -> list[str]:
-        """The files that the records lie in."""
         return list(self._sample_index.file_locations)
 
     def by_blocks(self) -> Self:
-        """Return the same records out of whole blocks of remote files, fetched once a host."""
         if self._by_ranges is not None or not self._block_runs():
             return self
         twin = copy(self)
@@ -156,7 +153,6 @@ class Dataset(AboutText):
         return self._blocked
 
     def location(self, which: Any) -> Location:
-        """Return where a record lies, or each of an array of them."""
         if isinstance(which, np.ndarray | list | tuple | range):
             rows = self._sample_index.rows_of(self._numbers(which))
             return Location(rows[:, 0], rows[:, 1], rows[:, 2])
@@ -164,7 +160,6 @@ class Dataset(AboutText):
         return Location(place.file_path, place.byte_offset, place.num_bytes)
 
     def raw(self, which: int) -> bytes:
-        """Return a record's own bytes."""
         return self._raw(self._number(which))
 
     @property
