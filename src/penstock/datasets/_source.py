@@ -323,17 +323,11 @@ class Source(AboutSource, ABC):
         if numbers.ndim != 1:
             shown = "one number" if not numbers.ndim else f"{numbers.ndim} axes"
             raise TypeError(f"expected a flat list of record numbers, not {shown}")
-        if numbers.dtype == np.uint64 and numbers.max() > np.iinfo(np.int64).max:
-            raise RecordIndexError(f"there is no record {numbers.max()}: there are {len(self):,}.")
+        bad = numbers[(numbers < -len(self)) | (numbers >= len(self))]
+        if bad.size:
+            raise RecordIndexError(f"there is no record {bad[0]}: there are {len(self):,}.")
         numbers = numbers.astype(np.int64, copy=False)
-        if numbers.min() < 0:
-            numbers = np.where(numbers < 0, numbers + len(self), numbers)
-        bad = (numbers < 0) | (numbers >= len(self))
-        if bad.any():
-            raise RecordIndexError(
-                f"there is no record {np.asarray(ids)[bad][0]}: there are {len(self):,}."
-            )
-        return numbers
+        return np.where(numbers < 0, numbers + len(self), numbers)
 
     def arrow(self, ids: Any = None, fields: Fields | None = None) -> pa.Table | pa.RecordBatch:
         """Return a batch of the records of `ids`, or without them a table of all records."""

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._foreign_file import block_of
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -27,7 +26,15 @@ from penstock.errors import (
     TruncatedFileError,
 )
 from penstock.index import Found, digest, file_fingerprint, format_by_name
-from penstock.storage import LocalStore, block_cache, is_pattern, is_remote, locate
+from penstock.storage import (
+    Block,
+    LocalStore,
+    block_cache,
+    block_key,
+    is_pattern,
+    is_remote,
+    locate,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -280,7 +287,13 @@ def map_index(found: Found, options: StorageOptions) -> MegatronIndex:
     if isinstance(found.store, LocalStore):
         with open(entry.name, "rb") as opened:
             return MegatronIndex(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), found.path)
-    block = block_of(found, 0, entry.size, options)
+
+    def make() -> bytes:
+        with found.open() as file:
+            return file.read_at(0, entry.size)
+
+    key = block_key(options, found.path, entry, "bytes", 0, entry.size)
+    block = Block(found.path, 0, entry.size, key, make)
     return MegatronIndex(block_cache(options).get(block).data, found.path)
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._foreign_file import CachedRanges, MappedFile, Reopened, open_plain, stale
+from penstock.datasets._foreign_file import Reopened, open_blocks_of, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
 from penstock.datasets.text._block_texts import BLOCK_BYTES
+from penstock.datasets.text._texts import MappedText
 from penstock.datasets.tokens._layout import one_value
 from penstock.datasets.tokens._source import TokenSource, between, ends_of
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
@@ -131,15 +132,15 @@ class MegatronTokens(Reopened[MegatronFiles], TokenSource):
         text = _texts.get(key)
         if text is None:
             if self._is_by_blocks:
-                text = CachedRanges(files.bin, self._options)
+                text = open_blocks_of(files.bin, self._options)
             else:
                 text = open_plain(files.bin)
             _texts.put(key, text, 1)
         return text
 
-    def _mapped(self) -> MappedFile | None:
+    def _mapped(self) -> MappedText | None:
         text = self._text()
-        return text if isinstance(text, MappedFile) else None
+        return text if isinstance(text, MappedText) else None
 
     def _bytes(self, begins: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[bytes]:
         if not sizes.any():
