@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.datasets.fields._paths import type_at
@@ -13,8 +14,6 @@ from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import numpy as np
 
     from penstock.datasets._source import Source
 
@@ -57,7 +56,9 @@ def _in_order(table: pa.Table, order: np.ndarray) -> pa.RecordBatch:
         # Without a column `take` forgets how many rows there are.
         return empty_batch(table.schema, len(order))
     # Dictionaries of their own would stay in chunks of their own.
-    rows = table.unify_dictionaries().combine_chunks().take(pa.array(order)).combine_chunks()
+    rows = table.unify_dictionaries().combine_chunks()
+    if not (np.diff(order) == 1).all():
+        rows = rows.take(pa.array(order)).combine_chunks()
     return rows.to_batches()[0] if len(order) else empty_batch(table.schema, 0)
 
 
