@@ -152,7 +152,7 @@ def test_a_column_that_is_replaced_by_one_of_other_records_is_not_used(
 
 
 def test_appended_records_are_read_from_the_source(tmp_path: Path) -> None:
-    """A source that is longer than its columns uses them for those that they have."""
+    """Columns that are shorter than their source count as gone."""
     folder = tmp_path / "data"
     short = opened(folder, "jsonl").materialize(FIELDS)
     write(folder, "jsonl", "part-00002", records(300, 330))

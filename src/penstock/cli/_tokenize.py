@@ -146,7 +146,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     left = PartsLeft(dst)
     with TokenProgress(listing.bytes, left) as progress, _command_line_errors(left):
         result = create_tokenize_and_index_jsonl_text_func(
-            known.tokenizer,
+            known,
             ends,
             **inputs,
             output_base_path=dst,

@@ -117,12 +117,13 @@ def _fit_lists(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         # Such a list keeps room for its items also where it is null.
         filled = np.full(len(array) * type_.list_size, -1)
         filled[np.repeat(~nulls, type_.list_size)] = np.arange(len(items))
-        taken = items.take(pa.array(filled, mask=filled < 0))
-        fitted = _of_rows(taken, type_.value_type, path, np.full(len(array), type_.list_size))
-    else:
-        fitted = _of_rows(items, type_.value_type, path, lengths)
-        if not type_.value_field.nullable and fitted.null_count:
-            row = _row_of(int(null_rows(fitted).argmax()), lengths)
+        items = items.take(pa.array(filled, mask=filled < 0))
+        lengths = np.full(len(array), type_.list_size)
+    fitted = _of_rows(items, type_.value_type, path, lengths)
+    if not type_.value_field.nullable and fitted.null_count:
+        missing = null_rows(fitted) & np.repeat(~nulls, lengths)
+        if missing.any():
+            row = _row_of(int(missing.argmax()), lengths)
             raise _RowMisfit(Misfit(f"{path}[]", None, f"{type_.value_type} not null"), row)
     return list_array(lengths, nulls, fitted, type_)
 

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -16,11 +17,11 @@ from penstock.errors import CorruptIndexError, IndexExistsError, OptionError
 from penstock.index._build import BuildOptions
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
-from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_lines
+from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_lines, place_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import BAD_LINES, FILES, ROWS
-from penstock.index._open_index import load_beside, load_place, make_index
-from penstock.index._scan import LineScan, LineScanner, ScannedFrames, scan_file
+from penstock.index._open_index import load_beside, make_index
+from penstock.index._scan import LineScan, LineScanner, ScannedFrames, opened, scan_file
 from penstock.jsonl import JsonlFile, read_pieces
 from penstock.storage import StorageOptions, join, locate
 from penstock.work import Bar
@@ -250,9 +251,10 @@ class FileTextLinesIndexer:
 
     def _add_lines(self, bar: Bar) -> None:
         for path in self._paths:
-            for places in scan_file(_found(path), LineScan(), 0, bar.add, ScannedFrames()):
-                for offset, size in places.tolist():
-                    self._store.add_sample(path, offset, size)
+            with opened(_found(path)) as file:
+                for places in scan_file(file, LineScan(), 0, bar.add, ScannedFrames()):
+                    for offset, size in places.tolist():
+                        self._store.add_sample(path, offset, size)
 
     def _add_samples(self, generator: SampleGeneratorInterface, bar: Bar) -> None:
         offsets: dict[str, int] = {}
@@ -265,35 +267,6 @@ class FileTextLinesIndexer:
                     self._store.add_sample(sample.file_path, offset, size)
                     offsets[sample.file_path] = offset + size
             generator.finish(is_last_file=number == len(self._paths) - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class JsonlIndexer:
-    """Indexes JSON Lines files, local or remote, when called."""
-
-    listing: Listing
-    mode: Mode
-    build: BuildOptions
-    options: StorageOptions
-    index: str | os.PathLike[str] | None
-
-    def __call__(self) -> None:
-        place = make_index(
-            self.listing,
-            LineScanner(),
-            self.mode,
-            options=self.options,
-            index=self.index,
-            build=self.build,
-        )
-        if self.build.validate:
-            meta = load_place(place).meta
-            if meta is not None and meta.bad_lines:
-                _log.warning(
-                    "bad lines set aside, which are no records: %d; see %s",
-                    meta.bad_lines,
-                    join(place.folder, BAD_LINES),
-                )
 
 
 def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
@@ -310,7 +283,7 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
     num_workers: int | None = None,
     index: str | os.PathLike[str] | None = None,
     storage_options: dict[str, object] | None = None,
-) -> JsonlIndexer:
+) -> Callable[[], None]:
     r"""Return an indexer of all JSON Lines files of a folder and those below it.
 
     An existing index raises a `ValueError`, unless `overwrite` builds it again or `update` adds new
@@ -334,7 +307,22 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
     options = StorageOptions(storage_options)
     listing = list_lines(input_base_path, options)
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"
-    return JsonlIndexer(listing, mode, build, options, index)
+    return partial(_index_lines, listing, mode, build, options, index)
+
+
+def _index_lines(
+    listing: Listing,
+    mode: Mode,
+    build: BuildOptions,
+    options: StorageOptions,
+    index: str | os.PathLike[str] | None,
+) -> None:
+    scanner = LineScanner()
+    meta = make_index(listing, scanner, mode, options=options, index=index, build=build)
+    if build.validate and meta.bad_lines:
+        place = place_of(listing, scanner, options, index, beside_remote=True)
+        text = "bad lines set aside, which are no records: %d; see %s"
+        _log.warning(text, meta.bad_lines, join(place.folder, BAD_LINES))
 
 
 def _found(path: str) -> Found:

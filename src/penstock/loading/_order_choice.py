@@ -69,12 +69,16 @@ def lies_remote(source: Source) -> bool:
 
 def first_gzip(source: Source) -> str | None:
     """Return a file that can only be read from its beginning, if there is one."""
-    return next(filter(None, (origin.forward_file for origin in bare_origins(source))), None)
+    return first_stream(source, "gzip")
 
 
-def first_stream(source: Source) -> str | None:
+def first_stream(source: Source, compression: str = "") -> str | None:
     """Return a file in which a record costs what lies before it, if there is one."""
-    return next(filter(None, (origin.stream_file for origin in bare_origins(source))), None)
+    for origin in bare_origins(source):
+        for file, how in origin.stream_files.items():
+            if compression in ("", how):
+                return origin.files[file]
+    return None
 
 
 def bare_origins(source: Source) -> Iterable[Source]:
