@@ -57,17 +57,13 @@ class OwnedFile:
         """Append bytes."""
         self.check()
         try:
-            with translated(self.path, "write"), memoryview(data) as view:
-                done = os.write(self.descriptor, view)
-                if done < view.nbytes:  # The disk is nearly full.
-                    self._write_rest(view.cast("B")[done:])
+            with translated(self.path, "write"):
+                view = memoryview(data).cast("B")
+                while view:  # More than once where the disk is nearly full.
+                    view = view[os.write(self.descriptor, view) :]
         except BaseException as failure:
             self._failure = str(failure) or type(failure).__name__
             raise
-
-    def _write_rest(self, view: memoryview) -> None:
-        while view:
-            view = view[os.write(self.descriptor, view) :]
 
     def check(self) -> None:
         """Raise in a forked child, and after a failed write."""
@@ -146,13 +142,8 @@ def drafts_in(directory: str) -> list[Leftover]:
 
 def clear_dead_drafts(directory: str) -> list[Entry]:
     """Remove the drafts in a directory whose writers are gone; return what was removed."""
-    removed = []
-    for path in _drafts_of(directory):
-        with suppress(OSError):
-            status = os.stat(path)
-            if remove_draft(path):
-                removed.append(Entry(path, status.st_size, status.st_mtime))
-    return removed
+    dead = [entry for entry, writer in drafts_in(directory) if writer == "gone"]
+    return [entry for entry in dead if remove_draft(entry.name)]
 
 
 def remove_draft(path: str, *, undecided: bool = False) -> bool:

@@ -107,6 +107,12 @@ def current_meter() -> Meter | None:
     return _meter.get()
 
 
+def count(**more: float) -> None:
+    """Count on the present meter, if there is one."""
+    if (meter := _meter.get()) is not None:
+        meter.count(**more)
+
+
 @contextmanager
 def waiting(path: str, start: int, stop: int) -> Iterator[None]:
     """Count a range as in flight on the present meter, if there is one."""

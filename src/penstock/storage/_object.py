@@ -21,7 +21,7 @@ from penstock.storage._drafts import OwnedFile
 from penstock.storage._environment import endpoint_is_plain_http
 from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
-from penstock.storage._meter import current_meter, waiting
+from penstock.storage._meter import count, waiting
 from penstock.storage._object_errors import (
     ConflictError,
     client_panic,
@@ -31,6 +31,7 @@ from penstock.storage._object_errors import (
 )
 from penstock.storage._options import StorageOptions
 from penstock.storage._store import Entry
+from penstock.storage.cache._blocks import Block, block_cache, block_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -194,7 +195,9 @@ class RemoteFile:
         body = _Body(self._store, self._entry, start, start + length)
         with waiting(self.path, start, start + length):
             return self._store.request(
-                "read", what, lambda: self._store.retry(what, body.fetch, body.count_repeat)
+                "read",
+                what,
+                lambda: self._store.retry(what, body.fetch, lambda: count(retries=1)),
             )
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -211,49 +214,53 @@ class _Body:
     """
 
     def __init__(self, store: ObjectStore, entry: Entry, start: int, stop: int) -> None:
-        self._store = store
-        self._entry = entry
-        self._start = start
-        self._stop = stop
+        self._store, self._name, self._version = store, entry.name, entry.version
+        self._start, self._stop = start, stop
         self._parts: list[Any] = []
-        self._received = 0
-        self._version = entry.version
-        self._meter = current_meter()
 
     def fetch(self) -> bytes:
         """Ask for what is missing, and return the whole if that came."""
-        self._count(requests=1)
-        try:
-            self._receive()
-        except Exception as failure:
-            if is_throttled(failure):
-                self._count(throttled=1)
-            raise
-        length = self._stop - self._start
-        if self._received != length:
-            # The client takes a short answer for a whole one.
-            received, self._received, self._parts = self._received, 0, []
-            raise ConnectionError(f"{length:,} bytes asked for, {received:,} received")
-        return b"".join(self._parts)
-
-    def _receive(self) -> None:
-        options: dict[str, Any] = {"range": (self._start + self._received, self._stop)}
+        received = sum(map(len, self._parts))
+        options: dict[str, Any] = {"range": (self._start + received, self._stop)}
         if self._version:
             # Also where the version is known from the first answer only: two must not be mixed.
             options["if_match"] = self._version
-        answer = self._store.client(repeats=False).get(self._entry.name, options=options)
-        self._version = self._version or answer.meta["e_tag"]
-        for part in answer.stream(min_chunk_size=_CHUNK_BYTES):
-            self._parts.append(part)
-            self._received += len(part)
-            self._count(bytes=len(part))
+        count(requests=1)
+        try:
+            answer = self._store.client(repeats=False).get(self._name, options=options)
+            self._version = self._version or answer.meta["e_tag"]
+            for part in answer.stream(min_chunk_size=_CHUNK_BYTES):
+                self._parts.append(part)
+                count(bytes=len(part))
+        except Exception as failure:
+            if is_throttled(failure):
+                count(throttled=1)
+            raise
+        whole, length = b"".join(self._parts), self._stop - self._start
+        if len(whole) != length:
+            self._parts = []  # The client takes a short answer for a whole one.
+            raise ConnectionError(f"{length:,} bytes asked for, {len(whole):,} received")
+        return whole
 
-    def count_repeat(self) -> None:
-        self._count(retries=1)
 
-    def _count(self, **more: int) -> None:
-        if self._meter is not None:
-            self._meter.count(**more)
+class CachedStore(ObjectStore):
+    """A bucket whose ranges this host fetches once: for parts that every process reads first."""
+
+    __slots__ = ()
+
+    def open(self, name: str, known: Entry | None = None) -> RemoteFile:
+        return _CachedFile(self, known or self.entry(name))
+
+
+class _CachedFile(RemoteFile):
+    __slots__ = ()
+
+    def read_at(self, start: int, length: int) -> bytes:
+        read_at, stop = super().read_at, start + length
+        key = block_key(self._store.options, self.path, self._entry, "bytes", start, stop)
+        block = Block(self.path, start, stop, key, lambda: read_at(start, length))
+        data: bytes = block_cache(self._store.options).get(block).data.to_pybytes()
+        return data
 
 
 class ObjectDraft:

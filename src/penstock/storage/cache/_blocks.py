@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._locks import locked
-from penstock.storage._meter import carried, current_meter, waiting
+from penstock.storage._meter import carried, count, waiting
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 
 if TYPE_CHECKING:
@@ -152,9 +152,7 @@ class BlockCache:
             return None
         with suppress(OSError):
             os.utime(path)  # By this it is known what was used last.
-        meter = current_meter()
-        if meter is not None:
-            meter.count(cache_hits=1)
+        count(cache_hits=1)
         return BlockBytes(data, is_mapped=True)
 
     def _bring(self, block: Block) -> BlockBytes:

@@ -9,7 +9,7 @@ import struct
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from penstock.storage._cache_mark import mark_as_cache
+from penstock.storage._folders import mark_as_cache
 from penstock.storage._locks import locked
 
 if TYPE_CHECKING:
