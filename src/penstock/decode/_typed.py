@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from penstock.decode._assemble import record_batch
 from penstock.decode._bad_rows import bad_rows
 from penstock.decode._columns import REFUSALS, JsonColumn, Misfit
-from penstock.decode._nested_columns import StructClass
+from penstock.decode._nested_columns import StructClass, column_for
 from penstock.decode._records import OnBad, ParsedRecords, read_records
-from penstock.decode._schema_columns import column_for
 from penstock.decode._text import count_object_lines, is_utf8, may_hold_endless_number
 from penstock.errors import OptionError, SchemaMismatchError
 
