@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decode._bad_rows import bad_rows
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -94,17 +96,10 @@ class JsonColumn:
         try:
             return self.convert(values)
         except REFUSALS as why:
-            raise self.misfit(*self._culprit(values, why)) from None
-
-    def _culprit(self, values: Sequence[object], why: Exception) -> tuple[object, str]:
-        while len(values) > 1:
-            half = len(values) // 2
-            try:
-                self.build(values[:half])
-            except Misfit as misfit:
-                return misfit.value, misfit.why
-            values = values[half:]
-        return next(iter(values), None), str(why)
+            whole = why
+        some = bad_rows(len(values), lambda i, j: self.convert(values[i:j]), REFUSALS, has_bad=True)
+        row, reason = next(some, (0, whole))
+        raise self.misfit(values[row] if values else None, str(reason)) from None
 
     def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the array of values that are all None or of an accepted type."""
@@ -265,9 +260,5 @@ class JsonTextColumn(JsonColumn):
 
 
 def json_text(value: object) -> str:
-    """Return compact JSON for a value; what JSON does not know becomes its `str`.
-
-    >>> json_text({"a": [1, None]})
-    '{"a":[1,null]}'
-    """
+    """Return compact JSON for a value; what JSON does not know becomes its `str`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -196,34 +196,17 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         return array.cast(type_)
     if is_.is_floating(type_) and is_any(have, ("integer", "floating", "decimal")):
         return narrowed_floats(array.cast(pa.float64(), safe=False), type_)
-    if is_.is_integer(type_) and is_.is_decimal(have):
-        return array.cast(type_)
     if is_.is_dictionary(type_):
         return dictionary_array(type_, array)
-    if any(is_any(have, family) and is_any(type_, family) for family in _FAMILIES):
+    is_number = is_.is_integer(type_) and is_.is_decimal(have)
+    if is_number or any(is_any(have, one) and is_any(type_, one) for one in _FAMILIES):
         return array.cast(type_)
-    if have.id in _JSON_SCALARS:
+    if is_any(have, ("boolean", "integer", "floating", "string", "large_string")):
         # Strings as moments or decimals, integers as counts: rare, and the rules are written once.
         return column_for(type_, path).build(array.to_pylist())
     raise TypeError(f"it is {have}")
 
 
 _NESTED = ((_is_list, _fit_lists), (is_.is_struct, _fit_structs), (is_.is_map, _fit_maps))
-_FAMILIES = (
-    ("integer",),
-    TEXTS,
-    ("decimal",),
-    ("timestamp", "date"),
-    ("time",),
-    ("duration",),
-)
+_FAMILIES = (("integer",), TEXTS, ("decimal",), ("timestamp", "date"), ("time",), ("duration",))
 """Types that Arrow casts into each other safely, by their tests in `pyarrow.types`."""
-
-_JSON_SCALARS = {
-    type_.id
-    for type_ in (
-        *(pa.bool_(), pa.string(), pa.large_string(), pa.float16(), pa.float32(), pa.float64()),
-        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
-        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-    )
-}

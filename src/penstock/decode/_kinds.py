@@ -91,11 +91,7 @@ _KINDS = (
 
 
 def describe(kind: Kind) -> str:
-    """Return the words for values of a kind.
-
-    >>> describe(ListKind(Scalar.NATURAL)), describe(Scalar.FLOAT)
-    ('lists', 'floats')
-    """
+    """Return the words for values of a kind."""
     if isinstance(kind, Scalar):
         return kind.words
     if isinstance(kind, Foreign):
@@ -106,11 +102,6 @@ def describe(kind: Kind) -> str:
 
 
 def arrow_type(kind: Kind) -> pa.DataType:
-    """Return the Arrow type that holds values of a kind.
-
-    >>> arrow_type(Fields({"a": ListKind(Scalar.UNSIGNED)}))
-    StructType(struct<a: list<item: uint64>>)
-    """
     if isinstance(kind, ListKind):
         return pa.list_(arrow_type(kind.item))
     if isinstance(kind, Fields):

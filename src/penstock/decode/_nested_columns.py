@@ -70,23 +70,18 @@ class StructClass:
 
     def __init__(self, parts: Sequence[tuple[pa.Field, JsonColumn]]) -> None:
         # Numbered, since the names in the text may be no names in Python.
-        names = [f"f{number}" for number in range(len(parts))]
-        fields: list[tuple[str, Any] | tuple[str, Any, None]] = [
-            (name, optional(column, nullable=True), None)
-            if field.nullable
-            else (name, column.annotation)
-            for name, (field, column) in zip(names, parts, strict=True)
-        ]
-        in_text = {name: field.name for name, (field, _) in zip(names, parts, strict=True)}
+        names = {f"f{number}": field.name for number, (field, _) in enumerate(parts)}
+        fields: list[tuple[str, Any] | tuple[str, Any, None]] = []
+        self._parts = []
+        for name, (field, column) in zip(names, parts, strict=True):
+            annotation = optional(column, nullable=field.nullable)
+            fields.append((name, annotation, None) if field.nullable else (name, annotation))
+            self._parts.append((field, column, attrgetter(name)))
         self.type: type[msgspec.Struct] = msgspec.defstruct(
-            "Row", fields, rename=in_text, kw_only=True, gc=False
+            "Row", fields, rename=names, kw_only=True, gc=False
         )
         self.blank = self.type(**dict.fromkeys(names))
         """Stands for a null object."""
-        self._parts = [
-            (field, column, attrgetter(name))
-            for name, (field, column) in zip(names, parts, strict=True)
-        ]
 
     @classmethod
     def of(cls, parts: Sequence[tuple[pa.Field, JsonColumn]]) -> StructClass | None:

@@ -63,13 +63,7 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 
 class WholeSchema:
-    """The narrowest schema that holds every batch it has seen; it keeps no batch.
-
-    >>> early, late = pa.record_batch({"a": [1]}), pa.record_batch({"a": [0.5], "b": ["new"]})
-    >>> whole = WholeSchema([early, late])
-    >>> whole.widen(early).to_pydict()
-    {'a': [1.0], 'b': [None]}
-    """
+    """The narrowest schema that holds every batch it has seen; it keeps no batch."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         kinds: dict[str, Kind] = {}

@@ -132,11 +132,7 @@ def _build_foreign(column: JsonColumn, values: Sequence[object]) -> pa.Array:
 
 
 def _plain(value: object) -> object:
-    """Return a value as the types that JSON text gives, where there is one for it.
-
-    >>> _plain({"a": (np.int8(1), np.zeros(2))})
-    {'a': [1, [0.0, 0.0]]}
-    """
+    """Return a value as the types that JSON text gives, where there is one for it."""
     if type(value) in _PLAIN and not isinstance(value, list | dict):
         return value
     if isinstance(value, Mapping):
