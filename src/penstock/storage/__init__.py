@@ -65,47 +65,8 @@ if TYPE_CHECKING:
     from penstock.storage._object import CachedStore as CachedStore
     from penstock.storage._object import ObjectStore as ObjectStore
 
-# The two that need the object-store client, which local work never loads.
-_remote, __getattr__, __dir__ = facade(
-    __name__, {"CachedStore": "_object", "ObjectStore": "_object"}
-)
+# The two need the object-store client, which local work never loads.
+_, __getattr__, __dir__ = facade(__name__, {"CachedStore": "_object", "ObjectStore": "_object"})
 
-# All other names above are for the other rooms.
-__all__ = [
-    *_remote,
-    "Block",
-    "BlockCache",
-    "Draft",
-    "Entry",
-    "HeldFile",
-    "InFlight",
-    "LocalStore",
-    "Meter",
-    "MeteredFile",
-    "OpenFile",
-    "ReadAhead",
-    "SeekableFile",
-    "StorageOptions",
-    "Store",
-    "block_cache",
-    "block_key",
-    "cache_directory",
-    "carried",
-    "current_meter",
-    "fork_is_safe",
-    "is_pattern",
-    "is_remote",
-    "join",
-    "locate",
-    "match",
-    "metered",
-    "new_remote_path",
-    "open_for_reading",
-    "open_for_writing",
-    "rank",
-    "read_blocks",
-    "reading",
-    "refuse_inherited",
-    "refuse_special_file",
-    "world_size",
-]
+# The contract, and what fulfils it; the other names are for the other rooms.
+__all__ = ["Draft", "Entry", "LocalStore", "ObjectStore", "OpenFile", "StorageOptions", "Store"]

@@ -36,8 +36,6 @@ class OwnedFile:
     After a failed write the contents are undefined, and further writes are refused.
     """
 
-    __slots__ = ("_failure", "_process", "descriptor", "path")
-
     def __init__(self, descriptor: int, path: str) -> None:
         self.descriptor = descriptor
         self.path = path
@@ -48,10 +46,6 @@ class OwnedFile:
     def is_ours(self) -> bool:
         """Whether this process opened it, rather than one that it was forked from."""
         return self._process == os.getpid()
-
-    @property
-    def size(self) -> int:
-        return os.fstat(self.descriptor).st_size
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes."""
@@ -78,44 +72,41 @@ class OwnedFile:
             raise StorageError(message, path=self.path)
 
 
-class LocalDraft:
+class LocalDraft(OwnedFile):
     """A hidden, locked file; see `penstock.storage.Draft`."""
 
     def __init__(self, directory: str, label: str) -> None:
-        self._file = OwnedFile(-1, directory)
+        super().__init__(-1, directory)
         # A name may have 255 bytes, and the label's own file may use them all.
         label = os.fsencode(label)[:_LABEL_BYTES].decode(errors="ignore") or "draft"
         with translated(directory, "write in"):
             Path(directory).mkdir(parents=True, exist_ok=True)
-            while self._file.descriptor < 0:
-                path = f"{directory}/.{label}.{secrets.token_hex(8)}.penstock-tmp"
-                self._file = OwnedFile(create_locked(path), path)
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._file.write(data)
+            while self.descriptor < 0:
+                self.path = f"{directory}/.{label}.{secrets.token_hex(8)}.penstock-tmp"
+                self.descriptor = create_locked(self.path)
 
     def publish(self, name: str, *, exclusive: bool) -> None:
-        self._file.check()
+        self.check()
         with translated(name, "publish"):
-            os.fsync(self._file.descriptor)
+            os.fsync(self.descriptor)
             if exclusive:
-                _publish_exclusively(self._file.path, self._file.descriptor, name)
+                _publish_exclusively(self.path, self.descriptor, name)
             else:
-                os.replace(self._file.path, name)
+                os.replace(self.path, name)
             sync(os.path.dirname(name) or ".")
         self._close()
 
     def discard(self) -> None:
         # A forked child holds a copy of this object; the file is its parent's.
-        if self._file.descriptor >= 0 and self._file.is_ours:
+        if self.descriptor >= 0 and self.is_ours:
             with suppress(FileNotFoundError):
-                os.unlink(self._file.path)
+                os.unlink(self.path)
         self._close()
 
     def _close(self) -> None:
-        if self._file.descriptor >= 0:
-            os.close(self._file.descriptor)
-            self._file.descriptor = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     def __del__(self) -> None:
         self.discard()

@@ -323,14 +323,7 @@ def _lock_of(path: Path) -> str:
 
 
 def mark_as_cache(folder: Path, what: str) -> None:
-    """Write `.gitignore` and `CACHEDIR.TAG` where they are missing; `what` says what lies there.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as name:
-    ...     mark_as_cache(Path(name), "Made by Penstock; it can be made again.")
-    ...     (Path(name) / CACHE_TAG).read_text().splitlines()[1]
-    '# Made by Penstock; it can be made again.'
-    """
+    """Write `.gitignore` and `CACHEDIR.TAG` where they are missing; `what` says what lies there."""
     # The tag first: another process that comes meanwhile recognises the folder by it.
     for name, text in ((CACHE_TAG, f"{_SIGNATURE}\n# {what}\n"), (".gitignore", "*\n")):
         with suppress(FileExistsError), open(folder / name, "x", encoding="utf-8") as file:

@@ -50,14 +50,13 @@ def locate(
         known = ", ".join(f"{name}://" for name in ("file", *REMOTE_SCHEMES))
         raise OptionError(f"{scheme}:// is not known; use a local path or one of {known}.")
     bucket, _, key = rest.partition("/")
-    if not bucket or "@" in bucket:
-        # Credentials in a URL would end up in logs and errors, so nothing of it is shown.
-        message = f"{scheme}:// needs a bucket name and no credentials; pass storage_options=."
-        raise OptionError(message)
     if not _BUCKET.fullmatch(bucket):
-        # A "?" or "#" would send requests to another bucket.
-        message = f"{scheme}://{bucket}: buckets are named by letters, digits, '.', '-' and '_'."
-        raise OptionError(message)
+        # A "?" or "#" would send requests to another bucket. Credentials in a URL would end up in
+        # logs and errors, so nothing of it is shown.
+        raise OptionError(
+            f"{scheme}:// needs a bucket and no credentials (pass storage_options=); buckets are "
+            "named by letters, digits, '.', '-' and '_'."
+        )
     from penstock.storage._object import ObjectStore  # noqa: PLC0415 (obstore only when needed)
 
     return ObjectStore(f"{scheme}://{bucket}", options or StorageOptions()), key.strip("/")

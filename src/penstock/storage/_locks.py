@@ -37,8 +37,6 @@ _own: set[Lock] = set()
 class Lock:
     """A lock on an open file or folder."""
 
-    __slots__ = ("descriptor",)
-
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         """-1 after `release`, and in a forked child."""
