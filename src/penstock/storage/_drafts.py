@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import stat
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +21,7 @@ from penstock.storage._local_errors import translated
 from penstock.storage._locks import Holder, create_locked, holder_of, is_same_file, take
 from penstock.storage._store import Entry
 
-_DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.penstock-tmp", re.DOTALL)
-_CLAIM_NAME = re.compile(r"\..+\.penstock-claim", re.DOTALL)
+_HIDDEN = re.compile(r"\..+\.([0-9a-f]{16}\.penstock-tmp|penstock-claim)", re.DOTALL)
 _LABEL_BYTES = 150
 NO_HARD_LINKS = frozenset(
     {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
@@ -121,8 +120,11 @@ class Leftover(NamedTuple):
 
 def drafts_in(directory: str) -> list[Leftover]:
     """Return the drafts and claims in a local directory."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(os.listdir(directory))
     found = []
-    for path in sorted(_drafts_of(directory)):
+    for path in (f"{directory}/{name}" for name in names if _HIDDEN.fullmatch(name)):
         with suppress(OSError), holder_of(path) as holder:
             status = os.stat(path)
             # A folder can be locked, but no writer of ours makes one of this name.
@@ -133,8 +135,12 @@ def drafts_in(directory: str) -> list[Leftover]:
 
 def clear_dead_drafts(directory: str) -> list[Entry]:
     """Remove the drafts in a directory whose writers are gone; return what was removed."""
-    dead = [entry for entry, writer in drafts_in(directory) if writer == "gone"]
-    return [entry for entry in dead if remove_draft(entry.name)]
+    removed = []
+    for entry, writer in drafts_in(directory):
+        with suppress(OSError):
+            if writer == "gone" and remove_draft(entry.name):
+                removed.append(entry)
+    return removed
 
 
 def remove_draft(path: str, *, undecided: bool = False) -> bool:
@@ -150,18 +156,6 @@ def remove_draft(path: str, *, undecided: bool = False) -> bool:
             except FileNotFoundError:
                 return False
         return is_going
-
-
-def _drafts_of(directory: str) -> list[str]:
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return []
-    return [
-        f"{directory}/{name}"
-        for name in names
-        if _DRAFT_NAME.fullmatch(name) or _CLAIM_NAME.fullmatch(name)
-    ]
 
 
 def _publish_exclusively(draft: str, descriptor: int, name: str) -> None:
@@ -204,18 +198,14 @@ def publish_by_claim(draft: str, name: str) -> None:
 
 def _wait_until_released(claim: str) -> bool:
     """Wait for a claim's owner, and remove the claim if it died; False without locks."""
-    lock = None
     try:
-        lock = take(claim, waits=True)
-        if lock is not None and is_same_file(lock.descriptor, claim):
-            os.unlink(claim)
+        with take(claim, waits=True) or nullcontext() as lock:
+            if lock is not None and is_same_file(lock.descriptor, claim):
+                os.unlink(claim)
     except FileNotFoundError:
         pass
     except OSError:
         return False
-    finally:
-        if lock is not None:
-            lock.release()
     return True
 
 

@@ -66,6 +66,9 @@ class StorageOptions(Mapping[str, str]):
     def __hash__(self) -> int:
         return hash(tuple(self._items))
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StorageOptions) and self._items == other._items
+
     def __repr__(self) -> str:
         shown = {k: _MASK if _is_secret(k, v) else _USERINFO.sub(_MASK, v) for k, v in self._items}
         return f"StorageOptions({shown})"
