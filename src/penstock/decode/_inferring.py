@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +13,11 @@ from penstock.decode._kinds import (
     Fields,
     Scalar,
     TooDeepError,
-    arrow_schema,
-    arrow_type,
-    describe,
     first_change,
-    join_records,
-    kind_of_batch,
+    join,
+    kind_of_array,
     kind_of_records,
-    settled_record,
+    settled,
     turns_into_text,
 )
 from penstock.decode._records import OnBad, ParsedRecords, Record, read_records
@@ -72,7 +69,7 @@ class InferringDecoder:
         self._warned: set[str] = set()
         self._record = Fields({})
         # Replaced as a whole, never changed: `attempt` takes it in any thread while `settle` runs.
-        self._reader = ArrowReader(arrow_schema(self._record))
+        self._reader = ArrowReader(self._record.schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -100,7 +97,8 @@ class InferringDecoder:
             # The schema may have grown since the attempt, or may just have begun.
             attempted = self.attempt(text)
         if attempted is not None:
-            seen = kind_of_batch(attempted)
+            whole = attempted.to_struct_array()
+            seen = cast("Fields", kind_of_array(whole, read_as_text=True))
             record = self._widened(seen)
             # Text must come from the values themselves: a double has lost that 1 was no 1.0. So
             # what comes out does not hang on the schema that the attempt was made with.
@@ -131,11 +129,11 @@ class InferringDecoder:
         return self._strict and self._started and first_change(self._record, seen) is not None
 
     def _widened(self, seen: Fields) -> Fields:
-        return settled_record(join_records(self._record, seen))
+        return cast("Fields", settled(join(self._record, seen)))
 
     def _learn(self, record: Fields) -> None:
         if first_change(self._record, record):
-            self._reader = ArrowReader(arrow_schema(record))
+            self._reader = ArrowReader(record.schema)
         self._record = record
         remedy = "Give a schema to choose another type"
         warn_of_mixed(record, "", self._warned, remedy, self._name)
@@ -146,9 +144,9 @@ class InferringDecoder:
             for row, (index, _) in zip(records.rows, records.lines, strict=True)
         )
         index, (path, known, seen) = next((at, change) for at, change in changes if change)
-        before = "had no such field" if known is Scalar.NULL else f"have {arrow_type(known)} there"
+        before = "had no such field" if known is Scalar.NULL else f"have {known.type} there"
         why = (
-            f"field {path!r} holds {describe(seen)}, but the records that made the schema "
+            f"field {path!r} holds {seen.words}, but the records that made the schema "
             f'{before}. Drop schema="strict" to let the schema widen, or give one that '
             "holds the field"
         )
@@ -167,7 +165,7 @@ def _reader_for_head(text: bytes) -> ArrowReader | None:
         head = head[: head.rfind(b"\n") + 1]
     try:
         record = kind_of_records(read_records(head).rows)
-        return ArrowReader(arrow_schema(record))
+        return ArrowReader(record.schema)
     except (TooDeepError, UnicodeEncodeError):
         return None
 

@@ -44,6 +44,11 @@ class ListKind:
     """Lists, and the one kind that holds every item."""
 
     item: Kind
+    words: ClassVar[str] = "lists"
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.list_(self.item.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,15 @@ class Fields:
     """Objects, and the kind of each field in the order they were met."""
 
     fields: Mapping[str, Kind]
+    words: ClassVar[str] = "objects"
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.struct(self.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, kind.type) for name, kind in self.fields.items()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,10 @@ class Foreign:
     """An Arrow type that JSON text never gives; it widens into nothing but strings."""
 
     type: pa.DataType
+
+    @property
+    def words(self) -> str:
+        return f"{self.type} values"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +85,7 @@ class Mixed:
     what: str = field(compare=False)
     """The words for the values."""
     type: ClassVar[pa.DataType] = pa.string()
+    words: ClassVar[str] = "values of several types"
 
 
 Kind = Scalar | ListKind | Fields | Foreign | Mixed
@@ -88,29 +107,6 @@ _KINDS = (
     (("floating",), Scalar.FLOAT),
     (STRINGS, Scalar.TEXT),
 )
-
-
-def describe(kind: Kind) -> str:
-    """Return the words for values of a kind."""
-    if isinstance(kind, Scalar):
-        return kind.words
-    if isinstance(kind, Foreign):
-        return f"{kind.type} values"
-    if isinstance(kind, Mixed):
-        return "values of several types"
-    return "lists" if isinstance(kind, ListKind) else "objects"
-
-
-def arrow_type(kind: Kind) -> pa.DataType:
-    if isinstance(kind, ListKind):
-        return pa.list_(arrow_type(kind.item))
-    if isinstance(kind, Fields):
-        return pa.struct([(name, arrow_type(inner)) for name, inner in kind.fields.items()])
-    return kind.type
-
-
-def arrow_schema(record: Fields) -> pa.Schema:
-    return pa.schema([(name, arrow_type(kind)) for name, kind in record.fields.items()])
 
 
 def inner_path(path: str, name: str) -> str:
@@ -140,15 +136,11 @@ def join(old: Kind, new: Kind) -> Kind:
     if isinstance(old, ListKind) and isinstance(new, ListKind):
         return ListKind(join(old.item, new.item))
     if isinstance(old, Fields) and isinstance(new, Fields):
-        return join_records(old, new)
-    return Mixed(f"{describe(old)} and {describe(new)}")
-
-
-def join_records(old: Fields, new: Fields) -> Fields:
-    merged = dict(old.fields)
-    for name, kind in new.fields.items():
-        merged[name] = join(merged.get(name, Scalar.NULL), kind)
-    return Fields(merged)
+        merged = dict(old.fields)
+        for name, kind in new.fields.items():
+            merged[name] = join(merged.get(name, Scalar.NULL), kind)
+        return Fields(merged)
+    return Mixed(f"{old.words} and {new.words}")
 
 
 def _join_numbers(kinds: tuple[Kind, Kind]) -> Kind:
@@ -165,14 +157,12 @@ def settled(kind: Kind) -> Kind:
     Until then a float may join them and make a double of all.
     """
     if kind is Scalar.WIDE:
-        return Mixed(describe(kind))
+        return Mixed(kind.words)
     if isinstance(kind, ListKind):
         return ListKind(settled(kind.item))
-    return settled_record(kind) if isinstance(kind, Fields) else kind
-
-
-def settled_record(record: Fields) -> Fields:
-    return Fields({name: settled(kind) for name, kind in record.fields.items()})
+    if isinstance(kind, Fields):
+        return Fields({name: settled(inner) for name, inner in kind.fields.items()})
+    return kind
 
 
 def first_change(old: Kind, seen: Kind, path: str = "") -> tuple[str, Kind, Kind] | None:
@@ -252,32 +242,28 @@ def _kind_of_numbers(values: Sequence[object], types: set[type]) -> Kind:
 
 
 def _word(type_: type) -> str:
-    words = {int: describe(Scalar.NATURAL), list: "lists", dict: "objects"}
-    return words.get(type_) or describe(_SCALARS[type_])
+    words = {int: Scalar.NATURAL.words, list: ListKind.words, dict: Fields.words}
+    return words.get(type_) or _SCALARS[type_].words
 
 
-def kind_of_batch(batch: pa.RecordBatch) -> Fields:
-    names = batch.schema.names
-    return Fields({name: kind_of_array(array) for name, array in zip(names, batch, strict=True)})
+def kind_of_array(array: pa.Array, *, read_as_text: bool = False) -> Kind:
+    """Return the kind that an array's type stands for; of integers also the sign counts.
 
-
-def kind_of_array(array: pa.Array) -> Kind:
-    """Return the kind that an array's type stands for.
-
-    Of integers also the sign counts; strings that are all null may be of any kind.
+    With `read_as_text` strings that are all null may be of any kind.
     """
     type_ = array.type
     for types, kind in _KINDS:
         if is_any(type_, types):
-            is_unknown = kind is Scalar.TEXT and array.null_count == len(array)
-            return Scalar.NULL if is_unknown else kind
+            is_text = kind is Scalar.TEXT and read_as_text
+            return Scalar.NULL if is_text and array.null_count == len(array) else kind
     if pa.types.is_integer(type_):
         least = pc.min(array).as_py()
         return Scalar.NEGATIVE if least is not None and least < 0 else Scalar.NATURAL
     if is_any(type_, ("list", "large_list", "fixed_size_list")):
-        return ListKind(kind_of_array(array.flatten()))
+        return ListKind(kind_of_array(array.flatten(), read_as_text=read_as_text))
     if pa.types.is_struct(type_):
         # `flatten` hides the values under a null struct, `field` would show them.
         parts = zip(type_, array.flatten(), strict=True)
-        return Fields({field.name: kind_of_array(part) for field, part in parts})
+        kinds = {one.name: kind_of_array(part, read_as_text=read_as_text) for one, part in parts}
+        return Fields(kinds)
     return Foreign(type_)

@@ -17,9 +17,6 @@ from penstock.decode._kinds import (
     ListKind,
     Mixed,
     Scalar,
-    arrow_schema,
-    arrow_type,
-    describe,
     inner_path,
     join,
     kind_of_array,
@@ -57,7 +54,7 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     whole = WholeSchema(parts)
     for path, what in mixed_fields(whole.record):
         # Where strings meet other values, the decoder that turned to strings has said so.
-        if describe(Scalar.TEXT) not in what:
+        if Scalar.TEXT.words not in what:
             _log.warning("field %r holds %s and becomes a string in the unified table", path, what)
     return pa.Table.from_batches([whole.widen(part) for part in parts], whole.schema)
 
@@ -76,7 +73,7 @@ class WholeSchema:
                     kinds[name] = join(known, kind_of_array(array))
         same = {name: Foreign(*found) for name, found in types.items() if len(found) == 1}
         self.record = Fields({name: same.get(name) or settled(kinds[name]) for name in kinds})
-        self.schema = arrow_schema(self.record)
+        self.schema = self.record.schema
 
     def widen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return one of the batches under the schema of all of them."""
@@ -103,12 +100,12 @@ def batch_of_records(rows: Sequence[Record], record: Fields) -> pa.RecordBatch:
         column_of_kind(kind, name).build([row.get(name) for row in rows])
         for name, kind in record.fields.items()
     ]
-    return record_batch(columns, len(rows), arrow_schema(record))
+    return record_batch(columns, len(rows), record.schema)
 
 
 def column_of_kind(kind: Kind, path: str) -> JsonColumn:
     """Return the column that reads JSON values of a kind."""
-    type_ = arrow_type(kind)
+    type_ = kind.type
     if isinstance(kind, Mixed):
         return JsonTextColumn(type_, path)
     if isinstance(kind, ListKind):
@@ -121,7 +118,7 @@ def column_of_kind(kind: Kind, path: str) -> JsonColumn:
 
 def widen_batch(batch: pa.RecordBatch, record: Fields) -> pa.RecordBatch:
     """Return a batch under the schema of a kind that holds its records, new fields null."""
-    return cast_batch(batch, arrow_schema(record), _widened)
+    return cast_batch(batch, record.schema, _widened)
 
 
 def _widened(array: pa.Array, type_: pa.DataType, _path: str) -> pa.Array:
