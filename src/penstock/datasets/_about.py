@@ -34,6 +34,9 @@ class AboutSource:
     reads_blocks = ""
     """Why a block is read as a whole, where a record costs as much as its block."""
 
+    no_columns = ""
+    """Why columns of its records cannot be kept; "" where they can."""
+
     @property
     def schema_is_complete(self) -> bool:
         """Whether `schema` has every field of every record."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from penstock.datasets._source import Source
 from penstock.datasets._table_source import TableSource
 from penstock.decode import inferred_batch, typed_batch
-from penstock.errors import OptionError, SchemaMismatchError
+from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,8 +59,8 @@ def _is_frame(what: object) -> bool:
     return type(what).__module__.partition(".")[0] == "pandas" and hasattr(what, "columns")
 
 
-class _ObjectSource(Source):
-    """The base of lists and map-style datasets: columns are made of Python values."""
+class ObjectSource(Source):
+    """The base of sources of Python values, of which columns are made."""
 
     def __init__(self) -> None:
         self._warned: set[str] = set()
@@ -90,7 +90,7 @@ class _ObjectSource(Source):
         return records
 
 
-class ListSource(_ObjectSource):
+class ListSource(ObjectSource):
     """A list of dicts, or of any mappings.
 
     Records come back as the very objects that were given, not copies: do not change them. They
@@ -136,7 +136,7 @@ class ListSource(_ObjectSource):
         return [self._list[number] for number in ids.tolist()]
 
 
-class MapStyleSource(_ObjectSource):
+class MapStyleSource(ObjectSource):
     """Any object with `__len__` and `__getitem__`, such as a torch dataset.
 
     Its records may be of any kind; columns can be asked for when they are dicts. The length is
@@ -146,6 +146,7 @@ class MapStyleSource(_ObjectSource):
     """
 
     _sample = _MAP_SAMPLE
+    no_columns = "a map-style dataset does not say when its records change"
 
     def __init__(self, dataset: MapStyle[Any]) -> None:
         super().__init__()
@@ -160,14 +161,6 @@ class MapStyleSource(_ObjectSource):
         kind = type(self._dataset)
         text = f"{kind.__module__}.{kind.__qualname__} {self._length}"
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-    def column_home(self) -> NoReturn:
-        """Raise: columns could not be known to be of the present records."""
-        raise OptionError(
-            f"{type(self._dataset).__qualname__} is a map-style dataset: it does not say when its "
-            "records change, so what was decoded from them cannot be kept. Give the files, a table "
-            "or a list of dicts that it reads."
-        )
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         numbers = ids.tolist()

@@ -104,6 +104,7 @@ class Source(AboutSource, ABC):
         "_projected": "_projection.projected",
         "_repr_html_": "_display.html_of",
         "arrow": "_arrow.arrow_of",
+        "map": "_mapped.Mapped",
         "materialize": "columns._materialize.materialize",
         "split": "_split.split",
         "take": "_views.Taken",
@@ -199,6 +200,11 @@ class Source(AboutSource, ABC):
 
     def column_home(self) -> ColumnHome:
         """Return where columns of these records lie."""
+        if self.no_columns:
+            raise OptionError(
+                f"{type(self).__name__} has no columns: {self.no_columns}, so what was decoded "
+                "cannot be kept. Materialise the files or the table that it reads."
+            )
         return ColumnHome([self._cache_name(), self.fingerprint])
 
     @property
@@ -358,10 +364,22 @@ class Source(AboutSource, ABC):
     def where(self, expression: Any) -> Source:
         """Return a view of the records for which an expression holds.
 
-        `expression` is a comparison as text (`"age >= 18 and country in ('de', 'fr')"`) or a
-        pyarrow compute expression over the fields. It is evaluated once.
+        `expression` is a comparison as text (`"age >= 18 and country in ('de', 'fr')"`), a
+        pyarrow compute expression over the fields, or a function of a record. It is evaluated
+        once; a function costs Python for every record, and its numbers are not kept on disk.
         """
         view: Source = self._later("where")(self, expression)
+        return view
+
+    def map(self, function: Callable[[Any], Any]) -> Source:
+        """Return a view in which each record is what `function` makes of it, when it is asked for.
+
+        It may return a dict or anything else; it cannot drop records or add some. Fields of dicts
+        can be encoded. It runs where batches are made, so that worker processes need a function
+        that pickles. The fingerprint has the function's name, not its code: a run resumes after
+        the function was changed.
+        """
+        view: Source = self._later("map")(self, function)
         return view
 
     def take(self, ids: Any) -> Source:

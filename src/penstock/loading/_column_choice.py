@@ -115,6 +115,9 @@ def choose_columns(
         return Columns(source, f"{_DECODED}: materialize=False")
     if materialize == "auto" and not source.files:
         return Columns(source, f"{_DECODED}: the records are in memory")
+    against = next(filter(None, (origin.no_columns for origin in bare_origins(source))), "")
+    if materialize == "auto" and against:
+        return Columns(source, f"{_DECODED}: columns cannot be made. {against}")
     needs_them = shuffled and first_gzip(source) is not None
     # Columns of the source itself stay, with their own way of handling values that do not fit.
     schema = without_columns(source, schema)

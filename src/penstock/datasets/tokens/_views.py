@@ -143,9 +143,12 @@ def split_tokens(
     return Parts(views, parts.names)
 
 
-def where_tokens(source: TokenSource, expression: object) -> MatchingTokens:
+def where_tokens(source: TokenSource, expression: object) -> Source:
     """Return the view of `where`, again a source of tokens."""
-    return MatchingTokens(source, where(source, expression).rule)
+    view = where(source, expression)
+    if isinstance(view, Matched):
+        return MatchingTokens(source, view.rule)
+    return TakenTokens(source, view.ids)
 
 
 class Windows(OverTokens):

@@ -2,9 +2,10 @@
 
     age >= 18 and (country in ('de', 'fr') or not user.name starts with 'test')
 
-Fields are named as they are, dotted paths included; other names stand in backquotes. Values are
-numbers, 'texts' or "texts" (with the escapes of JSON), true and false. As in SQL, null matches no
-comparison, whichever way round: ask with `is null` and `is not null`.
+Fields are named as they are, dotted paths included; other names stand in backquotes. `len(field)`
+is the number of characters of a text, or of items of a list. Values are numbers, 'texts' or "texts"
+(with the escapes of JSON), true and false. As in SQL, null matches no comparison, whichever way
+round: ask with `is null` and `is not null`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 DEEPEST = 100
 """How far parentheses and `not` may be nested."""
 
+LENGTH = "len "
+"""In front of how a length is compared."""
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _BOOLEANS = {"true": True, "false": False}
@@ -61,7 +64,7 @@ class Comparison:
 
     name: str
     how: str
-    """One of == != < <= > >= in contains starts."""
+    """One of == != < <= > >= in contains starts; behind "len " that of the field's length."""
     values: tuple[Value, ...]
     at: tuple[int, ...] = field(repr=False, compare=False)
     """Where in the text the values stand."""
@@ -215,31 +218,34 @@ class _ConditionParser:
             if sign.text not in _COMPARISONS:
                 raise self._expected("a comparison", sign)
             how = _FLIPPED.get(sign.text, sign.text)
-            return Comparison(self._field(self._take()), how, (value,), (first.at,))
-        name = self._field(first)
-        if self._skip("is"):
+            name, of = self._operand(self._take())
+            return Comparison(name, of + how, (value,), (first.at,))
+        name, of = self._operand(first)
+        if not of and self._skip("is"):
             is_not = self._skip("not")
             self._expect("null")
             return Not(IsNull(name)) if is_not else IsNull(name)
         sign = self._take()
         is_not = sign.text.lower() == "not" and self._is_next("in", "contains", "starts")
-        node = self._beside(name, self._take() if is_not else sign)
+        node = self._beside(name, of, self._take() if is_not else sign)
         return Not(node) if is_not else node
 
-    def _beside(self, name: str, sign: Token) -> Node:
+    def _beside(self, name: str, of: str, sign: Token) -> Node:
         how = sign.text.lower() if sign.kind in ("sign", "word") else ""
         if how == "in":
-            return self._among(name)
+            return self._among(name, of)
+        is_of_text = how in ("contains", "starts") and not of
+        if not is_of_text and how not in _COMPARISONS:
+            shown = f"len({name})" if of else f"the field {name!r}"
+            raise self._expected(f"after {shown}: a comparison", sign)
         if how == "starts":
             self._expect("with")
-        elif how != "contains" and how not in _COMPARISONS:
-            raise self._expected(f"after the field {name!r}: a comparison", sign)
         token = self._take()
-        if how in ("contains", "starts") and token.kind != "text":
+        if is_of_text and token.kind != "text":
             raise self._expected("a text in quotes", token)
-        return Comparison(name, how, (self._value(token),), (token.at,))
+        return Comparison(name, of + how, (self._value(token),), (token.at,))
 
-    def _among(self, name: str) -> Node:
+    def _among(self, name: str, of: str) -> Node:
         self._expect("(")
         tokens = [self._take()]
         values = [self._value(tokens[0])]
@@ -247,7 +253,15 @@ class _ConditionParser:
             tokens.append(self._take())
             values.append(self._value(tokens[-1]))
         self._expect(")")
-        return Comparison(name, "in", tuple(values), tuple(token.at for token in tokens))
+        return Comparison(name, f"{of}in", tuple(values), tuple(token.at for token in tokens))
+
+    def _operand(self, token: Token) -> tuple[str, str]:
+        """Return the field that is compared, and LENGTH where its length is."""
+        if token.kind != "word" or token.text.lower() != "len" or not self._skip("("):
+            return self._field(token), ""
+        name = self._field(self._take())
+        self._expect(")")
+        return name, LENGTH
 
     def _field(self, token: Token) -> str:
         if token.kind == "name" or (token.kind == "word" and token.text.lower() not in _WORDS):

@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.datasets._arrow import read_fields, refuse_unknown
+from penstock.datasets._mapped import Called
 from penstock.datasets._rule_views import Rule, RuleView
 from penstock.datasets._views import fingerprint_of
 from penstock.datasets.where._expression import (
+    LENGTH,
     Comparison,
     IsNull,
     Node,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from penstock.datasets._source import Source
+    from penstock.datasets._views import Chosen
     from penstock.datasets.where._expression import Value
 
 _VERSION = 1
@@ -46,7 +49,7 @@ _COMPARE: dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
 }
 
 
-def where(source: Source, expression: object) -> Matched:
+def where(source: Source, expression: object) -> Chosen:
     """Return a view of the records for which an expression, as text or of pyarrow, holds.
 
     It is evaluated now; the numbers of the matching records are kept in the cache directory
@@ -57,10 +60,13 @@ def where(source: Source, expression: object) -> Matched:
         condition = TextCondition(expression)
     elif isinstance(expression, pc.Expression):
         condition = ArrowCondition(expression)
+    elif callable(expression):
+        return Called(source, expression)
     else:
         raise OptionError(
-            f"where takes a text, as in where(\"age >= 18 and country in ('de', 'fr')\"), or a "
-            f"pyarrow.compute expression, not {type(expression).__name__}."
+            f"where takes a text, as in where(\"age >= 18 and country in ('de', 'fr')\"), a "
+            f"pyarrow.compute expression, or a function of a record, not "
+            f"{type(expression).__name__}."
         )
     view = Matched(source, Search(source, condition))
     # An expression that does not fit the data is an error of this call and not of a later one.
@@ -159,6 +165,8 @@ def holds(node: Node, columns: Mapping[str, pa.Array], text: str) -> pa.BooleanA
     """
     if isinstance(node, Comparison):
         array = _plain(columns[node.name])
+        if node.how.startswith(LENGTH):
+            array = _lengths(node, array, partial(point_at, text, node.at[0]))
         results = [
             _compared(node, array, value, partial(point_at, text, at))
             for value, at in zip(node.values, node.at, strict=True)
@@ -190,7 +198,8 @@ def _plain(array: pa.Array) -> pa.Array:
 def _compared(
     node: Comparison, array: pa.Array, value: Value, error: Callable[[str], Exception]
 ) -> pa.Array:
-    type_, how = array.type, "==" if node.how == "in" else node.how
+    asked = node.how.removeprefix(LENGTH)
+    type_, how = array.type, "==" if asked == "in" else asked
     if is_.is_null(type_):
         return pa.nulls(len(array), pa.bool_())
     if is_.is_string(type_) or is_.is_large_string(type_):
@@ -207,6 +216,17 @@ def _compared(
             return _COMPARE[how](array, _moment(node, type_, value, error))
     way = {"starts": "starts with"}.get(node.how, node.how)
     raise error(f"the field {node.name!r} is {type_}: it has no {way!r} with {_word(value)}.")
+
+
+def _lengths(node: Comparison, array: pa.Array, error: Callable[[str], Exception]) -> pa.Array:
+    type_ = array.type
+    if is_.is_null(type_):
+        return array
+    if is_.is_string(type_) or is_.is_large_string(type_):
+        return pc.utf8_length(array)
+    if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
+        return pc.list_value_length(array)
+    raise error(f"the field {node.name!r} is {type_}: only texts and lists have a length.")
 
 
 def _is_number(type_: pa.DataType) -> bool:
