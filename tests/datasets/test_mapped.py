@@ -43,7 +43,7 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> penstock.datasets.
         write(pa.Table.from_pylist(flat), path)
     else:
         with penstock.writer(path) as writer:
-            writer.write_many(flat)
+            writer.write(flat)
     return penstock.open(path)
 
 
@@ -65,7 +65,7 @@ def test_every_record_is_what_the_function_makes_of_it(source: penstock.datasets
 def test_a_loader_encodes_what_the_function_makes_and_resumes(workers: Any, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with penstock.writer(path) as writer:
-        writer.write_many(RECORDS)
+        writer.write(RECORDS)
 
     def loader() -> penstock.DataLoader:
         mapped = penstock.open(path).map(doubled)
@@ -87,7 +87,7 @@ def test_a_loader_encodes_what_the_function_makes_and_resumes(workers: Any, tmp_
 def test_columns_of_mapped_records_are_refused_and_gzip_is_not_shuffled(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl.gz"
     with penstock.writer(path) as writer:
-        writer.write_many(RECORDS)
+        writer.write(RECORDS)
     mapped = penstock.open(path).map(doubled)
     with pytest.raises(OptionError, match="a function makes the records"):
         mapped.materialize({"n": "int64"})

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.datasets import has_columns
 from penstock.errors import OptionError
-from penstock.loading._column_choice import choose_columns
+from penstock.loading._column_choice import choose_columns, without_any
 from penstock.loading._feed import Opened, Placed, Reads
 from penstock.loading._fetch import named_batch
 from penstock.loading._options import read_skips
@@ -137,9 +137,9 @@ class Addressed:
     def _may_gather(self) -> bool:
         """Whether batches can come out of columns."""
         schema = self._schema
-        return schema is not None and (
-            self._options.materialize is not False or has_columns(self._source, schema)
-        )
+        if schema is None or without_any(self._source):
+            return False
+        return self._options.materialize is not False or has_columns(self._source, schema)
 
     def _chosen(self, point: Cursor) -> Columns:
         if self._columns is None:

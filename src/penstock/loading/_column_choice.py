@@ -102,6 +102,11 @@ class Columns:
         return now if len(gone) == len(schema) else f"{self.why}; but some fields are {now}"
 
 
+def without_any(source: Source) -> str:
+    """Return why columns of these records cannot be kept; "" where they can."""
+    return next(filter(None, (origin.no_columns for origin in bare_origins(source))), "")
+
+
 def choose_columns(
     source: Source, schema: pa.Schema | None, options: FeedOptions, *, shuffled: bool
 ) -> Columns:
@@ -115,7 +120,7 @@ def choose_columns(
         return Columns(source, f"{_DECODED}: materialize=False")
     if materialize == "auto" and not source.files:
         return Columns(source, f"{_DECODED}: the records are in memory")
-    against = next(filter(None, (origin.no_columns for origin in bare_origins(source))), "")
+    against = without_any(source)
     if materialize == "auto" and against:
         return Columns(source, f"{_DECODED}: columns cannot be made. {against}")
     needs_them = shuffled and first_gzip(source) is not None
