@@ -117,10 +117,10 @@ class _LocalFile:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __del__(self) -> None:
-        # After a failed __init__ there is no descriptor.
-        if getattr(self, "_descriptor", -1) >= 0:
-            self.close()
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # After a failed __init__ there is no descriptor; at the end of a program there is no `os`.
+        if (descriptor := getattr(self, "_descriptor", -1)) >= 0:
+            close(descriptor)
 
 
 def refuse_special_file(store: Store, name: str) -> None:
