@@ -299,16 +299,22 @@ def _look(source: Source, schema: pa.Schema, start: int) -> tuple[float, float]:
             # Slow, record by record: its time is not that of other records.
             if not sized:
                 batch = decoded(source, ids[:_FIRST], schema, "null", 0).columns
-                size, sized = batch.nbytes, batch.num_rows
+                size, sized = _stored_bytes(batch), batch.num_rows
             continue
         if sized or len(ids) > _FIRST:
             took += time.perf_counter() - began
             rows += len(ids)
-        size += batch.nbytes
+        size += _stored_bytes(batch)
         sized += len(ids)
         if took > _LOOK_SECONDS:
             break
     return took / max(1, rows), size / max(1, sized)
+
+
+def _stored_bytes(batch: pa.RecordBatch) -> int:
+    """Return about how many bytes columns take: as many as Arrow's, but a whole one for a bool."""
+    bools = [type_ for type_ in batch.schema.types if pa.types.is_boolean(type_)]
+    return int(batch.nbytes + batch.num_rows * len(bools))
 
 
 def _sample(source: Source, start: int) -> Iterator[NDArray[np.int64]]:
