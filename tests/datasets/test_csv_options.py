@@ -62,6 +62,9 @@ def test_a_dialect_is_given_by_format_options(tmp_path: Path) -> None:
     assert penstock.open(file, format_options=given)[0] == {"a": 1, "b": "x;y"}
     with pytest.raises(OptionError, match=r"CSV has no option 'separator'; .*delimiter"):
         penstock.open(file, format_options={"separator": ";"})
+    for odd in ({"delimiter": 5}, {"quote": ""}, {"types": "int64"}, {"null_values": 5}):
+        with pytest.raises(OptionError, match=f"{next(iter(odd))}=.*expected"):
+            penstock.open(file, format_options=odd)
     with pytest.raises(OptionError, match="for files"):
         penstock.open([{"a": 1}], format_options=given)
     lines = written(tmp_path / "a.jsonl", '{"a": 1}\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from penstock.index.profile._values import UNREADABLE
 from penstock.jsonl import reason_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -69,12 +70,13 @@ class CsvScanner:
         escape: str | None = None,
         header: bool = True,  # noqa: FBT001, FBT002 (named as `CsvRows` names it)
         column_names: Sequence[str] | None = None,
-        null_values: Sequence[str] = (),
+        null_values: Sequence[str] | None = None,
         types: Mapping[str, str] | None = None,
     ) -> None:
-        if isinstance(null_values, str) or not all(isinstance(one, str) for one in null_values):
-            raise OptionError(f"null_values={null_values!r}: expected a list of texts.")
-        self.dialect = Dialect(delimiter, quote, escape, tuple(null_values))
+        nulls = () if null_values is None else null_values
+        if not isinstance(nulls, list | tuple) or {*map(type, nulls)} - {str}:
+            raise OptionError(f"null_values={nulls!r}: expected a list of texts.")
+        self.dialect = Dialect(delimiter, quote, escape, tuple(nulls))
         self.dialect.check()
         self.header = bool(header)
         if isinstance(column_names, str):
@@ -82,6 +84,8 @@ class CsvScanner:
         self.column_names = None if column_names is None else tuple(column_names)
         if self.column_names is not None:
             _check_names(self.column_names, "column_names=")
+        if not isinstance(types, Mapping | None):
+            raise OptionError(f"types={types!r}: expected a dict of columns and their types.")
         self.types = dict(types or {})
         for name, text in self.types.items():
             if not isinstance(text, str):  # Such as a type of pyarrow, which JSON cannot hold.
