@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import penstock
 from penstock.datasets import CsvRows, Source
 from penstock.datasets.text._csv import CsvParser
 from penstock.errors import (
@@ -107,8 +108,8 @@ def opened(tmp_path: Path, text: str, **options: object) -> CsvRows:
 
 
 def test_empty_is_null_and_a_quoted_empty_text_is_a_text(tmp_path: Path) -> None:
-    rows = opened(tmp_path, 'n,t\n1,\n,""\n')
-    assert rows[:] == [{"n": 1, "t": None}, {"n": None, "t": ""}]
+    rows = opened(tmp_path, 'n,t\n1,\n,""\n"",x\n')
+    assert rows[:] == [{"n": 1, "t": None}, {"n": None, "t": ""}, {"n": None, "t": "x"}]
 
 
 def test_line_ends_quotes_and_delimiters_inside_quotes_belong_to_the_value(tmp_path: Path) -> None:
@@ -256,7 +257,9 @@ def test_an_index_of_other_options_is_refused(tmp_path: Path) -> None:
     (folder / "a.csv").write_text("a;b\n1;2\n")
     CsvRows(folder, delimiter=";")
     with pytest.raises(CorruptIndexError, match="delimiter"):
-        CsvRows(folder)
+        CsvRows(folder, delimiter=",")
+    with pytest.raises(CorruptIndexError, match="null_values"):
+        penstock.open(folder, format_options={"null_values": ["NA"]})
 
 
 VALUES = st.text(st.sampled_from("ab1 ,;\n\r\"'\\é"), max_size=6)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from penstock.cli._paths import as_typed, indexed_source, places_of
+from penstock.cli._paths import as_typed, indexed_source, look_at, places_of
 from penstock.cli._stream import Record, sampled_numbers
 from penstock.cli._terminal import Progress
 from penstock.datasets import column_folders, open_found
@@ -24,7 +24,7 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
-from penstock.index import list_files, look_at, place_of
+from penstock.index import list_files, place_of
 from penstock.jsonl import compression_of
 from penstock.storage import StorageOptions, is_remote, locate, read_blocks
 

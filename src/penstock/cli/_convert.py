@@ -12,14 +12,14 @@ import click
 from click.core import ParameterSource
 
 from penstock.cli._main import uninterrupted
-from penstock.cli._paths import PathFiles, find
+from penstock.cli._paths import PathFiles, find, look_at
 from penstock.cli._stream import read_fast, read_lines, texts_of
 from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
 from penstock.datasets import open_found
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
-from penstock.index import LINES, look_at
+from penstock.index import LINES
 from penstock.jsonl import (
     OTHER_FORMATS,
     SHARD_EXTENSIONS,
@@ -64,6 +64,7 @@ class _WriteOptions:
     "penstock convert 'raw/*.jsonl.gz' logs --shard-extension .jsonl.zst",
     "penstock convert logs s3://bucket/logs --max-bytes-per-shard 64MB",
     path=False,
+    reads=True,
 )
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")

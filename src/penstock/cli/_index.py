@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli._paths import as_typed, refuse_tokens
+from penstock.cli._paths import as_typed, look_at, refuse_tokens
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
 from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
 from penstock.errors import IndexExistsError, OptionError, StaleIndexError
-from penstock.index import BuildOptions, changes, exists, look_at, make_index, meta_of, place_of
+from penstock.index import BuildOptions, changes, exists, make_index, meta_of, place_of
 
 if TYPE_CHECKING:
     from penstock.index import Detected, IndexPlace, Listing, Meta, Mode

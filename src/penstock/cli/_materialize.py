@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from penstock.cli._by_number import folders_without_index, open_existing, open_indexed
-from penstock.cli._paths import as_typed, refuse_tokens
+from penstock.cli._paths import as_typed, look_at, refuse_tokens
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._typed_fields import field_types, parse_fields
 from penstock.cli._units import age_text, bytes_text, counted
@@ -35,7 +35,6 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
-from penstock.index import look_at
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
+from penstock.cli._verb import FORMAT, FORMAT_OPTIONS
 from penstock.datasets import open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import (
@@ -21,11 +24,11 @@ from penstock.index import (
     exists,
     format_named,
     list_files,
-    look_at,
     place_of,
     read_meta,
     refuse_put_aside,
 )
+from penstock.index import look_at as detected_at
 from penstock.jsonl import JsonlFile
 from penstock.storage import drafts_in, fetch_metadata, hidden_folders_in, is_remote, join, locate
 
@@ -39,6 +42,19 @@ if TYPE_CHECKING:
 _META, _ROWS = "meta.json", "sample_locations.bin"
 _ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
+
+
+def look_at(path: str, options: StorageOptions, index: str | None = None) -> Detected:
+    """Return what lies at a PATH, by the options of formats that the command was given."""
+    ctx = click.get_current_context(silent=True)
+    given = {} if ctx is None else ctx.meta
+    return detected_at(
+        path,
+        options,
+        index,
+        format_name=given.get(FORMAT),
+        format_options=given.get(FORMAT_OPTIONS),
+    )
 
 
 def refuse_tokens(path: str, found: Detected, why: str) -> None:
@@ -176,13 +192,10 @@ def places_of(found: Detected) -> Iterator[IndexPlace]:
     """Yield where the index of what lies at a PATH may lie."""
     if found.format.scanner is None:
         return
-    listing, options = found.listing, found.options
-    # By its name a file may have tabs; an index of it may still be one of commas.
-    scanners = [found.scanner(), found.format.scanner_for()]
-    places = [place_of(listing, scanner, options, found.index) for scanner in scanners]
-    yield from dict.fromkeys(places)
+    listing, options, scanner = found.listing, found.options, found.scanner()
+    yield place_of(listing, scanner, options, found.index)
     if listing.is_remote and listing.folder is not None and found.index is None:
-        yield place_of(listing, scanners[0], options, beside_remote=True)
+        yield place_of(listing, scanner, options, beside_remote=True)
 
 
 def indexed_source(path: str, found: Detected, *, is_needed: bool = False) -> Source | None:
@@ -224,6 +237,14 @@ def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
         if kind is None or kind.scanner is None:
             return None  # Of samples, which no verb here shows.
         row, listing = kind, list_files(path, kind.endings, found.options)
+    differing = {name: value for name, value in meta.options.items() if name in found.given}
+    if meta.kind == found.format.name and differing != dict(found.given):
+        raise CorruptIndexError(
+            f"the index in {place.folder} was built with {differing}, not with "
+            f"{dict(found.given)}. Leave these options out, give --index another folder, or build "
+            f"it anew: penstock index {shlex.quote(path)} --overwrite",
+            path=place.folder,
+        )
     if rows.size != meta.records * _ROW_BYTES:
         need = f"{meta.records:,} records need {meta.records * _ROW_BYTES:,}"
         raise _damaged(path, place, f"{_ROWS} has {rows.size:,} bytes, and {need}")

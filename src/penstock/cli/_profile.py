@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._paths import index_or_problem, refuse_tokens
+from penstock.cli._paths import index_or_problem, look_at, refuse_tokens
 from penstock.cli._terminal import Progress, echo, table
 from penstock.cli._typed_fields import parse_fields, schema_types
 from penstock.cli._units import age_text, counted
 from penstock.cli._verb import FINE, option, verb, workers_option
 from penstock.datasets import keep_profile, known_profile, open_found, profile_of, profile_types
 from penstock.errors import OptionError
-from penstock.index import BuildOptions, look_at, make_index, place_of, read_profile
+from penstock.index import BuildOptions, make_index, place_of, read_profile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -116,7 +116,7 @@ class ProfileSearch:
             return self._of_source(source)
         self._build(
             indexed.listing,
-            indexed.format.scanner_for(made_with=meta.options),
+            indexed.format.scanner_for(meta.options),
             "overwrite",
             indexed.place.folder,
             full_hash=meta.is_hashed,

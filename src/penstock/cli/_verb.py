@@ -110,16 +110,23 @@ class _StderrHandler(logging.Handler):
 
 
 def verb(
-    *lines: str, path: bool = True, index: bool = False, cls: type[Verb] = Verb
+    *lines: str,
+    path: bool = True,
+    index: bool = False,
+    reads: bool | None = None,
+    cls: type[Verb] = Verb,
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Make a function a verb: PATH comes before its own parameters, the shared options after them.
 
-    `lines` are examples for the help; `index` adds `--index FOLDER`.
+    `lines` are examples for the help; `index` adds `--index FOLDER`. `reads` adds the options of
+    formats, which `look_at` of `_paths.py` takes: by default where there is a PATH.
     """
 
     def decorate(function: Callable[..., int]) -> click.Command:
         own = vars(function).pop("__click_params__", [])
-        for option in (json_option, storage_option, *([_index_option] if index else [])):
+        formats = _format_options if (path if reads is None else reads) else ()
+        chosen = [_index_option] if index else []
+        for option in (json_option, storage_option, *formats, *chosen):
             function = option(function)
         shared = vars(function).pop("__click_params__")
         params = [click.Argument(["path"])] * path + [*reversed([*shared, *own])]
@@ -193,4 +200,53 @@ _index_option = option(
     "Folder of the index, if it is not in its usual place (beside the data, or in the cache "
     "directory).",
     "folder",
+)
+
+
+FORMAT, FORMAT_OPTIONS = "penstock.format", "penstock.format_options"
+"""Where the options of a format are kept in the context of a command."""
+_SIGNS = {"tab": "\t", "\\t": "\t", "none": None}
+
+
+def _keep_format_option(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    """Keep an option of a format for `look_at`, so that no verb has to hand it on."""
+    if value in (None, ()):
+        return
+    if param.name == "format":
+        ctx.meta[FORMAT] = value
+        return
+    if isinstance(value, str):
+        value = _SIGNS.get(value, value)
+    elif isinstance(value, tuple):
+        value = list(value)
+    ctx.meta.setdefault(FORMAT_OPTIONS, {})[param.name] = value
+
+
+def _format_option(name: str, text: str, dest: str, **settings: Any) -> Callable[[F], F]:  # noqa: ANN401 (of click.option)
+    return option(name, text, dest, callback=_keep_format_option, expose_value=False, **settings)
+
+
+_format_options = (
+    _format_option(
+        "--null TEXT",
+        "CSV: a text that stands for null, such as NA; as often as needed.",
+        "null_values",
+        multiple=True,
+    ),
+    _format_option(
+        "--no-header",
+        "CSV: the first row is a record, and columns are called f0, f1 …",
+        "header",
+        flag_value=False,
+        default=None,
+    ),
+    _format_option("--quote SIGN", "CSV: sign around fields, or none; found by default.", "quote"),
+    _format_option(
+        "--delimiter SIGN", "CSV: sign between fields (';', tab); found by default.", "delimiter"
+    ),
+    _format_option(
+        "--format NAME",
+        "Format of all files (jsonl, csv, parquet …), where their names do not say it.",
+        "format",
+    ),
 )

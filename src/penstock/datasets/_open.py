@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.datasets._source import Source
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.datasets")
 
 
-def open(  # noqa: A001 (the name that users type is penstock.open)
+def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; options by name)
     what: Any,
     *,
+    format: str | None = None,  # noqa: A002 (as users know it)
     index: str | os.PathLike[str] | None = None,
     progress: bool | View | None = None,
     storage_options: Mapping[str, Any] | None = None,
+    format_options: Mapping[str, Any] | None = None,
 ) -> Source:
     """Return the records of a path, a pattern, a list of paths, a table, a frame or a list.
 
@@ -37,11 +40,15 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
         what: A path or URL, a pattern (`"logs/*.jsonl"`), a list of paths, a token folder, a pair
             of Megatron files (`.bin` and `.idx`), a folder of MDS shards, an Arrow table, a data
             frame, a list of dicts, or a dataset with `len` and numbers.
+        format: The format of the files (`"jsonl"`, `"csv"`, `"parquet"` …), where their names and
+            first bytes say another one, or nothing.
         index: The folder of the index, where the default is not writable or not shared.
         progress: True or False shows or hides the bar of a build; by default a terminal shows it.
             An object with `add(count)` receives the bytes read.
         storage_options: Credentials, endpoint, retries and cache of remote paths; see
             `docs/storage.md`.
+        format_options: How the files are written, where that cannot be found: of CSV the keywords
+            of `penstock.datasets.CsvRows`. Other options make another index.
 
     >>> source = open([{"id": 1}, {"id": 2}])
     >>> len(source), source[-1]
@@ -50,6 +57,8 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
     if isinstance(what, Source):
         return what
     if not _are_paths(what):
+        if format is not None or format_options:
+            raise OptionError("format= and format_options= are for files, not for records.")
         from penstock.datasets._memory import in_memory  # noqa: PLC0415 (only when used)
 
         source = in_memory(what)
@@ -63,12 +72,13 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
             _log.warning("an empty list was opened: there are no records, and no paths of any")
         return source
     options = StorageOptions(storage_options)
-    found = look_at(what, options, index).checked()
+    look = partial(look_at, what, options, index, format_name=format, format_options=format_options)
+    found = look().checked()
     try:
         return open_found(found, progress=progress)
     except CorruptIndexError:
         # Another process may have made tokens of these records after the listing.
-        again = look_at(what, options, index)
+        again = look()
         if again.format is found.format:
             raise
         return open_found(again, progress=progress)
@@ -96,6 +106,7 @@ def open_found(
         options=found.options,
         index=found.index,
         progress=progress,
+        given=found.given,
     )
     records: Source = opens(index)
     return records

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.decode._records import decode_fast as decode_fast
     from penstock.decode._records import decode_line as decode_line
     from penstock.decode._text import blank_lines as blank_lines
+    from penstock.decode._text import is_utf8 as is_utf8
     from penstock.decode._typed import TypedDecoder as TypedDecoder
     from penstock.decode._unify import WholeSchema as WholeSchema
     from penstock.decode._unify import unify as unify
@@ -41,6 +42,7 @@ __all__, __getattr__, __dir__ = facade(
         "empty_batch": "_assemble",
         "fit_batch": "_fit",
         "inferred_batch": "_values",
+        "is_utf8": "_text",
         "keep_pandas_out": "_pandas",
         "read_around_bad": "_bad_rows",
         "typed_batch": "_values",

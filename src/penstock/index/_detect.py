@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index._formats import (
+    FORMATS,
     LINES,
     folder_formats,
     format_by_bytes,
+    format_named,
     known_endings,
     load,
     record_formats,
@@ -48,7 +51,7 @@ class FolderFormat(Protocol):
         """Return what is missing where only parts of this format lie; None where none do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Detected:
     """A format, and the files that a path names."""
 
@@ -64,11 +67,19 @@ class Detected:
     """Why `penstock.open` does not open it."""
     problem: PenstockError | None = None
     """The same, where parts of a format lie there and others are missing."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the scanner that the caller chose; the others are found, or those of an index."""
 
     def scanner(self, made_with: Mapping[str, object] | None = None) -> Scanner:
         """Return what finds the records; `made_with` are the options of an existing index."""
-        files = self.listing.files if self.format.suffix_options else ()
-        return self.format.scanner_for([found.entry.name for found in files], made_with)
+        options = self._found_options if made_with is None else made_with
+        return self.format.scanner_for({**options, **self.given})
+
+    @cached_property
+    def _found_options(self) -> dict[str, object]:
+        row = self.format.dialect
+        found: dict[str, object] = load(row)(self.listing.files, self.given) if row else {}
+        return found
 
     def checked(self) -> Detected:
         """Return this, or raise where it does not open."""
@@ -81,13 +92,62 @@ def look_at(
     what: What | Sequence[What],
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
+    *,
+    format_name: str | None = None,
+    format_options: Mapping[str, Any] | None = None,
 ) -> Detected:
-    """Return which format lies at a path, a pattern or a list of those.
+    """Return what lies at a path, a pattern or a list of those, with the options of its format.
+
+    `format_name` is the format of all files there, whatever their names and first bytes say.
+    """
+    find = _detected if format_name is None else partial(_named_format, format_name)
+    found = find(what, StorageOptions() if options is None else options, index)
+    if not format_options:
+        return found
+    found.format.check_options(format_options)
+    given = {name: value for name, value in format_options.items() if value != "auto"}
+    return replace(found, given=given)
+
+
+def _named_format(
+    name: str,
+    what: What | Sequence[What],
+    options: StorageOptions,
+    index: str | os.PathLike[str] | None,
+) -> Detected:
+    """Return the files at a path as those of one row of the table."""
+    row = format_named(name)
+    if row is None:
+        known = ", ".join(row.name for row in FORMATS)
+        raise OptionError(f"format={name!r}: there is no such format; there are: {known}.")
+    listing = list_files(what, (), options)
+    folder = None if index is None else os.fspath(index)
+    at_path = Detected(what, row, listing, options, folder)
+    if row.folder is not None:
+        found = _together(replace(at_path, what=listing.named[0]), [row], listing)
+        if found is None:
+            raise OptionError(f"format={name!r}: {listing.named[0]} holds no {row.title}.")
+        return found
+    files = [found for found in listing.files if row.names(found.entry.name)]
+    if listing.folder is None or not files:
+        files = listing.files
+    if not files:
+        text = f"{listing.named[0]} holds no files with records."
+        return replace(at_path, trouble=ObjectNotFoundError(text, path=listing.named[0]))
+    each = what if all(row.names(one.entry.name) for one in files) else [one.path for one in files]
+    return replace(at_path, what=each, listing=replace(listing, files=files))
+
+
+def _detected(
+    what: What | Sequence[What],
+    options: StorageOptions,
+    index: str | os.PathLike[str] | None = None,
+) -> Detected:
+    """Return which format lies at a path.
 
     Of several formats the first in the table is taken, and a folder without records has lines, of
     which there are none: `checked` raises for both.
     """
-    options = StorageOptions() if options is None else options
     if isinstance(what, list | tuple) and len(what) == 1:
         (what,) = what
     folder = None if index is None else os.fspath(index)

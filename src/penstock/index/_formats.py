@@ -5,13 +5,16 @@ A row names its code as text ("module:name"), loaded on use, so that it may poin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from penstock.errors import OptionError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from penstock.index._scan import Scanner
 
@@ -36,8 +39,8 @@ class Format:
     """How a file begins, if its name says nothing; of lines, white space aside."""
     scanner: str | None = None
     """Finds the records for an index; None where records are found without one."""
-    suffix_options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-    """Options of the scanner where all files have a suffix."""
+    dialect: str | None = None
+    """Finds options of the scanner in the head of a file: called with files and given options."""
     is_lines: bool = False
     """Whether each line is a record, which can be streamed and copied as text."""
     is_tokens: bool = False
@@ -61,22 +64,20 @@ class Format:
         """Whether a file or a pattern is named like this format."""
         return path.lower().endswith(self.endings)
 
-    def options_for(self, names: Sequence[str]) -> dict[str, object]:
-        """Return the scanner's options for files of these names."""
-        for suffix, options in self.suffix_options.items():
-            if names and all(name.lower().endswith(suffix) for name in names):
-                return dict(options)
-        return {}
-
-    def scanner_for(
-        self, names: Sequence[str] = (), made_with: Mapping[str, object] | None = None
-    ) -> Scanner:
-        """Return what finds records; `made_with` are the options of an existing index."""
+    def scanner_for(self, options: Mapping[str, object] | None = None) -> Scanner:
+        """Return what finds records, with options of its own: those of an index, or given ones."""
         if self.scanner is None:
             raise TypeError(f"{self.title} has no scanner")
-        options = self.options_for(names) if made_with is None else made_with
-        found: Scanner = load(self.scanner)(**options)
+        found: Scanner = load(self.scanner)(**(options or {}))
         return found
+
+    def check_options(self, options: Mapping[str, object]) -> None:
+        """Raise for options that this format does not have."""
+        known = signature(load(self.scanner)).parameters if self.scanner is not None else {}
+        for name in options:
+            if name not in known:
+                has = f"there are: {', '.join(known)}" if known else "it has none"
+                raise OptionError(f"format_options: {self.title} has no option {name!r}; {has}.")
 
 
 @cache
@@ -109,7 +110,7 @@ CSV = Format(
     suffixes=(".csv", ".tsv"),
     compressions=(".gz", ".zst"),
     scanner="penstock.index.csv._scan:CsvScanner",
-    suffix_options={".tsv": {"delimiter": "\t"}},
+    dialect="penstock.index.csv._dialect:found_options",
     has_index=True,
     check="penstock.cli.check._tables:csv_parts",
 )

@@ -34,6 +34,8 @@ class _CsvOptions(msgspec.Struct):
     escape: _Sign | None
     header: bool
     column_names: list[str] | None
+    null_values: list[str] = []
+    types: dict[str, str] = {}
 
 
 class _CsvFacts(msgspec.Struct):
@@ -229,7 +231,7 @@ def _check_csv(meta: Meta) -> None:
     if meta.kind != "csv":
         return
     msgspec.convert(meta.options, _CsvOptions)
-    for file in meta.files:
+    for file in [*meta.files, *(file for file in meta.empty if file.facts)]:
         facts = msgspec.convert(file.facts, _CsvFacts)
         if len(facts.columns) != len(facts.types):
             raise msgspec.ValidationError(f"{file.path} has columns without types")

@@ -20,8 +20,9 @@ from penstock.errors import (
 from penstock.index._build import BuildOptions, build_index, has_additions
 from penstock.index._fingerprint import digest
 from penstock.index._folder import appears, bring_back, only_builder, refuse_put_aside
+from penstock.index._formats import format_named
 from penstock.index._listing import IndexPlace, place_of
-from penstock.index._load import kind_in, load_index
+from penstock.index._load import kind_in, load_index, meta_of
 from penstock.index._names import FILES, META, rebuilding
 from penstock.index._stale import check_fresh, listing_of
 from penstock.storage import (
@@ -36,6 +37,8 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock.index._build import Mode
     from penstock.index._listing import Listing
     from penstock.index._meta import Meta
@@ -49,17 +52,19 @@ LARGEST_UNASKED = 10_000_000_000
 _BUILD_SECONDS = 3600.0
 
 
-def open_or_build(
+def open_or_build(  # noqa: PLR0913 (options, given by name)
     listing: Listing,
     scanner: Scanner,
     *,
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
     progress: bool | View | None = None,
+    given: Mapping[str, object] | None = None,
 ) -> SampleIndex:
     """Return the index of files, fresh; build it first where there is none.
 
-    Of many processes one builds; the others wait for it, an hour at most.
+    `given` are the options of the scanner that an index must have; by default all of them. Of many
+    processes one builds; the others wait for it, an hour at most.
     """
     options = options or StorageOptions()
     places = [place_of(listing, scanner, options, index)]
@@ -67,6 +72,8 @@ def open_or_build(
         places.append(place_of(listing, scanner, options, beside_remote=True))
     there = next(filter(exists, places), None)
     place = there or places[0]
+    if there is not None and given is not None:
+        scanner = _as_made(there, scanner, given)
     if there is None:
         _refuse_unasked(listing)
         with only_builder(place.folder, _BUILD_SECONDS, lambda: exists(place)) as mine:
@@ -121,6 +128,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
                 f"{place.folder} was made by another tool and cannot be updated, only built anew: "
                 "--overwrite"
             )
+        _check_kind(old.meta, scanner, place.folder)
         build = build.on_top_of(old.meta, place.folder)
         if not has_additions(listing, old.meta, place.folder):
             return old.meta
@@ -193,6 +201,18 @@ def _refuse_unasked(listing: Listing) -> None:
             f"objects and has no index; building one reads all of it, about {requests:,} requests. "
             f"Do that once, where it is cheap: penstock index {_shown(listing)}"
         )
+
+
+def _as_made(place: IndexPlace, scanner: Scanner, given: Mapping[str, object]) -> Scanner:
+    """Return the scanner with the options of an index that is there, except for given ones."""
+    row = format_named(scanner.kind)
+    if row is None or not scanner.options():
+        return scanner
+    with suppress(CorruptIndexError, ObjectNotFoundError):  # Loading it says more.
+        meta = meta_of(place)
+        if meta is not None and meta.kind == scanner.kind:
+            return row.scanner_for({**meta.options, **given})
+    return scanner
 
 
 def _check_kind(meta: Meta, scanner: Scanner, folder: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from penstock.cli._paths import find, index_or_problem, leftovers_of
+from penstock.cli._paths import find, index_or_problem, leftovers_of, look_at
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
@@ -33,7 +33,6 @@ from penstock.index import (
     leftover_problem,
     load,
     load_place,
-    look_at,
     problems_of,
 )
 from penstock.storage import drafts_in, hidden_folders_in, is_hidden_folder, is_remote, join, locate

@@ -12,6 +12,7 @@ from penstock.cli._paths import as_typed
 from penstock.cli.check._parts import CheckPart, Finding, PartFindings, SampledLines, begins
 from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
 from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
+from penstock.index.csv import DELIMITERS
 from penstock.index.parquet import UnifiedSchema, read_footer, read_group
 from penstock.storage import MeteredFile
 from penstock.work import grouped
@@ -32,6 +33,8 @@ class CsvPart(CheckPart):
     """The rows of a file."""
 
     dialect: dict[str, Any]
+    is_chosen: bool = False
+    """Whether the delimiter was given, so that a single column is what was meant."""
 
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield rows that cannot be read, or have other fields than the header names."""
@@ -59,6 +62,14 @@ class CsvPart(CheckPart):
         scanned = scan_rows(part, CsvScanner(**self.dialect), look, advance)
         seen.records += scanned.records
         seen.text_bytes += part.size
+        first, *others = scanned.facts["columns"] or [""]
+        if not others and not self.is_chosen and any(sign in first for sign in DELIMITERS):
+            shown = self.dialect["delimiter"]
+            reason = (
+                f"one column with the delimiter {shown!r}, and no other delimiter cuts the rows "
+                "into the same number of fields; --delimiter chooses"
+            )
+            yield Finding("malformed header", self.path, 1, reason, begins(first.encode()))
         with part.found.open() as file:
             for aside in scanned.aside:
                 text = file.read_at(aside.offset, min(aside.size, _BEGINNING)).rstrip(b"\r\n")
@@ -87,11 +98,10 @@ def csv_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
             "--sample: where rows of CSV begin is known only after reading all before them. "
             "Check all of it."
         )
-    files = at_path.listing.files
-    dialect = made_with or at_path.format.options_for([found.path for found in files])
-    for found in files:
+    dialect = at_path.scanner(made_with).options()
+    for found in at_path.listing.files:
         part = FilePart(found, 0, found.entry.size)
-        yield CsvPart(as_typed(path, found.path), part, dict(dialect))
+        yield CsvPart(as_typed(path, found.path), part, dialect, "delimiter" in at_path.given)
 
 
 @dataclass(frozen=True, slots=True)

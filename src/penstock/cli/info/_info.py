@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from penstock.cli._paths import PathFiles, as_typed, find, index_or_problem
+from penstock.cli._paths import PathFiles, as_typed, find, index_or_problem, look_at
 from penstock.cli._stream import texts_of
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted
@@ -22,7 +22,7 @@ from penstock.cli.info._sources import (
     sum_known,
     table_report,
 )
-from penstock.index import LINES, LineScanner, look_at
+from penstock.index import LINES, LineScanner
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 
 if TYPE_CHECKING:

@@ -220,6 +220,11 @@ def table_report(kind: Format, index: PathIndex, at_path: Detected, *, count: bo
     )
     if columns is not None:
         report.row("columns", f"{len(columns):,}")
+    if kind.dialect is not None:
+        meta = index.found.meta if index.found else None
+        dialect = at_path.scanner(None if meta is None else meta.options).options()
+        shown = [f"{name} {value!r}" for name, value in dialect.items() if value is not None]
+        report.row("dialect", ", ".join(shown), dialect=dialect)
     index.add_to(report)
     add_known(report, index, known)
     _add_columns(report, columns)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from penstock.cli._by_number import ByNumber, by_number, chosen_numbers, records_of
-from penstock.cli._paths import find
+from penstock.cli._paths import find, look_at
 from penstock.cli._stream import RecordStream, StreamCondition, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted, parse_range
@@ -18,7 +18,6 @@ from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
 from penstock.cli.show._printing import Printed, PrintedTokens, samples_of
 from penstock.datasets import open_found
 from penstock.errors import OptionError
-from penstock.index import look_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

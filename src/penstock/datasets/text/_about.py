@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ from penstock.datasets._about import ColumnHome
 from penstock.datasets._source import Source
 from penstock.datasets.columns._place import looked_at, noted
 from penstock.datasets.text._texts import is_stream
-from penstock.index import digest, format_named
+from penstock.errors import PenstockError
+from penstock.index import digest, look_at
 from penstock.jsonl import compression_of
 from penstock.storage import StorageOptions, cache_directory, is_remote
 
@@ -104,14 +106,15 @@ class AboutText(Source):
         place, meta = self._sample_index.origin, self._sample_index.meta
         if place is None or meta is None or not self._reads_as_indexed:
             return None
-        row = format_named(meta.kind)
-        if row is None or meta.options != row.scanner_for(self.files).options():
-            return None
         folder = Path(place.folder)
         if folder == Path(place.base) / "index" or folder.parent.name == "fetched-indexes":
             return place.base
         # In the cache an index has the name of what was opened.
         for path in (place.base, *self.files[:1]):
             if folder.name == digest([meta.kind, meta.options, [path]]):
-                return path
+                if not meta.options:
+                    return path
+                with suppress(PenstockError):  # Files that are gone have no head to look at.
+                    options = look_at(path, self.storage_options).scanner().options()
+                    return path if options == meta.options else None
         return None

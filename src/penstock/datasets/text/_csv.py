@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import csv
 
 from penstock.datasets._join_batches import joined
+from penstock.datasets.fields._grammar import arrow_type
+from penstock.datasets.text._csv_parser import NOT_UTF_8, CsvParser
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._texts import grouped
-from penstock.decode import as_records, bad_rows, empty_batch, fit_batch
-from penstock.errors import CorruptIndexError, MalformedLineError, SchemaMismatchError
-from penstock.index import CSV, CsvScanner, list_files, open_or_build
-from penstock.index.csv import (
-    Dialect,
-    convert_options,
-    read_options,
-    type_of,
-    whole_rows,
-    wider_type,
-    with_line_end,
+from penstock.decode import as_records, fit_batch
+from penstock.errors import (
+    CorruptIndexError,
+    MalformedLineError,
+    OptionError,
+    SchemaMismatchError,
 )
-from penstock.storage import StorageOptions
+from penstock.index import CSV, Detected, list_files, open_or_build
+from penstock.index.csv import (
+    DELIMITERS,
+    Dialect,
+    line_ends,
+    type_of,
+    wider_type,
+)
+from penstock.storage import StorageOptions, is_remote
 
 if TYPE_CHECKING:
     import os
@@ -38,24 +43,43 @@ if TYPE_CHECKING:
     from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
-is_ = pa.types
 _SHOWN = 80
-_KEPT = 16
-_PARSED = (
-    is_.is_integer, is_.is_boolean, is_.is_string, is_.is_large_string, is_.is_binary,
-    is_.is_large_binary, is_.is_date, is_.is_time, is_.is_timestamp, is_.is_decimal128, is_.is_null,
-)  # fmt: skip
-"""Types that Arrow parses from text; values of other types are fitted from text."""
+_COUNTED_BYTES = 16 << 20
+"""Text before a bad row whose lines are counted, so that an editor finds the row."""
+_OTHER_DIALECT = (
+    "Correct the file, or open it with the delimiter=, quote= and escape= that it was written with "
+    "(format_options= of penstock.open)."
+)
 
 
 class CsvRows(Dataset):
     r"""The rows of CSV files, local or remote: a file, a folder, a pattern, or a list of those.
 
     A column has one type, found when the index was built: int64, float64, bool (`true`, `false`)
-    or text. An empty field is null, a quoted empty one in a text column is an empty text. Files
-    are matched by the names of their columns; a column that a file lacks is null.
-    `column_names` replace the header, or name the columns of files without one (by default `f0`,
-    `f1` …). Files without quotes need `quote=None`.
+    or text. An empty field is null; a quoted empty one is null, too, except in a text column, where
+    it is an empty text. Files are matched by the names of their columns; a column that a file lacks
+    is null.
+
+    Args:
+        path: The files.
+        delimiter: The sign between two fields. `"auto"` finds `,`, tab, `;` or `|` in the head of
+            the first file, if it cuts the rows there into the same number of fields, and else
+            takes the comma (in `.tsv` files the tab). Give it where the log warns.
+        header: Whether the first row of each file has the names of the columns.
+        column_names: Names that replace the header, or name the columns of files without one (by
+            default `f0`, `f1` …).
+        quote: The sign around fields with delimiters or line ends inside, None in files without
+            any. `"auto"` finds `"`, `'` or, in files without commas, none.
+        escape: The sign before a quote that is text; `"auto"` finds a backslash. Quotes that are
+            written twice need none.
+        null_values: Texts that stand for null besides an empty field: `["NA", "NULL", "N/A"]`. In
+            a text column only fields without quotes are null.
+        types: Types of columns (`{"zip": "string"}`) in place of those found in the values. Other
+            columns keep theirs.
+        storage_options: Credentials, endpoint, retries and cache of remote paths.
+        index: The folder of the index. An index that is there already decides about all options
+            that are not given; other options need another folder.
+        progress: Whether a bar shows the build of the index.
 
     >>> from pathlib import Path
     >>> _ = Path("a.csv").write_text('id,text\n1,"two\nlines"\n2,\n')
@@ -72,22 +96,31 @@ class CsvRows(Dataset):
         self,
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
-        delimiter: str = ",",
+        delimiter: str = "auto",
         header: bool = True,
         column_names: Sequence[str] | None = None,
-        quote: str | None = '"',
-        escape: str | None = None,
+        quote: str | None = "auto",
+        escape: str | None = "auto",
+        null_values: Sequence[str] = (),
+        types: Mapping[str, str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         index: str | os.PathLike[str] | None = None,
         progress: bool | View | None = None,
     ) -> None:
-        scanner = CsvScanner(delimiter, quote, escape, header, column_names)
+        chosen = {"delimiter": delimiter, "quote": quote, "escape": escape}
+        given: dict[str, Any] = {name: sign for name, sign in chosen.items() if sign != "auto"}
+        more = {"column_names": column_names, "null_values": null_values, "types": types}
+        given |= {name: value for name, value in more.items() if value not in (None, ())}
+        given |= {} if header else {"header": False}
         options = StorageOptions(storage_options)
         listing = list_files(path, CSV.endings, options)
+        scanner = Detected(path, CSV, listing, options, given=given).scanner()
         super().__init__(
-            open_or_build(listing, scanner, options=options, index=index, progress=progress)
+            open_or_build(
+                listing, scanner, options=options, index=index, progress=progress, given=given
+            )
         )
-        self._warn_of_ragged_rows()
+        self._warn_of_oddities()
 
     @classmethod
     def from_index(  # type: ignore[override] # it has no options
@@ -96,7 +129,7 @@ class CsvRows(Dataset):
         """Return the rows that an index of CSV files describes."""
         rows = cls.__new__(cls)
         Dataset.__init__(rows, sample_index, name)
-        rows._warn_of_ragged_rows()  # noqa: SLF001 (one of our own)
+        rows._warn_of_oddities()  # noqa: SLF001 (one of our own)
         return rows
 
     @property
@@ -125,14 +158,29 @@ class CsvRows(Dataset):
             of_file[at] = numbers.setdefault(columns, len(numbers))
             for name, kind in zip(columns, file.facts["types"], strict=True):
                 kinds.setdefault(name, set()).add(kind)
-        schema = pa.schema([(name, type_of(wider_type(seen))) for name, seen in kinds.items()])
-        dialect = Dialect(options["delimiter"], options["quote"], options["escape"])
+        for file in [] if kinds else meta.empty:  # A header alone has names, too.
+            kinds |= {name: {"null"} for name in file.facts.get("columns", ())}
+        types = {name: type_of(wider_type(seen)) for name, seen in kinds.items()}
+        for name, text in options.get("types", {}).items():
+            if name not in types:
+                there = ", ".join(list(types)[:20])
+                raise OptionError(f"types= names {name!r}, and no file has that column: {there}.")
+            types[name] = arrow_type(text)
+        schema = pa.schema([*types.items()])
+        nulls = tuple(options.get("null_values", ()))
+        dialect = Dialect(options["delimiter"], options["quote"], options["escape"], nulls)
         return schema, [CsvParser(names, dialect) for names in numbers or [()]], of_file
 
     def _process_sample(self, sample_bytes: bytes) -> Any:
         """Return the record of a row in the first file's order of columns."""
         schema, parsers, _ = self._layout
-        return parsers[0].columns([sample_bytes], schema).to_pylist()[0]
+        try:
+            return parsers[0].columns([sample_bytes], schema).to_pylist()[0]
+        except pa.ArrowInvalid as why:
+            _, field, fact = parsers[0].misfit([sample_bytes], schema, why)
+            fact = fact if field is None else f"field {field!r} holds {fact}"
+            text = f"{sample_bytes[:_SHOWN]!r} is no row of its file: {fact}."
+            raise MalformedLineError(text, remedy=_OTHER_DIALECT) from None
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         return as_records(self._columns(ids, self.schema), ids)
@@ -161,24 +209,51 @@ class CsvRows(Dataset):
         except pa.ArrowInvalid as why:
             row, field, fact = parser.misfit(rows, schema, why)
             file, offset, size = self.location(int(ids[row]))
-            where = f"record {ids[row]:,} ({file}, {size:,} bytes at byte {offset:,})"
             details: dict[str, Any] = {"path": file, "offset": offset, "record": int(ids[row])}
+            line, where = self._line(int(ids[row])), ""
+            if line is not None:
+                details["line_number"], where = line, f"line {line:,}, "
+            where = f"record {ids[row]:,} ({file}, {where}{size:,} bytes at byte {offset:,})"
             if field is None:
                 raise MalformedLineError(
-                    f"{where} is no row of its file: {fact}. Correct the file, or open it with "
-                    "the delimiter=, quote= and escape= that it was written with.",
+                    f"{where} is no row of its file: {fact}.",
+                    remedy=_OTHER_DIALECT,
                     **details,
                 ) from None
+            remedy = "Give the field a type that holds it; null_values= names texts that are null."
+            if fact.endswith(NOT_UTF_8):
+                remedy = f"Convert the file: iconv -f LATIN1 -t UTF-8 {shlex.quote(file)}"
             raise SchemaMismatchError(
-                f"{where}: field {field!r} holds {fact}. Give the field a type that holds it.",
+                f"{where}: field {field!r} holds {fact}.",
+                remedy=remedy,
                 field=field,
                 **details,
             ) from None
         return batch if batch.schema.equals(schema) else fit_batch(batch, schema, ids)
 
-    def _warn_of_ragged_rows(self) -> None:
+    def _line(self, number: int) -> int | None:
+        """Return the line of a record, counted from 1; None where counting reads too much."""
+        file, offset, _ = self._sample_index.rows_of(np.array([number]))[0].tolist()
+        if offset > _COUNTED_BYTES or is_remote(self.files[file]):
+            return None
+        before = self._text(file).read(0, offset)
+        return len(line_ends(np.frombuffer(before + b"\0", np.uint8), offset)) + 1
+
+    def _warn_of_oddities(self) -> None:
+        """Warn of rows with other fields than their file, and of a delimiter that cuts nothing."""
         meta = self._sample_index.meta
-        files = [] if meta is None else [file for file in meta.files if file.facts.get("ragged")]
+        if meta is None or meta.kind != CSV.name:
+            return
+        for file in meta.files:
+            name, *more = file.facts["columns"] or [""]
+            if not more and any(sign in name for sign in DELIMITERS):
+                _log.warning(
+                    "%s has one column, %r, with the delimiter %r. Another delimiter= "
+                    "(--delimiter) may cut it",
+                    file.path, name, meta.options["delimiter"],
+                )  # fmt: skip
+                break
+        files = [file for file in meta.files if file.facts.get("ragged")]
         if files:
             _log.warning(
                 "%d rows have another number of fields than their file has columns, the first at "
@@ -209,90 +284,3 @@ def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:
             "delimiter=?",
             path=other.path,
         )
-
-
-class CsvParser:
-    """Reads rows that have these columns."""
-
-    def __init__(self, names: Sequence[str], dialect: Dialect) -> None:
-        self.names = list(names)
-        self._parse_options = dialect.parse_options()
-        self._prepared: dict[pa.Schema, csv.ConvertOptions] = {}
-
-    def columns(self, rows: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
-        """Return the columns of a schema, as near to its types as Arrow reads text.
-
-        A missing column is null, and so is an empty field without quotes. Rows that cannot be read
-        raise `pa.ArrowInvalid`.
-        """
-        if not rows or not len(schema):
-            return empty_batch(schema, len(rows))
-        return self._read(rows, self._options(schema))
-
-    def _options(self, schema: pa.Schema) -> csv.ConvertOptions:
-        options = self._prepared.get(schema)
-        if options is None:
-            # The same few schemas are asked for again and again; making options costs 30 us.
-            there = set(self.names)
-            options = _options(
-                {field.name: _parsed(field.type, field.name in there) for field in schema}
-            )
-            self._prepared = {schema: options, **dict(list(self._prepared.items())[:_KEPT])}
-        return options
-
-    def _read(self, rows: Sequence[bytes], options: csv.ConvertOptions) -> pa.RecordBatch:
-        text = whole_rows(b"".join(map(with_line_end, rows)))
-        with csv.open_csv(
-            pa.BufferReader(text), read_options(text, self.names), self._parse_options, options
-        ) as reader:
-            table = reader.read_all()
-        if table.num_rows != len(rows):
-            raise pa.ArrowInvalid(f"{len(rows):,} rows are read as {table.num_rows:,}")
-        batches = table.to_batches()
-        return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
-
-    def misfit(
-        self, rows: Sequence[bytes], schema: pa.Schema, why: Exception
-    ) -> tuple[int, str | None, str]:
-        """Return the first row that cannot be read, its field that does not fit, and the fact.
-
-        None in place of the field: the row has other fields than its file.
-        """
-        options = self._options(schema)
-        found = bad_rows(
-            len(rows),
-            lambda start, stop: self._read(rows[start:stop], options),
-            (pa.ArrowInvalid,),
-            has_bad=True,
-        )
-        at, why = next(found, (0, why))
-        row = rows[at : at + 1]
-        try:
-            raw = self._read(row, _options(dict.fromkeys(self.names, pa.binary())))
-        except pa.ArrowInvalid as broken:
-            return at, None, str(broken).partition("\n")[0][:200]
-        for name, type_ in options.column_types.items():
-            try:
-                self._read(row, _options({name: type_}))
-            except pa.ArrowInvalid:
-                text = (raw.column(name)[0].as_py() or b"").decode("utf-8", "backslashreplace")
-                shown = repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
-                return at, name, f"{shown}, which does not fit {type_}"
-        return at, None, str(why)[:200]
-
-
-def _options(types: dict[str, pa.DataType]) -> csv.ConvertOptions:
-    options = convert_options(types, list(types))
-    # In a column of booleans these are booleans; the index reads them as integers.
-    options.true_values = [*options.true_values, "1"]
-    options.false_values = [*options.false_values, "0"]
-    return options
-
-
-def _parsed(type_: pa.DataType, is_there: bool) -> pa.DataType:  # noqa: FBT001 (of a column)
-    """Return the type as which Arrow reads a field that shall have another type."""
-    if pa.types.is_floating(type_):
-        return pa.float64()  # Narrower ones would turn large numbers into infinity.
-    if any(is_parsed(type_) for is_parsed in _PARSED):
-        return type_
-    return pa.string() if is_there else pa.null()

@@ -1,7 +1,8 @@
 """CSV files: where rows begin and end, and the types of columns."""
 
+from penstock.index.csv._dialect import DELIMITERS as DELIMITERS
+from penstock.index.csv._rows import line_ends as line_ends
 from penstock.index.csv._types import Dialect as Dialect
-from penstock.index.csv._types import convert_options as convert_options
 from penstock.index.csv._types import read_options as read_options
 from penstock.index.csv._types import type_of as type_of
 from penstock.index.csv._types import whole_rows as whole_rows

@@ -87,10 +87,10 @@ class RowFinder:
 
     def _without_mark(self, data: bytes) -> bytes:
         self._is_started = True
-        if data.startswith(_UTF_16):
+        if (encoding := _wide_encoding(data)) is not None:
             raise MalformedLineError(
-                f"{self._path} is UTF-16; CSV is read as UTF-8. Convert it: "
-                "iconv -f UTF-16 -t UTF-8",
+                f"{self._path} is {encoding}; CSV is read as UTF-8.",
+                remedy=f"Convert it: iconv -f {encoding} -t UTF-8",
                 path=self._path,
                 offset=0,
             )
@@ -222,6 +222,20 @@ class RowFinder:
 
 
 _NO_ROWS = np.empty((0, 2), np.int64)
+
+
+def _wide_encoding(data: bytes) -> str | None:
+    r"""Return the encoding of a text whose letters have several bytes each, by its first ones.
+
+    >>> _wide_encoding("a,b".encode("utf-16-le")), _wide_encoding(b"a,b\n")
+    ('UTF-16LE', None)
+    """
+    zeros = tuple(byte == 0 for byte in data[:4])
+    if data.startswith(_UTF_16):
+        return "UTF-32" if zeros[2:] == (True, True) else "UTF-16"
+    if zeros == (False, True, False, True):
+        return "UTF-16LE"
+    return "UTF-16BE" if zeros == (True, False, True, False) else None
 
 
 def line_ends(seen: NDArray[np.uint8], count: int) -> NDArray[np.int64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -42,10 +42,13 @@ class Dialect:
     delimiter: str = ","
     quote: str | None = '"'
     escape: str | None = None
+    null_values: tuple[str, ...] = ()
+    """Texts that stand for null, besides an empty field."""
 
     def check(self) -> None:
-        given = asdict(self).items()
-        signs = {name: sign for name, sign in given if sign is not None or name == "delimiter"}
+        signs: dict[str, object] = {"delimiter": self.delimiter}
+        others = {"quote": self.quote, "escape": self.escape}
+        signs |= {name: sign for name, sign in others.items() if sign is not None}
         for name, sign in signs.items():
             if not isinstance(sign, str) or len(sign) != 1 or not sign.isascii() or sign in "\r\n":
                 raise OptionError(
@@ -69,21 +72,24 @@ class Dialect:
             invalid_row_handler=on_ragged,
         )
 
-
-def convert_options(
-    types: dict[str, pa.DataType] | None = None, names: Sequence[str] | None = None
-) -> csv.ConvertOptions:
-    """Return how values are read: only an empty field without quotes is null."""
-    return csv.ConvertOptions(
-        column_types=types,
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        true_values=["true", "True", "TRUE"],
-        false_values=["false", "False", "FALSE"],
-        include_columns=names,
-        include_missing_columns=names is not None,
-    )
+    def convert_options(
+        self,
+        types: dict[str, pa.DataType] | None = None,
+        names: Sequence[str] | None = None,
+        *,
+        quoted_nulls: bool = True,
+    ) -> csv.ConvertOptions:
+        """Return how values are read; in columns of text, quotes make any value a text."""
+        return csv.ConvertOptions(
+            column_types=types,
+            null_values=["", *self.null_values],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=quoted_nulls,
+            true_values=["true", "True", "TRUE"],
+            false_values=["false", "False", "FALSE"],
+            include_columns=names,
+            include_missing_columns=names is not None,
+        )
 
 
 def read_options(text: bytes, names: Sequence[str]) -> csv.ReadOptions:
@@ -165,10 +171,10 @@ class TypesSeen:
             known[names[0]] = pa.binary()
         try:
             # Mostly the known types hold.
-            table = self._read(text, ragged, convert_options(known, names))
+            table = self._read(text, ragged, self._dialect.convert_options(known, names))
         except pa.ArrowInvalid:
             ragged = {}
-            table = self._read(text, ragged, convert_options(names=names))
+            table = self._read(text, ragged, self._dialect.convert_options(names=names))
         types = dict(zip(table.column_names, table.schema.types, strict=True))
         found = [_KINDS.get(types.get(name), TEXT) for name in self.names]
         if b"0x" in text or b"0X" in text:
@@ -192,7 +198,8 @@ class TypesSeen:
         names = [name for name, one in zip(self.names, found, strict=True) if one == kind]
         if not names:
             return found
-        texts = self._read(text, {}, convert_options(dict.fromkeys(names, pa.binary()), names))
+        as_text = self._dialect.convert_options(dict.fromkeys(names, pa.binary()), names)
+        texts = self._read(text, {}, as_text)
         matching = {name: pc.match_substring_regex(texts[name], pattern) for name in names}
         others = {n for n, found in matching.items() if match(found, min_count=0).as_py()}
         return [
