@@ -200,11 +200,6 @@ class Source(AboutSource, ABC):
 
     def column_home(self) -> ColumnHome:
         """Return where columns of these records lie."""
-        if self.no_columns:
-            raise OptionError(
-                f"{type(self).__name__} has no columns: {self.no_columns}, so what was decoded "
-                "cannot be kept. Materialise the files or the table that it reads."
-            )
         return ColumnHome([self._cache_name(), self.fingerprint])
 
     @property

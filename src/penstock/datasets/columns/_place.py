@@ -71,6 +71,11 @@ def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> 
     cache directory, under a name that stays the same when data is appended. `path` is another
     folder; a remote one is what they are published to and fetched from.
     """
+    if origin.no_columns:
+        raise OptionError(
+            f"{type(origin).__name__} has no columns: {origin.no_columns}, so what was decoded "
+            "cannot be kept. Materialise the files or the table that it reads."
+        )
     home, options = origin.column_home(), origin.storage_options
     if path is not None and not is_remote(path):
         return ColumnPlace(Path(locate(path)[1]), options=options)
