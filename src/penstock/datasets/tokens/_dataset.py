@@ -231,6 +231,15 @@ class TokensDataset(TokenSource, Dataset):
             return super()._document_ends(ids)
         return _ends(documents, ids, self.sample_size)
 
+    def _trained_from(self, begins: NDArray[np.int64], width: int) -> NDArray[np.bool_] | None:
+        bits = self._sample_index.trained
+        if bits is None:
+            return None
+        places = begins[:, None] + np.arange(width)
+        inside = np.minimum(places >> 3, len(bits) - 1)
+        found: NDArray[np.bool_] = (bits[inside] >> (places & 7).astype(np.uint8) & 1).astype(bool)
+        return found & (places < len(bits) * 8)
+
     # The stream of documents: where rows begin is found in the mapped index, not kept.
 
     @cached_property

@@ -20,6 +20,15 @@ T = TypeVar("T")
 _INT64_MAX = np.iinfo(np.int64).max
 
 
+class TrainedTokens(NamedTuple):
+    """Which tokens a model is trained on."""
+
+    tokens: NDArray[np.bool_]
+    """bool[ids]."""
+    ends: NDArray[np.bool_]
+    """bool[texts]: whether a token that ends the text is trained."""
+
+
 class Encoded(NamedTuple):
     """Token ids of some texts, one text after the other."""
 
@@ -27,6 +36,8 @@ class Encoded(NamedTuple):
     """Flat, of any integer dtype."""
     lengths: NDArray[np.int64]
     """int64[texts]: ids of each text."""
+    trained: TrainedTokens | None = None
+    """None: all of them."""
 
 
 class Tokenizer(Protocol):
