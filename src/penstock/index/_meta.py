@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -86,7 +87,11 @@ class TrainedMeta(msgspec.Struct, frozen=True):
     tokens: Count
     """Those that are trained."""
     hash: str
-    """Of the file."""
+    """Of the file: BLAKE2b, 16 bytes, in hexadecimal digits."""
+
+    def is_of(self, bits: NDArray[np.uint8]) -> bool:
+        """Whether this is the hash of the bytes of a file."""
+        return hashlib.blake2b(bits.data, digest_size=16).hexdigest() == self.hash
 
 
 class TokensMeta(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -140,7 +140,13 @@ class Template(DocumentText):
                 f"answers={unknown[0]!r} is no field of the template, which has "
                 f"{', '.join(dict.fromkeys(fields))}."
             )
-        return cls(tuple((text, field) for text, field, _, _ in found), chosen)
+        pieces: list[tuple[str, str | None]] = []
+        for literal, field, _, _ in found:
+            if pieces and pieces[-1][1] is None:  # Doubled braces divide a text.
+                pieces[-1] = (pieces[-1][0] + literal, field)
+            else:
+                pieces.append((literal, field))
+        return cls(tuple(pieces), chosen)
 
     def of(self, record: Mapping[str, object]) -> list[Part]:
         return self.parts(record, is_answer=True)
