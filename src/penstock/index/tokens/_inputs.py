@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.errors import ObjectNotFoundError, OptionError, PenstockError, StaleIndexError
 from penstock.index._detect import look_at
 from penstock.index._formats import LINES, format_by_name, load
 from penstock.index._listing import list_files
@@ -147,8 +148,11 @@ def _lines(what: Any, options: StorageOptions) -> LineFiles | None:  # noqa: ANN
     kinds = {format_by_name(found.path) for found in listing.files}
     if not kinds or not kinds <= {LINES, None}:
         return None
-    is_lines = LINES in kinds or look_at(what, options).format is LINES
-    return LineFiles(listing, options) if is_lines else None
+    row = LINES
+    with suppress(PenstockError):  # A killed builder's index, which the next one mends.
+        row = look_at(what, options).format
+    # Tokens may lie beside the lines that they were made of.
+    return LineFiles(listing, options) if row is LINES or row.is_tokens else None
 
 
 def _first_lines(found: Found) -> LinePiece | None:
