@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import time
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 
 import penstock
 from penstock.errors import MalformedLineError, OptionError
@@ -24,6 +26,8 @@ from tests.index.tokenize_samples import by_hand, indexer, left_of, tokens_in, w
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.servers.s3_server import S3Server
 
 TEXTS = [text for text in sample_texts(300, 1) if "\r" not in text]
 RECORDS: list[dict[str, Any]] = [
@@ -52,6 +56,13 @@ def jsonl(folder: Path) -> Path:
     return folder / "a.jsonl"
 
 
+def packed(folder: Path, ending: str) -> Path:
+    data = jsonl(folder).read_bytes()
+    path = folder / f"b.jsonl{ending}"
+    path.write_bytes(gzip.compress(data) if ending == ".gz" else zstandard.compress(data))
+    return path
+
+
 def csv(folder: Path) -> Path:
     flat = pa.table({"n": range(len(TEXTS)), "text": TEXTS})
     pyarrow.csv.write_csv(flat, folder / "a.csv")
@@ -65,6 +76,10 @@ SOURCES: dict[str, Any] = {
     "csv": csv,
     "a file without an ending": lambda folder: parquet(folder).rename(folder / "data"),
     "where": lambda folder: penstock.open(parquet(folder)).where("n >= 0"),
+    "where of .jsonl.gz": lambda folder: penstock.open(packed(folder, ".gz")).where("n >= 0"),
+    "take of .jsonl.zst": lambda folder: penstock.open(packed(folder, ".zst")).take(
+        np.arange(len(TEXTS))
+    ),
     "take": lambda folder: penstock.open(jsonl(folder)).take(np.arange(len(TEXTS))),
     "split": lambda folder: penstock.open(jsonl(folder)).split(all=1.0)[0],
     "a + b": lambda folder: (
@@ -191,6 +206,20 @@ def test_the_command_takes_tables_and_a_condition(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "record 0" in done.stderr
     assert "--text-key" in done.stderr
+
+
+@pytest.mark.s3
+def test_a_remote_table_is_tokenised_like_a_local_one(
+    tmp_path: Path, s3_server: S3Server, bucket: str, own_cache: Path
+) -> None:
+    del own_cache
+    s3_server.put(bucket, "data/a.parquet", parquet(tmp_path).read_bytes())
+    for number, workers in enumerate([0, 1]):
+        out = tmp_path / str(number)
+        options: dict[str, Any] = {"num_workers": workers, "sample_size": SIZE, "unit_bytes": UNIT}
+        options["storage_options"] = s3_server.storage_options
+        indexer(input_base_path=f"s3://{bucket}/data", output_base_path=out, **options)()
+        assert tokens_in(out) == by_hand({"part-00000.jsonl": TEXTS}, SIZE)
 
 
 def test_lines_of_a_folder_are_still_read_as_files(tmp_path: Path) -> None:

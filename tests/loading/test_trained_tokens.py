@@ -165,6 +165,15 @@ def test_samples_of_other_widths_are_still_refused(tmp_path: Path) -> None:
         penstock.DataLoader(source, penstock.Tokens(16), batch_size=2)
 
 
+def test_documents_of_any_length_have_flags_only_in_windows(tmp_path: Path) -> None:
+    source = made(tmp_path, sample_size=None)
+    with pytest.raises(OptionError, match="lengths of their own"):
+        source.trained([0])
+    flags = source.windows(7).trained([1])
+    assert flags is not None
+    assert flags[0].tolist() == [flag for _, flag in by_hand(ROWS, eos=False)[7:14]]
+
+
 def test_rows_that_are_not_valid_have_no_labels(tmp_path: Path) -> None:
     source = made(tmp_path)
     for rank in range(3):

@@ -107,7 +107,12 @@ class TokenSource(Source):
 
         None where all of them are. A folder that a template made knows it; see `docs/tokens.md`.
         """
-        return self._trained(self._numbers(ids))
+        found = self._trained(self._numbers(ids))
+        if found is not None and self.sample_size is None:
+            raise OptionError(
+                "rows have lengths of their own. Ask for windows: source.windows(64).trained(ids)"
+            )
+        return found
 
     def windows(self, length: int, stride: int | None = None, *, ahead: int = 0) -> TokenSource:
         """Return the stream of all tokens cut into windows, one every `stride` tokens.

@@ -96,7 +96,7 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
     with _writing(job, folder, expected.token_bytes * (1 + copies)):
         _tokenise(job, units, obstacle, expected)
         stream = TokenStream(units, job.texts, job.work.dtype)
-    needed = stream.tokens * job.work.dtype.itemsize * copies
+    needed = stream.tokens * (job.work.dtype.itemsize + job.work.text.is_masked) * copies
     refuse_full_disk(needed, folder.parent, *_ROOM)
     with _writing(job, folder, needed):
         samples = write_tokens(job, stream, folder)
@@ -196,7 +196,7 @@ class TokenEstimate(NamedTuple):
     seconds: float
     """Of one processor."""
     token_bytes: int
-    """Of all tokens."""
+    """Of all tokens, and of the flags of those that are trained."""
 
 
 def estimated(texts: TextInput, work: TokenWork) -> TokenEstimate:
@@ -218,7 +218,8 @@ def estimated(texts: TextInput, work: TokenWork) -> TokenEstimate:
             took = time.perf_counter() - began
         if made:
             hashed = hashlib.blake2b(b"".join(made), digest_size=8).hexdigest()
-            return TokenEstimate(hashed, took * probe.share, int(len(made[0]) * probe.share))
+            stored = len(made[0]) + len(made[2])
+            return TokenEstimate(hashed, took * probe.share, int(stored * probe.share))
     return TokenEstimate("", 0.0, 0)
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+import numpy as np
+
 from penstock.decode import decode_line
 from penstock.errors import OptionError
 from penstock.index.checked._checks import JSON_NAMES
@@ -318,6 +320,8 @@ def _scalar_in(record: Mapping[str, object], path: str) -> str:
     value = _value_of(record, path)
     if isinstance(value, str):
         return value
+    if isinstance(value, np.generic):  # Of a dataset of torch's kind.
+        value = value.item()
     if not isinstance(value, bool | int | float):
         raise BadText(f"field {path!r} is {_kind(value)}, not a string or a number")
     return json.dumps(value)
