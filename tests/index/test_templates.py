@@ -162,13 +162,12 @@ def test_special_tokens_stand_once_around_all_parts() -> None:
     around = [("<s>", 0), ("</s>", 1)]
     tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=around)
     documents = [[("a b", False), ("c", True)], [("", False)], [("b", True), ("a", False)]]
-    ids, lengths, trained = PartsTokenizer(tokenizer_of(tokenizer)).encode(documents)
+    ids, lengths, trained, ends = PartsTokenizer(tokenizer_of(tokenizer)).encode(documents)
     assert ids.tolist() == [0, 2, 3, 4, 1, 0, 1, 0, 3, 2, 1]
     assert lengths.tolist() == [5, 2, 4]
-    assert trained is not None
     flags = [0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 0]
-    assert trained.tokens.astype(int).tolist() == flags
-    assert trained.ends.tolist() == [True, False, False]
+    assert trained.astype(int).tolist() == flags
+    assert ends.tolist() == [True, False, False]
 
 
 def test_the_command_says_how_much_is_trained(tmp_path: Path) -> None:

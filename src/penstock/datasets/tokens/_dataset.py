@@ -235,10 +235,14 @@ class TokensDataset(TokenSource, Dataset):
         bits = self._sample_index.trained
         if bits is None:
             return None
-        places = begins[:, None] + np.arange(width)
-        inside = np.minimum(places >> 3, len(bits) - 1)
-        found: NDArray[np.bool_] = (bits[inside] >> (places & 7).astype(np.uint8) & 1).astype(bool)
-        return found & (places < len(bits) * 8)
+        # The bytes around each stretch, as bits, and these from where the stretch begins.
+        places = (begins >> 3)[:, None] + np.arange((width + 7) // 8 + 1)
+        found = bits[np.minimum(places, len(bits) - 1)]
+        found[places >= len(bits)] = 0
+        flags = np.unpackbits(found, axis=1, bitorder="little").view(np.bool_)
+        stretches = np.lib.stride_tricks.sliding_window_view(flags, width, axis=1)
+        trained: NDArray[np.bool_] = stretches[np.arange(len(begins)), begins & 7]
+        return trained
 
     # The stream of documents: where rows begin is found in the mapped index, not kept.
 

@@ -20,15 +20,6 @@ T = TypeVar("T")
 _INT64_MAX = np.iinfo(np.int64).max
 
 
-class TrainedTokens(NamedTuple):
-    """Which tokens a model is trained on."""
-
-    tokens: NDArray[np.bool_]
-    """bool[ids]."""
-    ends: NDArray[np.bool_]
-    """bool[texts]: whether a token that ends the text is trained."""
-
-
 class Encoded(NamedTuple):
     """Token ids of some texts, one text after the other."""
 
@@ -36,8 +27,18 @@ class Encoded(NamedTuple):
     """Flat, of any integer dtype."""
     lengths: NDArray[np.int64]
     """int64[texts]: ids of each text."""
-    trained: TrainedTokens | None = None
-    """None: all of them."""
+
+
+class EncodedParts(NamedTuple):
+    """Token ids of some texts in parts, and which of them a model is trained on."""
+
+    ids: NDArray[Any]
+    lengths: NDArray[np.int64]
+    """int64[texts]: ids of each text."""
+    trained: NDArray[np.bool_]
+    """bool[ids]."""
+    ends: NDArray[np.bool_]
+    """bool[texts]: whether a token that ends the text is trained."""
 
 
 class Tokenizer(Protocol):

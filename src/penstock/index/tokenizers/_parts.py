@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from penstock.index.tokenizers._encoded import Encoded, TrainedTokens
+from penstock.index.tokenizers._encoded import EncodedParts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ class PartsTokenizer:
     >>> encoded = PartsTokenizer(letters).encode([[("a", False), ("bc", True)], [("d", False)]])
     >>> encoded.ids.tolist(), encoded.lengths.tolist()
     ([97, 98, 99, 100], [3, 1])
-    >>> encoded.trained.tokens.tolist(), encoded.trained.ends.tolist()
+    >>> encoded.trained.tolist(), encoded.ends.tolist()
     ([False, True, True, False], [True, False])
     """
 
@@ -33,7 +33,7 @@ class PartsTokenizer:
         plain = getattr(tokenizer, "without_special", None)
         self._inner, self._before, self._after = (tokenizer, [], []) if plain is None else plain()
 
-    def encode(self, documents: Sequence[Sequence[tuple[str, bool]]]) -> Encoded:
+    def encode(self, documents: Sequence[Sequence[tuple[str, bool]]]) -> EncodedParts:
         """Return the tokens of all documents, and which of them are trained."""
         parts = [(n, text, flag) for n, some in enumerate(documents) for text, flag in some if text]
         found = self._inner.encode([text for _, text, _ in parts])
@@ -50,4 +50,4 @@ class PartsTokenizer:
             same = np.zeros(len(documents), np.bool_) if is_before else ends
             trained = np.insert(trained, places, np.repeat(same, len(around)))
             lengths += len(around)
-        return Encoded(ids, lengths, TrainedTokens(trained, ends))
+        return EncodedParts(ids, lengths, trained, ends)

@@ -13,7 +13,7 @@ import numpy as np
 from penstock.errors import MalformedLineError, PenstockError
 from penstock.index._parts import FilePart, LongLine, opened_lines
 from penstock.index.checked._checks import Aside
-from penstock.index.tokenizers._encoded import batches
+from penstock.index.tokenizers._encoded import EncodedParts, batches
 from penstock.index.tokenizers._tokenizer import EachText
 from penstock.index.tokens._pack import refuse_misfit
 from penstock.index.tokens._texts import BadText
@@ -97,12 +97,12 @@ class DocumentMaker(ABC):
 
         refuse_misfit(ids, self._work.dtype, place_of, path=self.path)
         tokens = ids.astype(self._work.dtype, copy=False)
-        trained = None if encoded.trained is None else encoded.trained.tokens
+        trained = encoded.trained if isinstance(encoded, EncodedParts) else None
         if self._work.eos is not None:  # Behind each document.
             ends = np.cumsum(lengths)
             tokens, lengths = np.insert(tokens, ends, self._work.eos), lengths + 1
-            if encoded.trained is not None:
-                trained = np.insert(encoded.trained.tokens, ends, encoded.trained.ends)
+            if isinstance(encoded, EncodedParts):
+                trained = np.insert(encoded.trained, ends, encoded.ends)
         self._write(tokens, lengths, trained)
         self.documents += len(lengths)
         self.tokens += len(tokens)
@@ -121,11 +121,13 @@ class DocumentMaker(ABC):
                 self._set_aside(number, str(bad), bad.__cause__)
         return texts, kept
 
-    def _tokens_of(self, texts: Sequence[Document]) -> Encoded:
+    def _tokens_of(self, texts: Sequence[Document]) -> Encoded | EncodedParts:
         # The work has a tokenizer of such documents as its text makes.
         return self._work.tokenizer.encode(texts)  # type: ignore[arg-type]
 
-    def _encoded(self, texts: list[Document], numbers: list[int]) -> tuple[Encoded, list[int]]:
+    def _encoded(
+        self, texts: list[Document], numbers: list[int]
+    ) -> tuple[Encoded | EncodedParts, list[int]]:
         """Return the tokens of texts, and the numbers of their lines."""
         try:
             return self._tokens_of(texts), numbers
