@@ -202,8 +202,8 @@ def _unescaped(template: str) -> str:
 
 _EXISTS = "--overwrite replaces tokens in a local folder; another DST leaves them."
 _REMEDIES: dict[type[Exception], str] = {
-    MalformedLineError: "Repair it, give another --text-key FIELD, or leave such lines out: "
-    "--on-error skip.",
+    MalformedLineError: "Repair it, give another --text-key FIELD or --template TEXT, or leave "
+    "such lines out: --on-error skip.",
     OptionError: "Give --dtype uint32.",  # For a token that the type does not hold.
     IndexExistsError: _EXISTS,
     ObjectExistsError: _EXISTS,

@@ -172,7 +172,7 @@ class DocumentMaker(ABC):
         line, place = self._place(number)
         raise MalformedLineError(
             f"{place} is no document: {reason}.",
-            remedy="Repair it, name another field (text_key=), or set such lines aside: "
+            remedy="Repair it, name other fields (text_key=, template=), or set such lines aside: "
             'on_error="skip".',
             path=self.path,
             line_number=line,

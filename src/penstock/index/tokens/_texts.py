@@ -154,7 +154,7 @@ class Template(DocumentText):
         return self.parts(record, is_answer=True)
 
     def parts(self, record: Mapping[str, object], *, is_answer: bool) -> list[Part]:
-        """Return the parts of a record, or of a turn; without answers if it `is_answer` not."""
+        """Return the parts of a record or a turn; none is trained unless it `is_answer`."""
         parts: list[Part] = []
         is_trained = False
         for text, field in self.pieces:
