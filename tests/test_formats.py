@@ -375,6 +375,34 @@ def test_tokens_of_the_first_release_are_opened() -> None:
     assert [bytes(row.tolist()).decode() for row in documents[:]] == LETTERS
 
 
+TRAINED = Path(__file__).parent / "golden" / "tokens-2"
+ASKED = [("ab", "c"), ("", "defgh"), ("i" * 11, ""), ("j", "k" * 9)]
+TRAINED_PACKED = {
+    name: {**options, "template": "{question}?{answer}"} for name, options in PACKED.items()
+}
+
+
+@pytest.mark.parametrize("packing", TRAINED_PACKED)
+def test_trained_tokens_are_written_byte_for_byte_as_before(packing: str, tmp_path: Path) -> None:
+    _tokenise(TRAINED / "answers.jsonl", tmp_path, TRAINED_PACKED[packing])
+    before = {path.relative_to(TRAINED / packing): path for path in _files(TRAINED / packing)}
+    now = {path.relative_to(tmp_path): path for path in _files(tmp_path)}
+    assert now.keys() == before.keys()
+    for name, path in before.items():
+        if path.name != "meta.json":
+            assert now[name].read_bytes() == path.read_bytes()
+    assert _timeless(tmp_path / "index") == _timeless(TRAINED / packing / "index")
+
+
+@pytest.mark.parametrize("packing", ["concat", "best_fit"])
+def test_trained_tokens_of_a_release_are_opened(packing: str) -> None:
+    source = penstock.open(TRAINED / packing)
+    ids = range(len(source))
+    tokens, trained = source[:], source.trained(ids)  # type: ignore[attr-defined]
+    answers = sorted("".join(answer for _, answer in ASKED).encode() + bytes(len(ASKED)))
+    assert sorted(tokens[trained].tolist()) == answers
+
+
 def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
@@ -386,3 +414,13 @@ def write_golden_tokens(directory: Path = TOKENS) -> None:
     (directory / "letters.jsonl").write_text(lines)
     for name, options in PACKED.items():
         _tokenise(directory / "letters.jsonl", directory / name, options)
+
+
+def write_golden_answers(directory: Path = TRAINED) -> None:
+    """Write the golden tokens that are not all trained; once a format version, likewise."""
+    directory.mkdir(parents=True)
+    pairs = [{"question": question, "answer": answer} for question, answer in ASKED]
+    lines = "".join(json.dumps(pair) + "\n" for pair in pairs)
+    (directory / "answers.jsonl").write_text(lines)
+    for name, options in TRAINED_PACKED.items():
+        _tokenise(directory / "answers.jsonl", directory / name, options)

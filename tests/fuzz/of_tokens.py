@@ -1,4 +1,4 @@
-"""Token folders: packed both ways with borders, documents, and one of another tool."""
+"""Token folders: packed both ways with borders, documents, trained in part, of another tool."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.datasets.token_folders import (
     write_documents,
 )
 from tests.fuzz._rows import TokenRows
+from tests.index.tokenize_samples import indexer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +31,9 @@ class Tokens(TokenRows):
         whole = [[*document[:3], 0] for text in texts for document in text]
         write_best_fit(folder / "fit", [whole[at : at + 2] for at in range(0, 8, 2)], 8)
         write_documents(folder / "documents", texts, "uint32")
+        rows = [{"asked": "x" * n, "said": "y" * (7 - n)} for n in range(7)]
+        options = {"template": "{asked} {said}", "sample_size": 8}
+        indexer(input_base_path=rows, output_base_path=folder / "trained", **options)()
         as_data_forager(write_concat(folder / "foreign", texts, 8))
         for path in folder.rglob("*.bin"):
             os.utime(path, (1_700_000_000, 1_700_000_000))

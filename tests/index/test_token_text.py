@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.index.tokens._documents import BadText, TextCall, TextField, get_text_from_jsonl
+from penstock.index.tokens._texts import BadText, TextCall, TextField, get_text_from_jsonl
 from tests.index.text_samples import ODD_TEXTS
 from tests.rounds import rounds
 

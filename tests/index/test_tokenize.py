@@ -17,7 +17,6 @@ from penstock.errors import (
     IndexExistsError,
     MalformedLineError,
     ObjectExistsError,
-    ObjectNotFoundError,
     OptionError,
 )
 from penstock.index import (
@@ -219,7 +218,7 @@ def test_where_to_is_said_or_follows_from_where_from(tmp_path: Path) -> None:
         create_tokenize_and_index_jsonl_text_func(letters, EOS, input_file_paths=files)
     with pytest.raises(ValueError, match="does not lie below"):
         indexer(letters, tmp_path / "in", base_output_path=tmp_path / "elsewhere")
-    with pytest.raises(ObjectNotFoundError, match="no JSON Lines files"):
+    with pytest.raises(OptionError, match="cannot tell what"):
         indexer(letters, tmp_path / "out0" / "index")
 
 

@@ -49,9 +49,10 @@ def test_both_make_the_same_files(size: int | None, tmp_path: Path) -> None:
     assert left_of(tmp_path / "ours") == []
 
 
-def test_our_tokens_open_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("template", [None, "Text: {text}"])
+def test_our_tokens_open_there(template: str | None, tmp_path: Path) -> None:
     write_texts(tmp_path, FILES)
-    tokenise(tmp_path, sample_size=40, packing="best_fit", pad_idx=0)
+    tokenise(tmp_path, sample_size=40, packing="best_fit", pad_idx=0, template=template)
     stream = np.frombuffer(b"".join(tokens_in(tmp_path).bins.values()), "<u2")
     assert sorted(json.loads(forager("read", tmp_path))) == sorted(stream.reshape(-1, 40).tolist())
 

@@ -14,7 +14,8 @@ import pytest
 from penstock.index import load_tokenizer
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import work_key
-from penstock.index.tokens._documents import TextField, TokenWork
+from penstock.index.tokens._documents import TokenWork
+from penstock.index.tokens._texts import TextField
 from tests.index.text_samples import trained_bpe
 
 if TYPE_CHECKING:

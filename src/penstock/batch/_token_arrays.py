@@ -44,6 +44,8 @@ class TokenRows:
     """Real tokens of each row, int64[B]."""
     ends: DocumentEnds | None
     """Where documents end; None where that does not matter."""
+    trained: NDArray[np.bool_] | None = None
+    """Which tokens are trained, [B, width]; None: all."""
 
     @property
     def nbytes(self) -> int:
@@ -59,7 +61,8 @@ class TokenRows:
         if ends is not None:
             offsets = ends.offsets[start : stop + 1]
             ends = DocumentEnds(ends.values[offsets[0] : offsets[-1]], offsets - offsets[0])
-        return TokenRows(self.tokens[start:stop], self.lengths[start:stop], ends)
+        trained = None if self.trained is None else self.trained[start:stop]
+        return TokenRows(self.tokens[start:stop], self.lengths[start:stop], ends, trained)
 
     def filled(self, rows: Numbers) -> TokenRows:
         """Return a row for each of `rows` (int64[B]): that of here, or for -1 an empty one."""
@@ -67,13 +70,17 @@ class TokenRows:
         tokens = np.zeros((len(rows), *self.tokens.shape[1:]), self.tokens.dtype)
         lengths = np.zeros(len(rows), np.int64)
         tokens[there], lengths[there] = self.tokens[rows[there]], self.lengths[rows[there]]
+        trained = None
+        if self.trained is not None:
+            trained = np.zeros(tokens.shape, np.bool_)
+            trained[there] = self.trained[rows[there]]
         if self.ends is None:
-            return TokenRows(tokens, lengths, None)
+            return TokenRows(tokens, lengths, None, trained)
         counts = np.zeros(len(rows), np.int64)
         # Rows that exist keep their order.
         counts[there] = np.diff(self.ends.offsets)
         offsets = np.concatenate([[0], np.cumsum(counts)])
-        return TokenRows(tokens, lengths, DocumentEnds(self.ends.values, offsets))
+        return TokenRows(tokens, lengths, DocumentEnds(self.ends.values, offsets), trained)
 
 
 def ends_behind(tokens: Array, lengths: Numbers, eos: int) -> DocumentEnds:
@@ -106,12 +113,16 @@ def inputs_and_labels(rows: TokenRows, length: int, *, shift: bool) -> tuple[Num
     if not shift:
         labels = inputs.copy()
         _ignore_from(labels, lengths)
+        if rows.trained is not None:
+            labels[~rows.trained[:, :length]] = IGNORED
         return inputs, labels
     labels = np.empty_like(inputs)
     after = tokens[:, 1 : length + 1]
     labels[:, : after.shape[1]] = after
     labels[:, after.shape[1] :] = IGNORED
     _ignore_from(labels, lengths - 1)
+    if rows.trained is not None:
+        labels[:, : after.shape[1]][~rows.trained[:, 1 : length + 1]] = IGNORED
     if ends is not None:
         # The last token of a document does not predict the next document.
         last = ends.values - 1

@@ -41,8 +41,8 @@ _NULL = "is null, or holds null"
 class Tokens:
     """Turns tokens into `input_ids` and `labels`, int64[B, length], for a language model.
 
-    Labels that a loss should ignore are -100: the token after the last one, padding, and rows that
-    are not valid.
+    Labels that a loss should ignore are -100: the token after the last one, padding, tokens that a
+    template of `penstock tokenize` leaves untrained, and rows that are not valid.
 
     Args:
         length: Tokens in a row. Token files are cut into windows of this length, so another length
@@ -166,7 +166,8 @@ class Tokens:
         """Return the rows of what `over` returned, with the ends of documents if those matter."""
         found = source.document_ends(ids) if self._needs_ends(source) else None
         ends = None if found is None else DocumentEnds(*found)
-        return self._with_ends(TokenRows(source.read(ids), source.lengths(ids), ends))
+        rows = TokenRows(source.read(ids), source.lengths(ids), ends, source.trained(ids))
+        return self._with_ends(rows)
 
     def _with_ends(self, rows: TokenRows) -> TokenRows:
         if self._end is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 import numpy as np
 
+import penstock
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import counted
 from penstock.cli._verb import COUNT, FINDINGS, FINE, FROM_0, flag, option, verb, workers_option
@@ -21,15 +22,13 @@ from penstock.errors import (
     IndexExistsError,
     MalformedLineError,
     ObjectExistsError,
-    ObjectNotFoundError,
     OptionError,
     PenstockError,
     StorageError,
 )
 from penstock.index import (
-    LINES,
     create_tokenize_and_index_jsonl_text_func,
-    list_files,
+    input_of,
     load_tokenizer,
 )
 from penstock.storage import hidden_folders_in, is_remote, locate
@@ -52,13 +51,18 @@ _NARROW = 1 << 16
     "--text-key meta.body --eos 50256 --workers 8",
     "penstock tokenize s3://bucket/corpus tokens --tokenizer tokenizer.json --sample-size 2048 "
     "-o region=eu-west-1",
+    "penstock tokenize qa.parquet tokens --tokenizer org/model --sample-size 2048 "
+    "--template 'Q: {question}\\nA: {answer}'",
+    "penstock tokenize chats.jsonl tokens --tokenizer model/ --sample-size 4096 "
+    "--packing best_fit --messages messages",
     path=False,
 )
 @click.argument("src")
 @click.argument("dst")
 @option(
     "--tokenizer FILE",
-    "tokenizer.json (tokenizers, transformers), or the .model of sentencepiece.",
+    "tokenizer.json (tokenizers, transformers), or the .model of sentencepiece; a folder with one; "
+    "or the name of a model in the local Hugging Face cache. Nothing is downloaded.",
     dest="file",
     required=True,
 )
@@ -79,6 +83,18 @@ _NARROW = 1 << 16
     "Field of a record that holds the text, or a path: meta.body.",
     default="text",
 )
+@option(
+    "--template TEXT",
+    "Text of a record with its fields in braces: 'Q: {question}\\nA: {answer}'. Only the answers "
+    "are trained. With --messages: of one turn, by default that of ChatML.",
+)
+@option("--messages FIELD", "Field of a chat: a list of messages with role and content.")
+@option(
+    "--answers NAMES",
+    "Fields of --template that are trained, with commas between; by default the last. With "
+    "--messages: roles, by default assistant and gpt.",
+)
+@option("--where EXPR", "Only the records for which this holds: \"lang == 'en' and score > 0.5\".")
 @option(
     "--dtype auto|uint16|uint32",
     "Type of the tokens on disk; auto takes uint16 where it fits.",
@@ -105,15 +121,19 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     eos: int | None,
     pad: int | None,
     keep_remainder: bool,
+    template: str | None,
+    answers: str | None,
+    where: str | None,
     workers: int | None,
     storage_options: StorageOptions,
     as_json: bool,
-    **given: Any,  # noqa: ANN401 (text_key, on_error and overwrite, passed on)
+    **given: Any,  # noqa: ANN401 (text_key, messages, on_error and overwrite, passed on)
 ) -> int:
     """Tokenise the text of SRC once, and pack it into samples of N tokens in the folder DST.
 
-    SRC is JSON Lines: a file, a folder, a pattern in quotes, or a URL. penstock.open(DST) gives
-    any sample by its number; penstock show DST --decode FILE shows its text.
+    SRC is a file, a folder, a pattern in quotes, or a URL, of any format with records.
+    penstock.open(DST) gives any sample by its number; penstock show DST --decode FILE shows its
+    text.
 
     DST appears as a whole. Text is tokenised in parts of 2 to 16 MiB; killed or interrupted, the
     same command goes on with those that were finished, unless SRC or an option changed. Exit code 1
@@ -124,11 +144,10 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     ends = known.eos if eos is None else eos
     if ends is None and sample_size is not None:
         raise OptionError(f"{file} does not say which token ends a document. Give its id: --eos ID")
-    listing = list_files(src, LINES.endings, storage_options)
-    if not listing.files:
-        files = ", ".join(LINES.endings)
-        message = f"{src} holds no JSON Lines ({files}), and nothing else is tokenised."
-        raise ObjectNotFoundError(message, path=src)
+    what: object = src
+    if where is not None:
+        what = penstock.open(src, storage_options=storage_options).where(where)
+    texts = input_of(what, storage_options)
     is_narrow = dtype == "uint16" or (dtype == "auto" and known.vocabulary <= _NARROW)
     width: np.dtype[np.unsignedinteger[Any]] = np.dtype(np.uint16 if is_narrow else np.uint32)
     ending = "--eos" if eos is not None else f"the token that ends a document in {file},"
@@ -140,15 +159,12 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         if token is not None and token > np.iinfo(width).max:
             raise OptionError(f"{name} {token} does not fit {width.name}. Give --dtype uint32.")
     _check_folder(dst)
-    inputs: dict[str, Any] = {"input_base_path": src}
-    if listing.folder is None:
-        inputs = {"input_file_paths": [found.path for found in listing.files]}
     left = PartsLeft(dst)
-    with TokenProgress(listing.bytes, left) as progress, _command_line_errors(left):
+    with TokenProgress(texts.bytes, left) as progress, _command_line_errors(left):
         result = create_tokenize_and_index_jsonl_text_func(
             known,
             ends,
-            **inputs,
+            texts,
             output_base_path=dst,
             token_dtype=width,
             num_workers=workers,
@@ -158,6 +174,8 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             packing=packing,
             pad_idx=pad,
             keep_remainder="pad" if keep_remainder else "drop",
+            template=None if template is None else _unescaped(template),
+            answers=None if answers is None else answers.split(","),
             **given,
         )()
     made_with = {
@@ -167,7 +185,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         "dtype": width.name,
         "sample_size": sample_size,
         "packing": packing if sample_size else None,
-        "files": len(listing.files),
+        "files": texts.files,
         "seconds": round(result.seconds, 3),
     }
     _report(made_with, result, left.kept, progress.rates(result.seconds)).print(as_json=as_json)
@@ -177,10 +195,15 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     return FINE
 
 
+def _unescaped(template: str) -> str:
+    r"""Return a template with newlines and tabs where a command line has `\n` and `\t`."""
+    return template.replace("\\n", "\n").replace("\\t", "\t")
+
+
 _EXISTS = "--overwrite replaces tokens in a local folder; another DST leaves them."
 _REMEDIES: dict[type[Exception], str] = {
-    MalformedLineError: "Repair it, give another --text-key FIELD, or leave such lines out: "
-    "--on-error skip.",
+    MalformedLineError: "Repair it, give another --text-key FIELD or --template TEXT, or leave "
+    "such lines out: --on-error skip.",
     OptionError: "Give --dtype uint32.",  # For a token that the type does not hold.
     IndexExistsError: _EXISTS,
     ObjectExistsError: _EXISTS,
@@ -253,6 +276,11 @@ def _report(made_with: dict[str, Any], result: TokenReport, kept_parts: int, rat
     ):
         if count:
             report.line(f"  {name}: {count:,} ({count / (tokens + count):.2%}) of all tokens")
+    if result.trained is not None:
+        share = result.trained / max(1, tokens)
+        report.line(
+            f"  trained: {result.trained:,} ({share:.2%}) of all tokens; others have no label"
+        )
     if result.bad_documents:
         report.line(f"  {counted(result.bad_documents, 'line')} without a text left out")
     if result.samples:

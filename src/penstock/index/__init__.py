@@ -75,8 +75,9 @@ if TYPE_CHECKING:
     from penstock.index.profile._document import read_profile as read_profile
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
-    from penstock.index.tokens._documents import get_text_from_jsonl as get_text_from_jsonl
+    from penstock.index.tokens._inputs import input_of as input_of
     from penstock.index.tokens._job import TokenReport as TokenReport
+    from penstock.index.tokens._texts import get_text_from_jsonl as get_text_from_jsonl
     from penstock.index.tokens._tokenize import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
@@ -90,8 +91,8 @@ _PUBLIC = {
     "_sample_index": "SampleIndex SampleLocation",
     "checked._checks": "BadLine read_bad_lines",
     "profile._document": "read_profile",
-    "tokens._documents": "get_text_from_jsonl",
     "tokens._job": "TokenReport",
+    "tokens._texts": "get_text_from_jsonl",
     "tokens._tokenize": "TokenizedSampleGenerator create_tokenize_and_index_jsonl_text_func",
 }
 _FOR_ROOMS = {
@@ -113,6 +114,7 @@ _FOR_ROOMS = {
     "checked._checks": "Aside Checks JSON_NAMES Look",
     "csv._scan": "CsvScanner scan_rows",
     "tokenizers._files": "NamedTokenizer load_tokenizer",
+    "tokens._inputs": "input_of",
 }
 """What only other rooms use."""
 

@@ -36,6 +36,7 @@ from penstock.index._names import (
     PROFILE,
     PROFILE_STATE,
     PUT_ASIDE,
+    TRAINED,
 )
 from penstock.index.tokens._journal import JOURNAL, Reach, journal_problem, take_back_dead
 from penstock.storage import (
@@ -70,7 +71,7 @@ _GAP_SECONDS = 3.0
 _LOOKS = 3
 """Between two looks one builder may end and the next one begin."""
 _PAUSE = 0.002
-_NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *DOCUMENT_FILES)
+_NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, TRAINED, *DOCUMENT_FILES)
 
 
 class NewFolder:

@@ -16,7 +16,7 @@ from penstock.errors import (
     StaleIndexError,
 )
 from penstock.index._folder import appears, refuse_put_aside
-from penstock.index._meta import Meta, decode_meta
+from penstock.index._meta import Meta, TokensMeta, decode_meta
 from penstock.index._names import (
     DOCUMENT_ENDS,
     DOCUMENT_FILES,
@@ -26,6 +26,7 @@ from penstock.index._names import (
     FRAMES,
     META,
     ROWS,
+    TRAINED,
     is_of_tokens,
     rebuilding,
 )
@@ -88,6 +89,8 @@ def _loaded(origin: IndexPlace, folder: _OpenFolder) -> SampleIndex:
         index.frames = folder.mapped(FRAMES, "<u8", 5)
     if folder.has(DOCUMENT_OFFSETS):
         index.documents = _map_documents(folder, len(rows))
+    if meta is not None and meta.tokens is not None and meta.trained is not None:
+        index.trained = _map_trained(folder, meta.tokens, len(rows))
     if meta is None:
         _check_last_rows(index, folder.again())
     return index
@@ -245,6 +248,15 @@ def _map_documents(folder: _OpenFolder, samples: int) -> Documents:
             f"{DOCUMENT_OFFSETS}, or one of document_*.bin beside it, is cut off or damaged: they "
             f"do not describe the documents of {samples:,} samples"
         )
+    return mapped
+
+
+def _map_trained(folder: _OpenFolder, tokens: TokensMeta, samples: int) -> NDArray[np.uint8]:
+    """Map the bits that say which tokens are trained."""
+    mapped = folder.mapped(TRAINED, "u1", 1)[:, 0]
+    count = tokens.tokens if tokens.sample_size is None else samples * tokens.sample_size
+    if len(mapped) != -(-count // 8):
+        raise folder.damaged(f"{TRAINED} has {len(mapped):,} bytes for {count:,} tokens")
     return mapped
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT = "penstock-index"
-VERSION = 1
+VERSION = 2
+"""2 if a release that knows 1 would misread it: tokens that are not all trained."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """What int64 holds, so that forged counts cannot overflow an array."""
 
@@ -81,6 +83,19 @@ class RecordRun(msgspec.Struct, frozen=True):
     """Of the file when the run was found, before it grew."""
 
 
+class TrainedMeta(msgspec.Struct, frozen=True):
+    """What `trained.bin` holds: a bit for each token of all samples."""
+
+    tokens: Count
+    """Those that are trained."""
+    hash: str
+    """Of the file: BLAKE2b, 16 bytes, in hexadecimal digits."""
+
+    def is_of(self, bits: NDArray[np.uint8]) -> bool:
+        """Whether this is the hash of the bytes of a file."""
+        return hashlib.blake2b(bits.data, digest_size=16).hexdigest() == self.hash
+
+
 class TokensMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """The samples of a token index."""
 
@@ -103,6 +118,8 @@ class TokensMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens that fill samples up."""
     borders: bool = True
     """Whether `document_*.bin` have the ends of documents, if samples have one size."""
+    trained: TrainedMeta | None = None
+    """None: all tokens are trained."""
 
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -155,7 +172,13 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def fingerprint(self) -> str:
         runs = [[run.fingerprint, run.records] for run in self.runs]
-        return digest([self.kind, self.options, runs, self.records])
+        mask = [] if self.trained is None else [self.trained.hash]
+        return digest([self.kind, self.options, runs, self.records, *mask])
+
+    @property
+    def trained(self) -> TrainedMeta | None:
+        """Which tokens are trained; None where all are, or records are no tokens."""
+        return None if self.tokens is None else self.tokens.trained
 
     def fingerprint_at(self, length: int) -> str:
         """Return the fingerprint of the first `length` records."""
@@ -188,7 +211,8 @@ def write_meta(folder: Path, meta: Meta) -> bytes:
     """Write `meta.json` and the list of its files into a folder; return the text of `meta.json`."""
     names = "".join(f"{file.path}\n" for file in meta.files)
     (folder / FILES).write_text(names, encoding="utf-8", errors="surrogateescape")
-    text = encode_meta(msgspec.structs.replace(meta, format=FORMAT, version=VERSION))
+    version = 1 if meta.trained is None else VERSION
+    text = encode_meta(msgspec.structs.replace(meta, format=FORMAT, version=version))
     (folder / META).write_bytes(text)
     return text
 

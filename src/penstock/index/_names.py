@@ -15,6 +15,8 @@ TOKEN_FOLDER = "tokenized-samples"  # noqa: S105 (of language models, not of a l
 DOCUMENT_ENDS, DOCUMENT_OFFSETS = "document_ends.bin", "document_offsets.bin"
 DOCUMENT_GOES_ON = "document_goes_on.bin"
 DOCUMENT_FILES = (DOCUMENT_OFFSETS, DOCUMENT_ENDS, DOCUMENT_GOES_ON)
+TRAINED = "trained.bin"
+"""Which tokens are trained, where not all are."""
 PUT_ASIDE = "old-index"
 """The index that a builder of tokens replaces, in the builder's hidden folder."""
 

@@ -77,6 +77,8 @@ class SampleIndex:
     """Of compressed files: (file, offset, bytes, text offset, text bytes) of each frame."""
     documents: Documents | None = field(default=None, kw_only=True)
     """Of tokens in samples of one size: where documents end; None if the index has no borders."""
+    trained: NDArray[np.uint8] | None = field(default=None, kw_only=True, repr=False)
+    """A bit for each token of all samples, the lowest of a byte first; None: all are trained."""
     origin: IndexPlace | None = field(default=None, kw_only=True)
     """The local folder that it was loaded from, so that another process can load it."""
     reload: Callable[[IndexPlace, str, int], SampleIndex] | None = field(

@@ -263,7 +263,7 @@ def _check_source(task: _CheckTask, source: Source) -> int:
     path, meta = task.path, source.index_meta
     eos = None if meta is None or meta.tokens is None else meta.tokens.eos
     found = [*_left(task, leftovers_of(path, None)), *_unnamed_files(task, source)]
-    shown = [str(finding) for finding in found]
+    shown = [str(finding) for finding in [*found, *_wrong_mask(source)]]
     tokens = 0
     size = getattr(source, "sample_size", None)
     step = max(1, _STEP_TOKENS // size) if size else _STEP
@@ -292,6 +292,16 @@ def _check_source(task: _CheckTask, source: Source) -> int:
     )
     report.print(as_json=task.as_json)
     return FINDINGS if shown else FINE
+
+
+def _wrong_mask(source: Source) -> list[str]:
+    """Return whether the file that says which tokens are trained is another than was written."""
+    index, meta = source.sample_index, source.index_meta
+    if index is None or index.trained is None or meta is None or meta.trained is None:
+        return []
+    if meta.trained.is_of(index.trained):
+        return []
+    return ["trained.bin is damaged: its hash differs from that in meta.json. Tokenise again"]
 
 
 def _wrong_ends(

@@ -308,6 +308,10 @@ def _add_tokens(report: Report, source: TokenSource) -> None:
             report.row("padding", f"{counted(made.padding, 'token')} ({share:.2%})")
         if made.dropped:
             report.row("dropped", f"{counted(made.dropped, 'token')} behind the last full sample")
+        if made.trained:
+            share = made.trained.tokens / max(1, made.tokens)
+            trained = f"{counted(made.trained.tokens, 'token')} ({share:.2%})"
+            report.row("trained", trained, trained=made.trained.tokens)
         if meta and meta.bad_lines:
             report.row("bad lines", f"{meta.bad_lines:,} left out")
     report.data(

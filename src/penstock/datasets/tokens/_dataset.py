@@ -231,6 +231,19 @@ class TokensDataset(TokenSource, Dataset):
             return super()._document_ends(ids)
         return _ends(documents, ids, self.sample_size)
 
+    def _trained_from(self, begins: NDArray[np.int64], width: int) -> NDArray[np.bool_] | None:
+        bits = self._sample_index.trained
+        if bits is None:
+            return None
+        # The bytes around each stretch, as bits, and these from where the stretch begins.
+        places = (begins >> 3)[:, None] + np.arange((width + 7) // 8 + 1)
+        found = bits[np.minimum(places, len(bits) - 1)]
+        found[places >= len(bits)] = 0
+        flags = np.unpackbits(found, axis=1, bitorder="little").view(np.bool_)
+        stretches = np.lib.stride_tricks.sliding_window_view(flags, width, axis=1)
+        trained: NDArray[np.bool_] = stretches[np.arange(len(begins)), begins & 7]
+        return trained
+
     # The stream of documents: where rows begin is found in the mapped index, not kept.
 
     @cached_property

@@ -103,6 +103,18 @@ class TokenSource(Source):
         """
         return self._document_ends(self._numbers(ids))
 
+    def trained(self, ids: Any) -> NDArray[np.bool_] | None:
+        """Return which tokens of rows of one width are trained: bool[rows, width].
+
+        None where all of them are. A folder that a template made knows it; see `docs/tokens.md`.
+        """
+        found = self._trained(self._numbers(ids))
+        if found is not None and self.sample_size is None:
+            raise OptionError(
+                "rows have lengths of their own. Ask for windows: source.windows(64).trained(ids)"
+            )
+        return found
+
     def windows(self, length: int, stride: int | None = None, *, ahead: int = 0) -> TokenSource:
         """Return the stream of all tokens cut into windows, one every `stride` tokens.
 
@@ -127,6 +139,16 @@ class TokenSource(Source):
             return None
         # A row without a width is a document.
         return self._lengths(ids), np.arange(len(ids) + 1, dtype=np.int64)
+
+    def _trained(self, ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        return self._trained_from(self._starts_of(ids), self.sample_size or 0)
+
+    def _trained_from(self, begins: NDArray[np.int64], width: int) -> NDArray[np.bool_] | None:
+        """Return which of `width` tokens of the stream from each of some places on are trained.
+
+        Places behind the stream are not. None where all tokens are.
+        """
+        return None
 
     # The stream: all rows one after the other, without what fills up the last one.
 

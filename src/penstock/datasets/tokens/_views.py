@@ -53,6 +53,9 @@ class ChosenTokens(OverTokens, Chosen):
     def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
         return self.source._document_ends(self._chosen(ids))
 
+    def _trained(self, ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        return self.source._trained(self._chosen(ids))
+
 
 class TakenTokens(ChosenTokens, Taken):
     """The rows of given numbers, in the given order."""
@@ -119,6 +122,17 @@ class ConcatenatedTokens(TokenSource, Concatenated):
         ordered = [rows[place] for place in back.tolist()]
         offsets = np.cumsum([0, *map(len, ordered)], dtype=np.int64)
         return np.concatenate([np.empty(0, np.int64), *ordered]), offsets
+
+    def _trained(self, ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        shares, back = self._shares(ids)
+        width = self.sample_size or 0
+        parts = [(self.sources[number]._trained(own), len(own)) for number, own in shares]
+        if all(flags is None for flags, _ in parts):
+            return None
+        # All tokens of a source that knows nothing else are trained.
+        rows = [np.ones((count, width), bool) if flags is None else flags for flags, count in parts]
+        found: NDArray[np.bool_] = np.concatenate(rows)[back]
+        return found
 
 
 def concatenated_tokens(one: TokenSource, other: Source) -> Source:
@@ -243,6 +257,9 @@ class Windows(OverTokens):
         # Behind the borders of each window comes its end.
         ends = np.insert(values - np.repeat(begins, counts), offsets[1:], lengths)
         return ends, offsets + np.arange(len(offsets))
+
+    def _trained(self, ids: NDArray[np.int64]) -> NDArray[np.bool_] | None:
+        return self.source._trained_from(ids * self.stride, self.sample_size)
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         return self._fresh(ids).reshape(-1), np.full(len(ids), self.sample_size, np.int64)

@@ -29,6 +29,18 @@ class Encoded(NamedTuple):
     """int64[texts]: ids of each text."""
 
 
+class EncodedParts(NamedTuple):
+    """Token ids of some texts in parts, and which of them a model is trained on."""
+
+    ids: NDArray[Any]
+    lengths: NDArray[np.int64]
+    """int64[texts]: ids of each text."""
+    trained: NDArray[np.bool_]
+    """bool[ids]."""
+    ends: NDArray[np.bool_]
+    """bool[texts]: whether a token that ends the text is trained."""
+
+
 class Tokenizer(Protocol):
     """Makes token ids of texts: the same ones for a text, whichever texts are beside it.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,12 +43,19 @@ class NamedTokenizer(Tokenizer):
     def encode(self, texts: Sequence[str]) -> Encoded:
         return self._batches.encode(texts)
 
+    def without_special(self) -> tuple[Tokenizer, list[int], list[int]]:
+        """Return a tokenizer of parts, and the special tokens around a document."""
+        plain = getattr(self._batches, "without_special", None)
+        return (self, [], []) if plain is None else plain()
+
 
 def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
     """Return the tokenizer of a file: `tokenizer.json`, or `*.model` of sentencepiece.
 
-    A folder that holds one of them will do. Ids are those that the library's `encode` gives: with
-    the special tokens that a `tokenizer.json` asks for, but never cut off or filled up.
+    A folder that holds one of them will do, and so will the name of a model whose tokenizer is in
+    the Hugging Face cache of this machine; nothing is downloaded. Ids are those that the library's
+    `encode` gives: with the special tokens that a `tokenizer.json` asks for, but never cut off or
+    filled up.
     """
     file = _file(Path(path))
     return (_JsonTokenizer if file.suffix == ".json" else _ModelTokenizer)(str(file))
@@ -106,17 +115,22 @@ class _ModelTokenizer(NamedTokenizer):
 
 
 def _file(path: Path) -> Path:
-    """Return the file of a tokenizer; `path` may be its folder."""
+    """Return the file of a tokenizer; `path` may be its folder, or the name of a model."""
     found = path
     if path.is_dir():
         models = sorted(path.glob("*.model"))
         found = path / "tokenizer.json"
         if not found.exists() and len(models) == 1:
             found = models[0]
+    elif not path.exists():
+        found = _cached(str(path)) or path
     if not found.exists():
-        what = "tokenizer.json, and not exactly one *.model" if path.is_dir() else "such file"
+        what = "such file or folder, and no model of this name in the local Hugging Face cache"
+        if path.is_dir():
+            what = "tokenizer.json, and not exactly one *.model"
         raise ObjectNotFoundError(
-            f"{path}: there is no {what}. Give a tokenizer.json or a *.model of sentencepiece.",
+            f"{path}: there is no {what}. Give a tokenizer.json or a *.model of sentencepiece, or "
+            "the name of a model that was downloaded before: hf download NAME tokenizer.json",
             path=str(path),
         )
     if found.suffix not in {".json", ".model"}:
@@ -127,6 +141,19 @@ def _file(path: Path) -> Path:
             "create_tokenize_and_index_jsonl_text_func(tokenizer_func=…)."
         )
     return found
+
+
+def _cached(name: str) -> Path | None:
+    """Return the file of a model's tokenizer in the Hugging Face cache, which is only looked at."""
+    if find_spec("huggingface_hub") is None:
+        return None
+    library = require("huggingface_hub", extra="tokenizers", purpose=_PURPOSE)
+    with suppress(ValueError):  # For a path, which is no name.
+        for file in ("tokenizer.json", "tokenizer.model"):
+            found = library.try_to_load_from_cache(name, file)
+            if isinstance(found, str):
+                return Path(found)
+    return None
 
 
 def _unreadable(path: str, library: str, failure: object) -> CorruptFileError:

@@ -19,22 +19,18 @@ from penstock.index._fingerprint import digest
 from penstock.index._folder import UnitFolder, bring_back, only_builder
 from penstock.index._load import meta_of
 from penstock.index._names import BAD_LINES
-from penstock.index._parts import FilePart, LongLine, opened_lines
-from penstock.index.tokens._documents import DocumentMaker
 from penstock.index.tokens._job import TokenReport, refuse_existing
 from penstock.index.tokens._journal import is_finished, take_back
 from penstock.index.tokens._publish import write_tokens
-from penstock.index.tokens._units import TokenStream, UnitCounter, token_units
-from penstock.jsonl import compression_of
+from penstock.index.tokens._units import TokenStream, UnitCounter
 from penstock.storage import (
     NO_ROOM,
     join,
-    keep_tokenizers_to_one_thread,
     no_room,
     refuse_full_disk,
     translated,
 )
-from penstock.work import Shared, run_units, viewed
+from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,21 +38,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.index._listing import Found, Listing
-    from penstock.index._parts import LinePiece
     from penstock.index.tokens._documents import TokenWork
     from penstock.index.tokens._job import TokenJob
-    from penstock.index.tokens._units import TokenUnit
+    from penstock.index.tokens._units import TextInput, TokenUnit
 
 _ROOM = (
     "writing these tokens",
     "output_base_path= (for tokens of a bucket: the variable PENSTOCK_CACHE)",
 )
-_LOOK_BYTES = 32 << 10
-_LONGEST = 1 << 20
-"""Bytes of a line that the estimate looks at."""
-_COMPRESSED = 3
-"""Bytes of text a compressed byte, about."""
 _FORMAT = 1
 """Of the results of units."""
 _BUILD_SECONDS = 3600.0
@@ -74,13 +63,15 @@ def build(job: TokenJob) -> TokenReport:
     """Tokenise, pack and publish; only one process at a time."""
     began = time.monotonic()
     with only_builder(job.place.folder, _BUILD_SECONDS):
-        obstacle = sending_obstacle(job.work)
+        shared = job.texts.shared(job.work)
+        is_sent = bool(job.workers) or not job.texts.in_memory
+        obstacle = sending_obstacle(shared) if is_sent else ""
         if job.workers and obstacle:
             raise OptionError(
                 f"num_workers={job.workers}: the tokenizer, or what takes the text of a line, "
                 f"cannot be sent to worker processes: {obstacle}. Or give num_workers=0."
             )
-        expected = estimated(job.listing, job.work)
+        expected = estimated(job.texts, job.work)
         with UnitFolder(job.place, _key(job, expected)) as folder:
             was_finished = is_finished(folder.path, job.reach)
             if kept := take_back(folder.path, job.reach):
@@ -95,18 +86,17 @@ def build(job: TokenJob) -> TokenReport:
 
 
 def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) -> TokenReport:
-    shared = Shared(job.work, keep_tokenizers_to_one_thread)
-    units = token_units(job.listing, str(folder), shared, _unit_bytes(job))
+    units = job.texts.units(str(folder), job.work, _unit_bytes(job))
     left = sum(unit.size for unit in units if not unit.is_done())
     # Once in units, and put together once, or twice for best_fit.
     copies = 2 if job.pack.packing == "best_fit" else 1
-    share = left / max(1, job.listing.bytes)
+    share = left / max(1, job.texts.bytes)
     room = int(expected.token_bytes * (share + copies))
     refuse_full_disk(room, folder.parent, *_ROOM)
     with _writing(job, folder, expected.token_bytes * (1 + copies)):
         _tokenise(job, units, obstacle, expected)
-        stream = TokenStream(units, job.listing, job.work.dtype)
-    needed = stream.tokens * job.work.dtype.itemsize * copies
+        stream = TokenStream(units, job.texts, job.work.dtype)
+    needed = stream.tokens * (job.work.dtype.itemsize + job.work.text.is_masked) * copies
     refuse_full_disk(needed, folder.parent, *_ROOM)
     with _writing(job, folder, needed):
         samples = write_tokens(job, stream, folder)
@@ -124,7 +114,11 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
         )
     count = int(samples.counts.sum())
     numbers = samples.dropped, samples.padding, len(stream.aside), len(job.paths)
-    return TokenReport(stream.documents, samples.tokens, count, *numbers, 0.0)
+    if stream.trained == 0 and stream.tokens:
+        job.log.warning("no token is trained: no document has an answer. See answers=")
+    return TokenReport(
+        stream.documents, samples.tokens, count, *numbers, 0.0, samples.trained_tokens
+    )
 
 
 @contextmanager
@@ -143,7 +137,10 @@ def _tokenise(
     job: TokenJob, units: Sequence[TokenUnit], obstacle: str, expected: TokenEstimate
 ) -> None:
     workers = job.workers
-    if workers is None and expected.seconds < _IN_CALLER_SECONDS:
+    if workers is None and job.texts.in_memory:
+        workers = 0
+        job.log.info("tokenising in this process: the records are in its memory")
+    elif workers is None and expected.seconds < _IN_CALLER_SECONDS:
         workers = 0
         job.log.info("tokenising in this process: there is little to do")
     elif workers is None and obstacle:
@@ -153,7 +150,7 @@ def _tokenise(
             "cannot be sent to worker processes: %s",
             obstacle,
         )
-    with viewed(job.progress, job.listing.bytes, "tokenising") as view:
+    with viewed(job.progress, job.texts.bytes, "tokenising") as view:
         counter = UnitCounter(view, units)
         run_units(units, workers=workers, advance=counter.advance)
         counter.look()
@@ -164,7 +161,7 @@ def _unit_bytes(job: TokenJob) -> int:
 
     They depend on the input alone: a build that continues another one has the same units.
     """
-    return min(job.unit_bytes, max(_LEAST_UNIT_BYTES, job.listing.bytes // _UNITS))
+    return min(job.unit_bytes, max(_LEAST_UNIT_BYTES, job.texts.bytes // _UNITS))
 
 
 def _key(job: TokenJob, expected: TokenEstimate) -> str | None:
@@ -172,13 +169,9 @@ def _key(job: TokenJob, expected: TokenEstimate) -> str | None:
 
     None if a later build cannot know whether its tokenizer is the same.
     """
-    work = work_key(job.work)
-    if work is None:
+    work, files = work_key(job.work), job.texts.key()
+    if work is None or files is None:
         return None
-    files = [
-        [found.path, found.entry.size, found.entry.modified, found.entry.version]
-        for found in job.listing.files
-    ]
     where = [job.place.folder, job.paths, job.store is None]
     size = _unit_bytes(job)
     return digest([_FORMAT, size, work, expected.probe, astuple(job.pack), where, files])
@@ -191,7 +184,8 @@ def _as_published(job: TokenJob) -> TokenReport:
         raise StorageError(f"the index in {job.place.folder} vanished.", path=job.place.folder)
     made = meta.tokens
     numbers = made.dropped, made.padding, meta.bad_lines, len(job.paths)
-    return TokenReport(made.documents, made.tokens, meta.records, *numbers, 0.0)
+    trained = None if made.trained is None else made.trained.tokens
+    return TokenReport(made.documents, made.tokens, meta.records, *numbers, 0.0, trained)
 
 
 class TokenEstimate(NamedTuple):
@@ -202,50 +196,34 @@ class TokenEstimate(NamedTuple):
     seconds: float
     """Of one processor."""
     token_bytes: int
-    """Of all tokens."""
+    """Of all tokens, and of the flags of those that are trained."""
 
 
-def estimated(listing: Listing, work: TokenWork) -> TokenEstimate:
+def estimated(texts: TextInput, work: TokenWork) -> TokenEstimate:
     """Tokenise the first documents, and estimate the cost of all."""
     work = replace(work, skips=True)  # Errors are raised when their turn comes.
     made: list[bytes] = []
 
-    def keep(tokens: NDArray[np.integer], lengths: NDArray[np.int64]) -> None:
-        made[:] = [tokens.tobytes(), lengths.tobytes()]
+    def keep(
+        tokens: NDArray[np.integer], lengths: NDArray[np.int64], trained: NDArray[np.bool_] | None
+    ) -> None:
+        flags = b"" if trained is None else trained.tobytes()
+        made[:] = [tokens.tobytes(), lengths.tobytes(), flags]
 
-    for found in listing.files:
-        piece = _first_lines(found)
-        if piece is None:
-            continue
+    for probe in texts.probes():
         took = 0.0
         for _ in range(2):  # The first call loads much.
             began = time.perf_counter()
-            DocumentMaker(work, found, keep).add(piece)
+            probe.tokenise(work, keep)
             took = time.perf_counter() - began
         if made:
             hashed = hashlib.blake2b(b"".join(made), digest_size=8).hexdigest()
-            share = sum(map(_text_bytes, listing.files)) / len(piece.text)
-            return TokenEstimate(hashed, took * share, int(len(made[0]) * share))
+            stored = len(made[0]) + len(made[2])
+            return TokenEstimate(hashed, took * probe.share, int(stored * probe.share))
     return TokenEstimate("", 0.0, 0)
 
 
-def _first_lines(found: Found) -> LinePiece | None:
-    """Return the first lines of a file, about 32 KiB of them; None if all are blank or too long."""
-    part = FilePart(found, 0, found.entry.size)
-    with opened_lines(part, lambda _: None, _LONGEST) as pieces:
-        for piece in pieces:
-            if not isinstance(piece, LongLine) and piece.text.strip():
-                stop = piece.text.find(b"\n", _LOOK_BYTES) + 1
-                return piece._replace(text=piece.text[: stop or None])
-    return None
-
-
-def _text_bytes(found: Found) -> int:
-    is_plain = compression_of(found.entry.name) is None
-    return found.entry.size * (1 if is_plain else _COMPRESSED)
-
-
-def sending_obstacle(work: TokenWork) -> str:
+def sending_obstacle(work: object) -> str:
     """Return why worker processes cannot load the work; an empty text if they can."""
     try:
         _ScriptPickler(io.BytesIO()).dump(work)

@@ -16,11 +16,9 @@ from penstock.errors import (
     ObjectExistsError,
     ObjectNotFoundError,
     OptionError,
-    StaleIndexError,
     StorageError,
 )
-from penstock.index._formats import LINES, format_by_name
-from penstock.index._listing import list_lines
+from penstock.index._formats import LINES
 from penstock.index._names import refuse_unnamable
 from penstock.index._open_index import exists, refuse_other_folder, refuse_other_kind
 from penstock.index.tokens._journal import Reach
@@ -31,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from penstock.index._indexer import IndexStoreInterface
-    from penstock.index._listing import IndexPlace, Listing, What
+    from penstock.index._listing import IndexPlace
     from penstock.index.tokens._documents import TokenWork
     from penstock.index.tokens._pack import PackOptions
-    from penstock.storage import StorageOptions
+    from penstock.index.tokens._units import TextInput
     from penstock.work import View
 
 POSTFIX = "tokenized-samples"
@@ -57,15 +55,15 @@ class TokenReport:
     files: int
     """Token files: as many as text files."""
     seconds: float
+    trained: int | None = None
+    """Tokens that are trained; None: all."""
 
 
 @dataclass(frozen=True)
 class TokenJob:
-    """Text files, and how and where to they are tokenised."""
+    """Texts, and how and where to they are tokenised."""
 
-    listing: Listing
-    options: StorageOptions
-    """For these files."""
+    texts: TextInput
     work: TokenWork
     pack: PackOptions
     place: IndexPlace
@@ -86,15 +84,15 @@ class TokenJob:
     @cached_property
     def paths(self) -> list[str]:
         """Of the token files, one for each text file."""
-        relative = [*map(self.listing.relative, self.listing.files)]
-        return [join(self.folder, name) for name in token_file_names(relative, self.postfix)]
+        names = token_file_names(self.texts.names, self.postfix)
+        return [join(self.folder, name) for name in names]
 
     @property
     def reach(self) -> Reach:
         return Reach(self.place.folder, (self.place.base, self.folder), self.place.options)
 
     def of_now(self) -> TokenJob:
-        return replace(self, listing=_listed_again(self.listing, self.options)).checked()
+        return replace(self, texts=self.texts.again()).checked()
 
     def checked(self) -> TokenJob:
         """Return the job, or raise what cannot work."""
@@ -106,40 +104,12 @@ class TokenJob:
                 "objects cannot be put aside. Remove them and their index, or give another folder: "
                 "output_base_path="
             )
-        return self
-
-
-def text_files(what: What | Sequence[What], options: StorageOptions) -> Listing:
-    """Return the JSON Lines files of a path, a folder, a pattern, or a list of those."""
-    listing = list_lines(what, options)
-    for found in listing.files:
-        if format_by_name(found.path) not in (None, LINES):
+        if self.store is not None and self.work.text.is_masked:
             raise OptionError(
-                f"{found.path} is no JSON Lines file ({', '.join(LINES.endings)}), and nothing "
-                "else is tokenised. Write its text as JSON Lines first, as penstock.writer does."
+                "index_store= of your own has no place for which tokens are trained: leave it out, "
+                "or the template."
             )
-    return listing
-
-
-def _listed_again(listing: Listing, options: StorageOptions) -> Listing:
-    """List the files again, with new ones."""
-    named = listing.named
-    return text_files(named if len(named) > 1 else named[0], options)
-
-
-def refuse_changed(listing: Listing, options: StorageOptions) -> None:
-    """Raise if a file changed since it was listed."""
-    try:
-        now = {found.path: found.entry for found in _listed_again(listing, options).files}
-        changed = [one.path for one in listing.files if now.get(one.path) != one.entry]
-    except ObjectNotFoundError as gone:
-        changed = [str(getattr(gone, "path", "a file"))]
-    if changed:
-        raise StaleIndexError(
-            f"{changed[0]} changed while it was tokenised, so nothing is published. Tokenise again "
-            "when it is complete.",
-            path=changed[0],
-        )
+        return self
 
 
 def refuse_existing(job: TokenJob) -> None:

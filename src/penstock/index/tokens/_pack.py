@@ -75,6 +75,8 @@ class Samples(ABC):
     dropped = 0
     """Tokens behind the last full sample."""
     padding = 0
+    trained_tokens: int | None = None
+    """Known when they are written; None: all tokens are trained."""
 
     def __init__(self, stream: TokenStream, size: int = 0) -> None:
         self._stream, self._size = stream, size
@@ -100,6 +102,14 @@ class Samples(ABC):
     def ends(self) -> Iterator[SampleDocuments]:
         """Yield where documents end; nothing where a sample is a document."""
         return iter(())
+
+    def trained(self) -> Iterator[NDArray[np.bool_]]:
+        """Yield which tokens of all samples are trained, in order; padding is not."""
+        left = self.tokens
+        for flags in self._stream.flags():
+            yield flags[:left]
+            left -= min(left, len(flags))
+        yield np.zeros(self.padding, np.bool_)
 
 
 def samples_of(stream: TokenStream, options: PackOptions, scratch: Path) -> Samples:
@@ -192,13 +202,15 @@ class BestFitSamples(Samples):
         self.counts = np.bincount(files, minlength=stream.files)
         self._borders = np.cumsum([0, *self.counts.tolist()])
         self.padding = (len(self._offsets) - 1) * size - stream.tokens
-        self._tokens = stream.mapped(scratch)
+        self._tokens, self._scratch = stream.mapped(scratch), scratch
 
     def write(self, file: int, out: BinaryIO) -> None:
         start, stop = self._borders[[file, file + 1]].tolist()
-        step = max(1, _TOKENS_AT_ONCE // self._size)
-        starts = range(start, stop, step)
-        out.writelines(self._gathered(at, min(stop, at + step)).data for at in starts)
+        out.writelines(some.data for some in self._gathered(start, stop, self._tokens, self._pad))
+
+    def trained(self) -> Iterator[NDArray[np.bool_]]:
+        flags = self._stream.mapped_flags(self._scratch.with_suffix(".flags"))
+        return self._gathered(0, len(self._offsets) - 1, flags, 0)
 
     def _pieces(self, start: int, stop: int) -> tuple[slice, NDArray[np.int64], NDArray[np.int64]]:
         """Return which pieces samples have, the sample of each, and where it ends in that one."""
@@ -208,17 +220,23 @@ class BestFitSamples(Samples):
         before = (ends - self._lengths[pieces])[np.cumsum(counts) - counts]
         return pieces, np.repeat(np.arange(stop - start), counts), ends - np.repeat(before, counts)
 
-    def _gathered(self, start: int, stop: int) -> NDArray[np.integer]:
-        pieces, samples, ends = self._pieces(start, stop)
-        lengths = self._lengths[pieces]
-        before = np.cumsum(lengths) - lengths
-        into = samples * self._size + ends - lengths
-        each = np.arange(int(lengths.sum()))
-        tokens = np.full((stop - start) * self._size, self._pad, self._stream.dtype)
-        tokens[np.repeat(into - before, lengths) + each] = self._tokens[
-            np.repeat(self._from[pieces] - before, lengths) + each
-        ]
-        return tokens
+    def _gathered(
+        self, first: int, last: int, values: NDArray[Any], fill: int
+    ) -> Iterator[NDArray[Any]]:
+        """Yield what stands in samples, given the value of each token of the stream."""
+        step = max(1, _TOKENS_AT_ONCE // self._size)
+        for start in range(first, last, step):
+            stop = min(last, start + step)
+            pieces, samples, ends = self._pieces(start, stop)
+            lengths = self._lengths[pieces]
+            before = np.cumsum(lengths) - lengths
+            into = samples * self._size + ends - lengths
+            each = np.arange(int(lengths.sum()))
+            found = np.full((stop - start) * self._size, fill, values.dtype)
+            found[np.repeat(into - before, lengths) + each] = values[
+                np.repeat(self._from[pieces] - before, lengths) + each
+            ]
+            yield found
 
     def ends(self) -> Iterator[SampleDocuments]:
         total = len(self._offsets) - 1

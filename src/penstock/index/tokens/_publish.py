@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import time
@@ -23,7 +24,7 @@ from penstock.errors import (
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
 from penstock.index._load import load_index
-from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
+from penstock.index._meta import FileMeta, Meta, RecordRun, TrainedMeta, write_meta
 from penstock.index._names import (
     BAD_LINES,
     DOCUMENT_ENDS,
@@ -31,9 +32,10 @@ from penstock.index._names import (
     DOCUMENT_OFFSETS,
     PUT_ASIDE,
     ROWS,
+    TRAINED,
 )
 from penstock.index.checked._checks import write_bad_lines
-from penstock.index.tokens._job import refuse_changed, taken
+from penstock.index.tokens._job import taken
 from penstock.index.tokens._journal import (
     JOURNAL,
     IndexIn,
@@ -78,7 +80,7 @@ def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
     scratch = folder / "stream.bin"
     samples = samples_of(stream, job.pack, scratch)
     bins = _staged(job, stream, samples, folder / "bins")
-    refuse_changed(job.listing, job.options)
+    job.texts.refuse_changed()
     if job.store is not None:
         if stream.aside:
             aside = _write_aside(folder, stream)
@@ -91,13 +93,14 @@ def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
         _write_rows(new.path / ROWS, samples)
         if job.pack.size is not None:
             _write_ends(new.path, samples)
+        mask = _write_trained(new.path, samples) if job.work.text.is_masked else None
+        samples.trained_tokens = None if mask is None else mask.tokens
         if job.work.skips:
             _write_aside(new.path, stream)
         publication = Publication(folder, job, bins)
         counts = {name: getattr(samples, name) for name in ("tokens", "dropped", "padding")}
-        described = job.pack.described(
-            job.work.dtype, job.work.eos, documents=stream.documents, **counts
-        )
+        counts |= {"documents": stream.documents, "trained": mask}
+        described = job.pack.described(job.work.dtype, job.work.eos, **counts)
         with publication.files():
             publication.index(new, described)
     return samples
@@ -114,14 +117,13 @@ def _staged(job: TokenJob, stream: TokenStream, samples: Samples, folder: Path) 
     folder.mkdir()
     bad = Counter(line.file for line in stream.aside)
     bins = []
-    for number, (path, found) in enumerate(zip(job.paths, job.listing.files, strict=True)):
+    for number, (path, name) in enumerate(zip(job.paths, job.texts.names, strict=True)):
         staged = folder / f"{number:06}.bin"
         with staged.open("wb") as out:
             samples.write(number, out)
             out.flush()
             os.fsync(out.fileno())
-        of_file = bad[job.listing.relative(found)]
-        bins.append(TokenBin(staged, path, int(samples.counts[number]), of_file))
+        bins.append(TokenBin(staged, path, int(samples.counts[number]), bad[name]))
     return bins
 
 
@@ -147,6 +149,25 @@ def _write_ends(folder: Path, samples: Samples) -> None:
             ends.write(some.values.astype("<u4").data)
             offsets.write(some.offsets.astype("<u8").data)
             goes_on.write(some.goes_on.astype("u1").data)
+
+
+def _write_trained(folder: Path, samples: Samples) -> TrainedMeta:
+    """Write a bit for each token, the lowest of a byte first, and return what the file holds."""
+    count, rest = 0, np.empty(0, np.bool_)
+    hashed = hashlib.blake2b(digest_size=16)
+    with (folder / TRAINED).open("wb") as out:
+        for some in samples.trained():
+            count += int(some.sum())
+            flags = np.concatenate([rest, some])
+            whole = len(flags) // 8 * 8
+            bits = np.packbits(flags[:whole], bitorder="little")
+            hashed.update(bits.data)
+            out.write(bits.data)
+            rest = flags[whole:]
+        last = np.packbits(rest, bitorder="little")
+        hashed.update(last.data)
+        out.write(last.data)
+    return TrainedMeta(count, hashed.hexdigest())
 
 
 def _add_samples(store: IndexStoreInterface, job: TokenJob, samples: Samples) -> None:

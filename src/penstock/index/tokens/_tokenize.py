@@ -14,11 +14,14 @@ from penstock.errors import MalformedLineError, ObjectExistsError, OptionError
 from penstock.index._indexer import IndexStore, SampleData
 from penstock.index._listing import INDEX_FOLDER, IndexPlace, folder_path
 from penstock.index._names import TOKEN_FOLDER
+from penstock.index.tokenizers._parts import PartsTokenizer
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import build
-from penstock.index.tokens._documents import BadText, TextCall, TextField, TokenWork
-from penstock.index.tokens._job import POSTFIX, TokenJob, free_name, text_files
+from penstock.index.tokens._documents import TokenWork
+from penstock.index.tokens._inputs import input_of
+from penstock.index.tokens._job import POSTFIX, TokenJob, free_name
 from penstock.index.tokens._pack import pack_options, refuse_misfit, token_id, token_type
+from penstock.index.tokens._texts import TEXT, BadText, TextCall, text_of
 from penstock.order import whole_number
 from penstock.storage import LocalStore, StorageOptions, join, locate
 
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
     from penstock.work import View
 
 _log = logging.getLogger("penstock.index")
-_TEXT = "text"
 _UNIT_BYTES = 16 << 20
 
 Path = str | os.PathLike[str]
@@ -55,7 +57,7 @@ class TokenIndexer:
 def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as data-forager has it)
     tokenizer_func: Callable[..., Any] | object,
     eos_idx: int | None,
-    input_base_path: Path | None = None,
+    input_base_path: object = None,
     input_file_paths: Sequence[Path] | None = None,
     output_base_path: Path | None = None,
     index_store: IndexStoreInterface | None = None,
@@ -67,7 +69,10 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     logger: logging.Logger | None = None,
     name: str | None = None,  # noqa: ARG001 (accepted for code that passes it)
     *,
-    text_key: str = _TEXT,
+    text_key: str = TEXT,
+    template: str | Callable[[dict[str, object]], object] | None = None,
+    messages: str | None = None,
+    answers: str | Sequence[str] | None = None,
     batched: bool | None = None,
     num_workers: int | None = None,
     packing: PackingName = "concat",
@@ -78,7 +83,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     progress: bool | View | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> TokenIndexer:
-    r"""Return an indexer that tokenises JSON Lines files and packs the tokens into samples.
+    r"""Return an indexer that tokenises text and packs the tokens into samples.
 
     With `sample_size` a document is followed by `eos_idx`, and all documents, one after the other
     and across files, are cut into samples of so many tokens; without it a document is a sample.
@@ -92,7 +97,9 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
         tokenizer_func: Makes token ids of a text, or of a list of texts: a function, or a tokenizer
             of tokenizers, tiktoken, sentencepiece or transformers.
         eos_idx: The token that ends a document.
-        input_base_path: A folder; its JSON Lines files are read, with all below it.
+        input_base_path: A folder; its JSON Lines files are read, with all below it. Or anything
+            else that `penstock.open` opens: Parquet, CSV, a table, a list of dicts; or a source,
+            also a view: `ds.where(…)`. These need an output_base_path.
         input_file_paths: The files to read, instead of a folder.
         output_base_path: The folder of `tokenized-samples/` and `index/`; by default that of the
             input.
@@ -105,6 +112,14 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
         logger: Gets messages and warnings; by default the logger `penstock.index`.
         name: Ignored.
         text_key: Name or path of the field of the text: `meta.body`.
+        template: Text with fields in braces, of which only the answers are trained; with `messages`
+            that of one turn, by default ChatML. Or a function from a record to its text, or to a
+            list of pairs: text, and whether it is trained. Which tokens are trained is stored
+            beside the tokens, and `penstock.Tokens` makes the labels of others -100.
+        messages: Name or path of the field of a chat: a list of dicts with `role` and `content`
+            (or `from` and `value`, with a template that says so).
+        answers: Fields of the template that are trained, by default its last one; with `messages`
+            the roles whose turns are, by default `assistant` and `gpt`.
         batched: Whether `tokenizer_func` takes a list of texts; by default its annotation decides.
         num_workers: Processes; by default one a processor, or 0, the caller itself, if there is
             little to do or the tokenizer does not pickle.
@@ -140,33 +155,29 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
         raise OptionError(f'on_error={on_error!r}: expected "raise" or "skip".')
     if num_workers is not None:
         whole_number("num_workers", num_workers, 0)
-    if process_text_line_func is not None and text_key != _TEXT:
-        raise OptionError(
-            f"text_key={text_key!r} and process_text_line_func both say what the text of a line "
-            "is. Give one of them."
-        )
+    text = text_of(text_key, process_text_line_func, template, messages, answers)
     options = StorageOptions(storage_options)
     files = input_base_path if input_file_paths is None else input_file_paths
     if files is None:
         raise OptionError(
-            "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files, "
-            "or input_file_paths=, the files themselves."
+            "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files or "
+            "what else penstock.open opens, or input_file_paths=, the files themselves."
         )
-    listing = text_files(files, options)
+    texts = input_of(files, options)
     store = None if type(index_store) is IndexStore else index_store
-    output = output_base_path if output_base_path is not None else input_base_path
-    if output is input_base_path and output is not None and not input_file_paths:
-        output = listing.folder  # A file or a pattern has none.
+    output = output_base_path
+    if output is None and not input_file_paths:
+        output = texts.folder  # A file, a pattern or a source has none.
+    elif output is None and isinstance(input_base_path, str | os.PathLike):
+        output = input_base_path
+    tokenizer = tokenizer_of(tokenizer_func, batched=batched)
     place, folder = _places(output, base_output_path, index_store, options)
     return TokenIndexer(
         TokenJob(
-            listing=listing,
-            options=options,
+            texts=texts,
             work=TokenWork(
-                text=TextField(text_key)
-                if process_text_line_func is None
-                else TextCall(process_text_line_func),
-                tokenizer=tokenizer_of(tokenizer_func, batched=batched),
+                text=text,
+                tokenizer=PartsTokenizer(tokenizer) if text.is_masked else tokenizer,
                 dtype=dtype,
                 eos=None if sample_size is None else eos,
                 skips=on_error == "skip",
