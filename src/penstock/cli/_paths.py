@@ -17,6 +17,7 @@ from penstock.index import (
     Detected,
     Listing,
     changes,
+    check_heads,
     decode_meta,
     exists,
     format_named,
@@ -24,6 +25,7 @@ from penstock.index import (
     look_at,
     place_of,
     read_meta,
+    records_beside,
     refuse_put_aside,
 )
 from penstock.jsonl import JsonlFile
@@ -47,8 +49,7 @@ def refuse_tokens(path: str, found: Detected, why: str) -> None:
         shown = shlex.quote(path)
         raise OptionError(
             f"{path} holds tokens, of which this makes nothing: {why}. penstock info {shown} and "
-            f"penstock show {shown} --decode TOKENIZER show them; records beside them have a "
-            f"pattern: '{path.rstrip('/')}/*{LINES.suffixes[0]}'"
+            f"penstock show {shown} --decode TOKENIZER show them.{records_beside(found.listing)}"
         )
 
 
@@ -103,13 +104,15 @@ def find(path: str, options: StorageOptions, found: Detected | None = None) -> P
     if listing.folder is None or not found.format.is_lines or found.problem is not None:
         found.checked()
     if not found.format.is_lines:
-        lines = [one for one in listing.files if LINES.names(one.entry.name)]
+        is_mixed = found.format.folder is not None
+        lines = [one for one in listing.files if is_mixed and LINES.names(one.entry.name)]
         if not lines:
             title = found.format.title
             raise OptionError(f"{path} holds {title}, not lines. Copy the files as they are.")
         listing = replace(listing, files=lines)
     if not listing.files:
         _log.warning("%s holds no %s files", path, LINES.title)
+    check_heads(listing.files, LINES.name)
     return PathFiles.of(path, listing, options)
 
 

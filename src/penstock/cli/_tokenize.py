@@ -6,7 +6,7 @@ import json
 import shlex
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -27,6 +27,7 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.index import (
+    INDEXER_ENDINGS,
     LINES,
     create_tokenize_and_index_jsonl_text_func,
     list_files,
@@ -125,8 +126,11 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     if ends is None and sample_size is not None:
         raise OptionError(f"{file} does not say which token ends a document. Give its id: --eos ID")
     listing = list_files(src, LINES.endings, storage_options)
+    sure = [found for found in listing.files if LINES.names(found.entry.name)]
+    if sure and (listing.folder is not None or listing.is_pattern):
+        listing = replace(listing, files=sure)
     if not listing.files:
-        files = ", ".join(LINES.endings)
+        files = ", ".join(LINES.suffixes)
         message = f"{src} holds no JSON Lines ({files}), and nothing else is tokenised."
         raise ObjectNotFoundError(message, path=src)
     is_narrow = dtype == "uint16" or (dtype == "auto" and known.vocabulary <= _NARROW)
@@ -141,7 +145,9 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
             raise OptionError(f"{name} {token} does not fit {width.name}. Give --dtype uint32.")
     _check_folder(dst)
     inputs: dict[str, Any] = {"input_base_path": src}
-    if listing.folder is None:
+    if listing.folder is None or not all(
+        found.entry.name.lower().endswith(INDEXER_ENDINGS) for found in listing.files
+    ):
         inputs = {"input_file_paths": [found.path for found in listing.files]}
     left = PartsLeft(dst)
     with TokenProgress(listing.bytes, left) as progress, _command_line_errors(left):

@@ -64,6 +64,7 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
         return source
     options = StorageOptions(storage_options)
     found = look_at(what, options, index).checked()
+    found.warn_of_left_out()
     try:
         return open_found(found, progress=progress)
     except CorruptIndexError:

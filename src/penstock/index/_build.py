@@ -14,6 +14,7 @@ import numpy as np
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._folder import NewFolder, UnitFolder
+from penstock.index._heads import check_heads
 from penstock.index._load import meta_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import COLUMNS, FRAMES, ROWS, refuse_unnamable
@@ -109,6 +110,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
 ) -> Meta:
     """Scan files and publish their index; with `old`, append what is new since."""
     builder = Builder(listing, scanner, options, old)
+    check_heads([one.found for one in builder.waiting if not one.start], scanner.kind)
     replacing = replacing or old is not None
     with ExitStack() as stack:
         if options.checks or _take_long(builder):

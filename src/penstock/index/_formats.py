@@ -10,6 +10,8 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.jsonl import COMPRESSED, without_compression
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -32,6 +34,9 @@ class Format:
     suffixes: tuple[str, ...]
     compressions: tuple[str, ...] = ()
     """Endings that may follow a suffix."""
+    weak: tuple[str, ...] = ()
+    """Suffixes that other files have, too. In a folder, and behind a pattern, such files have
+    records only where no other file has."""
     first_bytes: tuple[bytes, ...] = ()
     """How a file begins, if its name says nothing; of lines, white space aside."""
     scanner: str | None = None
@@ -48,6 +53,9 @@ class Format:
     """Says whether several files together are this format; see `FolderFormat` in `_detect.py`."""
     marks: tuple[str, ...] = ()
     """Names in a folder that make it worth asking `folder` although records lie beside."""
+    validate: str | None = None
+    """Finds the records of a part of a file and reads each of them, for `--validate` and
+    `--profile`; see `scan_rows` in `csv/_scan.py`."""
     check: str | None = None
     """Yields the parts of a table that `penstock check` reads; None: it reads lines, or records."""
 
@@ -57,14 +65,19 @@ class Format:
         packed = (f"{end}{more}" for end in self.suffixes for more in self.compressions)
         return (*self.suffixes, *packed)
 
+    @cached_property
+    def sure_endings(self) -> tuple[str, ...]:
+        """The endings that say by themselves that a file has records."""
+        return tuple(end for end in self.endings if end not in self.weak)
+
     def names(self, path: str) -> bool:
-        """Whether a file or a pattern is named like this format."""
-        return path.lower().endswith(self.endings)
+        """Whether the name of a file or a pattern says that it has records of this format."""
+        return path.lower().endswith(self.sure_endings)
 
     def options_for(self, names: Sequence[str]) -> dict[str, object]:
         """Return the scanner's options for files of these names."""
         for suffix, options in self.suffix_options.items():
-            if names and all(name.lower().endswith(suffix) for name in names):
+            if names and all(without_compression(name).endswith(suffix) for name in names):
                 return dict(options)
         return {}
 
@@ -93,24 +106,42 @@ LINES = Format(
     "jsonl",
     "JSON Lines",
     "penstock.datasets.text._jsonl:JsonlDataset",
-    suffixes=(".jsonl",),
-    compressions=(".zst", ".zstd", ".gz"),
+    suffixes=(".jsonl", ".ndjson", ".json"),
+    compressions=COMPRESSED,
+    weak=(".json",),
     first_bytes=(b"{",),
     scanner="penstock.index._scan:LineScanner",
     is_lines=True,
     has_index=True,
+    validate="penstock.index.checked._build:scan_lines",
 )
 """The one format that can be streamed, tokenised and converted."""
+
+ARRAY = Format(
+    "json",
+    "JSON arrays",
+    "penstock.datasets.text._jsonl:JsonlDataset",
+    suffixes=(".json",),
+    compressions=COMPRESSED,
+    weak=(".json",),
+    first_bytes=(b"[",),
+    scanner="penstock.index._array:ArrayScanner",
+    has_index=True,
+    validate="penstock.index._array:scan_elements",
+    check="penstock.cli.check._elements:array_parts",
+)
+"""Each element of an array is a record. Of `.json` files, the first byte says which they are."""
 
 CSV = Format(
     "csv",
     "CSV",
     "penstock.datasets.text._csv:CsvRows.from_index",
     suffixes=(".csv", ".tsv"),
-    compressions=(".gz", ".zst"),
+    compressions=COMPRESSED,
     scanner="penstock.index.csv._scan:CsvScanner",
     suffix_options={".tsv": {"delimiter": "\t"}},
     has_index=True,
+    validate="penstock.index.csv._scan:scan_rows",
     check="penstock.cli.check._tables:csv_parts",
 )
 
@@ -125,6 +156,7 @@ PARQUET = Format(
 
 FORMATS: list[Format] = [
     LINES,
+    ARRAY,
     CSV,
     PARQUET,
     Format(
@@ -177,21 +209,24 @@ def format_by_name(path: str) -> Format | None:
 
     >>> format_by_name("logs/*.jsonl.zst").title, format_by_name("a.CSV").title
     ('JSON Lines', 'CSV')
-    >>> format_by_name("logs")
+    >>> format_by_name("logs"), format_by_name("settings.json")
+    (None, None)
     """
-    lower = path.lower()
-    return next((row for row in record_formats() if lower.endswith(row.endings)), None)
+    return next((row for row in record_formats() if row.names(path)), None)
 
 
 def format_by_bytes(head: bytes) -> Format | None:
     """Return the format of a file that begins with these bytes; None where they do not say."""
     text = head.removeprefix(_BOM).lstrip()
     for row in record_formats():
-        if (text if row.is_lines else head).startswith(row.first_bytes):
+        if (head if row.scanner is None else text).startswith(row.first_bytes):
             return row
     return None
 
 
 def known_endings() -> str:
     """Return the endings of names for a message."""
-    return ", ".join(end for row in record_formats() for end in row.endings)
+    rows = record_formats()
+    plain = dict.fromkeys(end for row in rows if row.compressions for end in row.suffixes)
+    whole = dict.fromkeys(end for row in rows if not row.compressions for end in row.suffixes)
+    return f"{', '.join([*plain])} (or with {', '.join(COMPRESSED)} behind it), {', '.join(whole)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import OptionError
 from penstock.jsonl._dir import JsonlDir
 from penstock.jsonl._file import JsonlFile
-from penstock.jsonl._names import OTHER_FORMATS, is_jsonl
+from penstock.jsonl._names import names_file
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def writer(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,  # noqa: ANN401 (the options of the sink, checked there)
 ) -> RecordSink:
-    """Return a sink for `path`: a `.jsonl[.zst|.gz]` file, or else a directory of shards.
+    """Return a sink for `path`: a `.jsonl[.zst|.gz|.bz2]` file, or else a directory of shards.
 
     Args:
         path: A local path, or a URL of an object store. Nothing is visible there before the `with`
@@ -41,13 +41,9 @@ def writer(
     """
     storage_options = StorageOptions(storage_options)
     text = os.fspath(path)
-    if is_jsonl(text):
+    if names_file(text):
         options.setdefault("overwrite", False)
         return RecordSink(JsonlFile(text, storage_options).writer_sync(**options))
-    if text.lower().endswith(OTHER_FORMATS) or text.startswith("odps://"):
-        raise OptionError(
-            f"cannot write {text}: this release writes .jsonl[.zst|.gz] files and directories."
-        )
     return RecordSink(JsonlDir(text, storage_options).writer_sync(**options))
 
 

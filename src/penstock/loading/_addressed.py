@@ -17,9 +17,9 @@ from penstock.loading._fetch import named_batch
 from penstock.loading._options import read_skips
 from penstock.loading._order_choice import (
     chosen_order,
-    first_gzip,
+    first_sequential,
     lies_remote,
-    refuse_shuffled_gzip,
+    refuse_shuffled_stream,
 )
 from penstock.loading._run import resumed
 from penstock.loading._steps import PlannedSteps, Steps, step_counts, step_records
@@ -116,7 +116,7 @@ class Addressed:
 
     def reads(self, point: Cursor) -> Reads:
         is_remote = lies_remote(self._source)
-        is_sequential = is_remote and first_gzip(self._source) is not None
+        is_sequential = is_remote and first_sequential(self._source) is not None
         return Reads(is_remote, is_sequential, from_columns=self._is_gathered(point))
 
     def reader(self, point: Cursor) -> tuple[SourceReader, bool]:
@@ -212,5 +212,5 @@ class Addressed:
                 f"the state counts {then}, and this loader has {now}: give the batch_size of then."
             )
         if cursor.kind != "sequential" and not self._may_gather:
-            refuse_shuffled_gzip(self._source)
+            refuse_shuffled_stream(self._source)
         return cursor

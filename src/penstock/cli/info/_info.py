@@ -66,6 +66,9 @@ def info(
             report = _of_lines(index, at_path, errors, count=not no_records)
         else:
             report = table_report(row, index, at_path, count=not no_records)
+    report.data(left_out=[as_typed(path, one.path) for one in at_path.others])
+    if at_path.others:
+        report.row("left out", at_path.left_out())
     report.data(errors=[{"path": name, "error": text} for name, text in errors.items()])
     report.print(as_json=as_json)
     for text in errors.values():

@@ -30,7 +30,7 @@ from penstock.datasets.text._texts import (
 )
 from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import IndexStore, file_fingerprint, load_beside
-from penstock.jsonl import compression_of
+from penstock.jsonl import SEQUENTIAL, compression_of
 from penstock.storage import Entry, LocalStore, StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
@@ -295,7 +295,7 @@ def open_text(index: SampleIndex, number: int) -> FileText:
         return RangedText(file)
     if is_stream(index, number):
         longest = None if meta is None else meta.bytes
-        return StreamText(file, "gzip" if compression == "gzip" else "", longest)
+        return StreamText(file, compression if compression in SEQUENTIAL else "", longest)
     return FramedText(file, index.frames_of(number))
 
 

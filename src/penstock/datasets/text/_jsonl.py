@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _SHOWN_BYTES = 80
 _BLANK = "it is blank"
-_KINDS = ("jsonl", "samples")
-"""Of indexes that may be of lines; the second is what a custom indexer writes."""
+_KINDS = ("jsonl", "json", "samples")
+"""Of indexes whose records are JSON; the last is what a custom indexer writes."""
 
 
 class JsonlDataset(Dataset):

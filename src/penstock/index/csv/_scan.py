@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from penstock.index.checked._checks import Look
     from penstock.index.profile._profile import Profile
 
+SHOWN_BYTES = 64
+"""Of a row that is set aside."""
 _TEXT_BYTES = 4 << 20
 """Bytes of text whose types are found together."""
 _INTEGER = r"^[ \t]*-?[0-9]+[ \t]*$"
@@ -87,11 +89,6 @@ class CsvScanner:
         }
 
     def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> CsvScan:
-        if path.lower().endswith((".gz", ".zst")):
-            raise OptionError(
-                f"{path}: compressed CSV has no random access, so its rows cannot be numbered in "
-                "place. Decompress it (gunzip, zstd -d), or convert it to Parquet."
-            )
         return CsvScan(self, path, facts, start)
 
 
@@ -208,19 +205,20 @@ def scan_rows(
     """Return the records of a file of CSV, from where a part of it begins."""
     if not isinstance(scanner, CsvScanner):
         raise OptionError(f"records of {scanner.kind} can be neither validated nor profiled.")
-    scan = _CheckedScan(part, scanner, look)
+    scan, frames, text_bytes = _CheckedScan(part, scanner, look), ScannedFrames(), 0
     with opened(part.found) as file:
-        for block in text_blocks(file, part.start, advance, ScannedFrames()):
+        for block in text_blocks(file, part.start, advance, frames):
             scan.add(block)
+            text_bytes += len(block)
     scan.finish()
-    return PartFound(scan.records, scan.aside, scan.newlines, [], scan.facts())
+    rows = [(begin, size, *text) for begin, size, *text in frames.rows.tolist()]
+    return PartFound(scan.records, scan.aside, scan.newlines, rows, scan.facts(), text_bytes)
 
 
 class _CheckedScan(CsvScan):
     """Finds rows, and checks each of them as soon as the types of its file are known."""
 
     def __init__(self, part: FilePart, scanner: CsvScanner, look: Look) -> None:
-        scanner.begin(part.found.path)  # Raises for a file that cannot be scanned.
         super().__init__(scanner, part.found.path, part.facts, part.start)
         self._checks, self._profile, self._on_rows = look
         self.records = 0
@@ -275,7 +273,10 @@ class _CheckedScan(CsvScan):
         for number in sorted(reasons):
             offset, size = rows[number].tolist()
             newlines = self.newlines + int(np.searchsorted(ends, offset - self._text_at))
-            self.aside.append(Aside(newlines, self._start + offset, size, reasons[number]))
+            begin = offset - self._text_at
+            begins = bytes(self._text[begin : begin + min(size, SHOWN_BYTES)])
+            at = self._start + offset
+            self.aside.append(Aside(newlines, at, size, reasons[number], begins))
         self.newlines += len(ends)
 
     def _add_to_profile(

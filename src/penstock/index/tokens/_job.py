@@ -20,6 +20,7 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.index._formats import LINES, format_by_name
+from penstock.index._heads import check_heads
 from penstock.index._listing import list_lines
 from penstock.index._names import refuse_unnamable
 from penstock.index._open_index import exists, refuse_other_folder, refuse_other_kind
@@ -112,10 +113,11 @@ class TokenJob:
 def text_files(what: What | Sequence[What], options: StorageOptions) -> Listing:
     """Return the JSON Lines files of a path, a folder, a pattern, or a list of those."""
     listing = list_lines(what, options)
+    check_heads(listing.files, LINES.name)
     for found in listing.files:
         if format_by_name(found.path) not in (None, LINES):
             raise OptionError(
-                f"{found.path} is no JSON Lines file ({', '.join(LINES.endings)}), and nothing "
+                f"{found.path} is no JSON Lines file ({', '.join(LINES.suffixes)}), and nothing "
                 "else is tokenised. Write its text as JSON Lines first, as penstock.writer does."
             )
     return listing
