@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun.
+def counted(count: int, noun: str, verbs: tuple[str, str] | None = None) -> str:
+    """Return a count with its noun, and the one of two verbs that goes with it.
 
-    >>> counted(1, "file"), counted(12345, "record")
-    ('1 file', '12,345 records')
+    >>> counted(1, "file"), counted(12345, "record"), counted(1, "row", ("is", "are"))
+    ('1 file', '12,345 records', '1 row is')
     """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    nouns = f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return nouns if verbs is None else f"{nouns} {verbs[count != 1]}"
 
 
 def few(names: Sequence[str], most: int) -> str:

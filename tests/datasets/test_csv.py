@@ -171,7 +171,7 @@ def test_a_row_with_other_fields_is_an_error_and_shifts_nothing(
 ) -> None:
     with caplog.at_level(logging.WARNING, "penstock"):
         rows = opened(tmp_path, f"a,b\n1,2\n{row}\n6,7\n")
-    assert "1 rows have another number of fields" in caplog.text
+    assert "1 row has another number of fields" in caplog.text
     assert "byte 8" in caplog.text
     assert rows[::2] == [{"a": 1, "b": 2}, {"a": 6, "b": 7}]
     for ask in (lambda: rows[1], lambda: rows[:], lambda: rows.read([0, 1], ["a"])):

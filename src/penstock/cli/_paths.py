@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock._words import counted
 from penstock.datasets import open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import (
@@ -228,8 +229,8 @@ def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
             return None  # Of samples, which no verb here shows.
         row, listing = kind, list_files(path, kind.endings, found.options)
     if rows.size != meta.records * _ROW_BYTES:
-        need = f"{meta.records:,} records need {meta.records * _ROW_BYTES:,}"
-        raise _damaged(path, place, f"{_ROWS} has {rows.size:,} bytes, and {need}")
+        need = f"{counted(meta.records, 'record', ('needs', 'need'))} {meta.records * _ROW_BYTES:,}"
+        raise _damaged(path, place, f"{_ROWS} has {counted(rows.size, 'byte')}, and {need}")
     since = changes(listing, meta)
     return Indexed(row, place, listing, meta, meta.records, meta.created, since)
 

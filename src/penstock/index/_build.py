@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._folder import NewFolder, UnitFolder
@@ -311,10 +312,9 @@ class Builder:
         """Write the other files of the index."""
         if self._with_large_frames:
             _log.warning(
-                "%d files hold zstd frames of more than %d MB of text, first %s: a record from the "
-                "middle of one costs reading what lies before it. penstock convert writes small "
-                "frames",
-                len(self._with_large_frames),
+                "%s zstd frames of more than %d MB of text, first %s: a record from the middle of "
+                "one costs reading what lies before it. penstock convert writes small frames",
+                counted(len(self._with_large_frames), "file", ("holds", "hold")),
                 LARGEST_FRAME >> 20,
                 self._with_large_frames[0],
             )

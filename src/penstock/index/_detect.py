@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 from dataclasses import dataclass, replace
@@ -175,7 +176,8 @@ def pattern_of(listing: Listing, files: Sequence[Found]) -> str:
     ends = (end for row in open_by_name(name) for end in row.endings)
     ending = max((end for end in ends if name.lower().endswith(end)), key=len, default="")
     stars = "**/*" if any("/" in listing.relative(one) for one in files) else "*"
-    return f"{listing.base.rstrip('/')}/{stars}{name[len(name) - len(ending) :]}"
+    base = glob.escape(listing.base.rstrip("/"))
+    return f"{base}/{stars}{name[len(name) - len(ending) :]}"
 
 
 def records_beside(listing: Listing) -> str:

@@ -6,6 +6,7 @@ import bz2
 import zlib
 from typing import TYPE_CHECKING, Protocol
 
+from penstock._words import counted
 from penstock.errors import CorruptFileError, TruncatedFileError
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ def decode_stream(blocks: Iterable[bytes], path: str, kind: str = "gzip") -> Ite
                 member = None
         at += len(block)
     if member is not None or not members:
-        what = f"its {kind} data ends early, after {at:,} bytes"
+        what = f"its {kind} data ends early, after {counted(at, 'byte')}"
         if not members:
-            what = f"no {kind} data is in its {at:,} bytes, and {kind} writes some even for no text"
+            held = counted(at, "byte")
+            what = f"no {kind} data is in its {held}, and {kind} writes some even for no text"
         raise TruncatedFileError(f"{path} is cut off: {what}. Get it again.", path=path)

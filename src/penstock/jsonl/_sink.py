@@ -7,6 +7,7 @@ import sys
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from penstock._words import counted
 from penstock.errors import OptionError
 from penstock.jsonl._dir import JsonlDir
 from penstock.jsonl._file import JsonlFile
@@ -69,7 +70,9 @@ class RecordSink:
         if valid is not None:
             rows, chosen = list(rows), _plain_list(valid)
             if len(rows) != len(chosen):
-                raise OptionError(f"valid has {len(chosen):,} entries for {len(rows):,} rows.")
+                raise OptionError(
+                    f"valid has {counted(len(chosen), 'value')} for {counted(len(rows), 'row')}."
+                )
             rows = compress(rows, chosen)
         self._lines.write_many(rows)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets import has_columns
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns
@@ -88,7 +89,7 @@ class Addressed:
         self._known_steps: tuple[Cursor, EpochSteps] | None = None
 
     def name(self, point: Cursor) -> tuple[str, str]:
-        return f"{len(self._source):,} records", f"{point.kind} order"
+        return counted(len(self._source), "record"), f"{point.kind} order"
 
     def describe(self, point: Cursor) -> dict[str, str]:
         kind, why = self._order
@@ -97,7 +98,7 @@ class Addressed:
         is_kept = not self._is_gathered(point) and self._read_from(point) is not self._source
         about = self._source._about()  # noqa: SLF001 (a source describes itself)
         return {
-            "source": f"{point.length:,} records{about and f' ({about})'}, fingerprint "
+            "source": f"{counted(point.length, 'record')}{about and f' ({about})'}, fingerprint "
             f"{point.fingerprint}",
             "order": f"{point.kind}, seed {point.seed}: {why}",
             "blocks": "remote and large ones are kept on this host's disk, for all its processes"

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
+from penstock._words import counted
 from penstock.datasets._join_batches import joined
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._texts import grouped
@@ -161,7 +162,7 @@ class CsvRows(Dataset):
         except pa.ArrowInvalid as why:
             row, field, fact = parser.misfit(rows, schema, why)
             file, offset, size = self.location(int(ids[row]))
-            where = f"record {ids[row]:,} ({file}, {size:,} bytes at byte {offset:,})"
+            where = f"record {ids[row]:,} ({file}, {counted(size, 'byte')} at byte {offset:,})"
             details: dict[str, Any] = {"path": file, "offset": offset, "record": int(ids[row])}
             if field is None:
                 raise MalformedLineError(
@@ -181,9 +182,9 @@ class CsvRows(Dataset):
         files = [] if meta is None else [file for file in meta.files if file.facts.get("ragged")]
         if files:
             _log.warning(
-                "%d rows have another number of fields than their file has columns, the first at "
-                "byte %d of %s; reading them raises an error",
-                sum(file.facts["ragged"] for file in files),
+                "%s another number of fields than the file has columns, the first at byte %d of "
+                "%s; reading such a row raises an error",
+                counted(sum(file.facts["ragged"] for file in files), "row", ("has", "have")),
                 files[0].facts["first_ragged"],
                 files[0].path,
             )
@@ -198,8 +199,9 @@ def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:
     these, those = first.facts["columns"], other.facts["columns"]
     if not named:
         raise SchemaMismatchError(
-            f"{first.path} has {len(these):,} columns and {other.path} {len(those):,}, and without "
-            "a header nothing says which are the same. Open them one by one with column_names=.",
+            f"{first.path} has {counted(len(these), 'column')} and {other.path} {len(those):,}, "
+            "and without a header nothing says which are the same. Open them one by one with "
+            "column_names=.",
             path=other.path,
         )
     if not set(these) & set(those):
@@ -247,7 +249,9 @@ class CsvParser:
         ) as reader:
             table = reader.read_all()
         if table.num_rows != len(rows):
-            raise pa.ArrowInvalid(f"{len(rows):,} rows are read as {table.num_rows:,}")
+            raise pa.ArrowInvalid(
+                f"{counted(len(rows), 'row', ('is', 'are'))} read as {table.num_rows:,}"
+            )
         batches = table.to_batches()
         return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
 

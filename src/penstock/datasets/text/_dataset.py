@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets._network import is_network
 from penstock.datasets._source import Location
 from penstock.datasets.text._about import AboutText
@@ -321,7 +322,7 @@ def _check_unchanged(
         with closing(store.open(name)) as file:
             same = file_fingerprint(file, meta.size) == meta.fingerprint
     if not same:
-        what = f"{meta.size:,} bytes then, {entry.size:,} now"
+        what = f"{counted(meta.size, 'byte')} then, {entry.size:,} now"
         if entry.size == meta.size:
             what = "other content at equal size"
         message = f"{path} changed since the index was built: {what}. {remedy}"

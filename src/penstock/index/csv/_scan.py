@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from penstock._words import counted
 from penstock.errors import MalformedLineError, OptionError
 from penstock.index._scan import ScannedFrames, opened, text_blocks
 from penstock.index.checked._checks import Aside, PartFound
@@ -157,9 +158,9 @@ class CsvScan:
         names = self._scanner.column_names
         if names is not None and len(names) != len(fields):
             raise OptionError(
-                f"{self._path}: column_names= gives {len(names):,} names, its first row has "
-                f"{len(fields):,} fields ({', '.join(fields[:5])} …). Is delimiter="
-                f"{self._scanner.dialect.delimiter!r} right?"
+                f"{self._path}: column_names= gives {counted(len(names), 'name')}, its "
+                f"first row has {counted(len(fields), 'field')} ({', '.join(fields[:5])} …). Is "
+                f"delimiter={self._scanner.dialect.delimiter!r} right?"
             )
         if names is None and self._scanner.header:
             _check_names(fields, f"the header of {self._path}")
@@ -237,8 +238,8 @@ class _CheckedScan(CsvScan):
         whole = [number for number in range(len(texts)) if number not in reasons]
         ragged = types.add(_joined([texts[number] for number in whole])) if whole else {}
         for at, fields in ragged.items():
-            held = "1 field" if fields == 1 else f"{fields:,} fields"
-            reasons[whole[at]] = f"{held}, and its file has {len(types.names):,} columns"
+            columns = counted(len(types.names), "column")
+            reasons[whole[at]] = f"{counted(fields, 'field')}, and its file has {columns}"
         if self._profile is not None:
             self._add_to_profile(self._profile, texts, reasons, types)
         if self._checks.validate:
