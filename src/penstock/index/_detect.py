@@ -219,6 +219,7 @@ def _of_records(at_path: Detected) -> Detected:
     files, trouble = present[row], None
     if more:
         trouble = _several_formats(present, listing)
+        others += [one for row in more for one in present[row]]
     elif others and is_chosen:
         text = f"{others[0].path} is named beside {files[0].path}, but is another format."
         trouble = OptionError(text)

@@ -17,6 +17,7 @@ from penstock.cli.info._sources import (
     PathIndex,
     add_files,
     add_known,
+    add_left_out,
     add_records,
     source_report,
     sum_known,
@@ -66,9 +67,6 @@ def info(
             report = _of_lines(index, at_path, errors, count=not no_records)
         else:
             report = table_report(row, index, at_path, count=not no_records)
-    report.data(left_out=[as_typed(path, one.path) for one in at_path.others])
-    if at_path.others:
-        report.row("left out", at_path.left_out())
     report.data(errors=[{"path": name, "error": text} for name, text in errors.items()])
     report.print(as_json=as_json)
     for text in errors.values():
@@ -105,6 +103,7 @@ def _of_lines(
     report.row("text", f"{text_size}{ratio}", text_bytes=text)
     report.row("compression", _compressions(files))
     index.add_to(report)
+    add_left_out(report, path, at_path)
     add_known(report, index, index.known_records(at_path), found.leftovers())
     add_files(report, path, files, ["file", "records", "stored", "text", "compression"])
     return report
