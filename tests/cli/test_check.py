@@ -336,13 +336,6 @@ def test_rows_of_csv_that_cannot_be_read_are_findings(tmp_path: Path) -> None:
     assert invoke("check", folder, "--sample", "1%").exit_code == 2
 
 
-def test_compressed_csv_is_an_error_not_a_finding(tmp_path: Path) -> None:
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id\n1\n"))
-    done = invoke("check", tmp_path / "a.csv.gz")
-    assert done.exit_code == 3
-    assert "gunzip" in done.stderr
-
-
 def test_row_groups_that_cannot_be_read_and_schemas_that_differ_are_findings(
     tmp_path: Path,
 ) -> None:

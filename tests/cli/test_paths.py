@@ -49,7 +49,7 @@ def test_a_pattern_matches_files_in_reading_order(
         "d10/a.jsonl",
         "d9/part-10.jsonl",
         "d9/part-9.jsonl",
-        "d9/x.ndjson",
+        "d9/x.txt",
         "d9/_m.jsonl",
     ):
         written(tmp_path / name, "{}")

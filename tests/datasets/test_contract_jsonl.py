@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -40,6 +41,16 @@ class TestPlain(JsonlContract):
 
 class TestZstd(JsonlContract):
     extension = ".jsonl.zst"
+
+
+class TestArray(JsonlContract):
+    @pytest.fixture
+    def open_source(self, tmp_path: Path, expected: list[Record]) -> Callable[[], Source]:
+        (tmp_path / "data").mkdir()
+        for start in range(0, len(expected), 30):
+            text = json.dumps(expected[start : start + 30], indent=start // 30 or None)
+            (tmp_path / "data" / f"{start}.json").write_text(text)
+        return lambda: penstock.open(tmp_path / "data")
 
 
 class RemoteContract(JsonlContract):

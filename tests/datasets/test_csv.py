@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import logging
 import pickle
@@ -19,7 +18,6 @@ from penstock.errors import (
     CorruptIndexError,
     MalformedLineError,
     ObjectNotFoundError,
-    OptionError,
     SchemaMismatchError,
     StaleIndexError,
 )
@@ -174,7 +172,7 @@ def test_a_row_with_other_fields_is_an_error_and_shifts_nothing(
 ) -> None:
     with caplog.at_level(logging.WARNING, "penstock"):
         rows = opened(tmp_path, f"a,b\n1,2\n{row}\n6,7\n")
-    assert "1 rows have another number of fields" in caplog.text
+    assert "1 row has another number of fields" in caplog.text
     assert "byte 8" in caplog.text
     assert rows[::2] == [{"a": 1, "b": 2}, {"a": 6, "b": 7}]
     for ask in (lambda: rows[1], lambda: rows[:], lambda: rows.read([0, 1], ["a"])):
@@ -212,12 +210,6 @@ def test_files_of_other_widths_without_a_header_are_refused_by_name(tmp_path: Pa
     (tmp_path / "2.csv").write_text("3,4,5\n")
     with pytest.raises(SchemaMismatchError, match=r"1\.csv has 2 columns and 2\.csv 3"):
         _ = CsvRows(str(tmp_path / "*.csv"), header=False)[0]
-
-
-def test_gzip_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"a\n1\n"))
-    with pytest.raises(OptionError, match="gunzip"):
-        CsvRows(tmp_path / "a.csv.gz")
 
 
 def test_a_file_that_is_not_there_and_a_folder_without_rows_are_named(tmp_path: Path) -> None:

@@ -206,4 +206,4 @@ def test_a_column_that_cannot_be_used_is_warned_of_once(
     caplog.clear()
     assert [middle(one) for one in columns] == [[1], [1]]
     (warning,) = caplog.records
-    assert "1 columns in" in warning.getMessage()
+    assert "1 column in" in warning.getMessage()

@@ -97,7 +97,7 @@ def test_every_kind_of_field_has_the_type_that_takes_its_nulls() -> None:
         (
             [{"a": [1, "x"]}],
             "a",
-            "a[] is int in record 0 (1 values) and string in record 0",
+            "a[] is int in record 0 (1 value) and string in record 0",
         ),
         ([{"a": []}], "a", "all its lists are empty"),
         ([{"a": None}], "a", "it is null everywhere"),

@@ -180,7 +180,7 @@ def test_the_kind_of_the_first_value_decides(caplog: pytest.LogCaptureFixture) -
     source = penstock.open([{"a": 1}]) + penstock.open([{"a": "x"}, {"a": 3}])
     assert vocabulary(source, "a", 3).to_pylist() == [1, 3]
     told = caplog.messages[-1]
-    assert "the vocabulary of 'a' is without 1 records" in told
+    assert "the vocabulary of 'a' is without 1 record " in told
     assert "holds 'x', which does not fit int64" in told
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.fuzz.of_array import Array
+from tests.fuzz.of_bz2 import Bz2
 from tests.fuzz.of_columns import Columns
 from tests.fuzz.of_csv import Csv
 from tests.fuzz.of_gz import Gz
@@ -21,5 +23,5 @@ if TYPE_CHECKING:
 
 SEED = 14
 
-_ALL = (Jsonl, Zst, Gz, Csv, Parquet, Index, Columns, Tokens, Megatron, Mds, State)
+_ALL = (Jsonl, Zst, Gz, Bz2, Array, Csv, Parquet, Index, Columns, Tokens, Megatron, Mds, State)
 FORMATS: dict[str, type[Format]] = {form.name: form for form in _ALL}

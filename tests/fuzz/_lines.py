@@ -80,8 +80,8 @@ class Lines(Format):
             Door("stream", lambda: _streamed(paths)),
             Door("open", lambda: penstock.open(folder)[:], all_good),
             Door("one by one", lambda: one_by_one(penstock.open(folder))),
-            Door("typed", lambda: typed(penstock.open(folder), TYPES), _shown_typed),
-            Door("loader", lambda: self._loaded(folder), _shown_typed),
+            Door("typed", lambda: typed(penstock.open(folder), TYPES), shown_typed),
+            Door("loader", lambda: self._loaded(folder), shown_typed),
             Door("arrow", lambda: _rows(paths), _shown_rows),
             Door("where", lambda: _where(folder), _shown_where),
             check(folder),
@@ -145,7 +145,8 @@ def loaded(
     return [found[number] for number in sorted(found)]
 
 
-def _shown_typed(records: list[Any]) -> Values:
+def shown_typed(records: list[Any]) -> Values:
+    """Return what typed columns have to show of records."""
     if not all(isinstance(one, dict) for one in records):
         raise Refused
     return [{name: _as(kind, one.get(name)) for name, kind in TYPES.items()} for one in records]
@@ -166,7 +167,7 @@ def _rows(paths: list[Path]) -> int:
 
 
 def _shown_rows(records: list[Any]) -> int:
-    return len(_shown_typed(records))
+    return len(shown_typed(records))
 
 
 def _where(folder: Path) -> Values:
@@ -174,7 +175,7 @@ def _where(folder: Path) -> Values:
 
 
 def _shown_where(records: list[Any]) -> Values:
-    _shown_typed(records)
+    shown_typed(records)
     return [one for one in records if _is_number(one.get("id")) and one["id"] >= 3]
 
 

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+import bz2
+import gzip
 import logging
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
 from penstock.datasets import CsvRows
-from penstock.errors import OptionError
 from penstock.index import BuildOptions, CsvScanner, Found, list_files, make_index, read_bad_lines
 from penstock.index._parts import FilePart
 from penstock.index.checked._build import ScanResult, ScanUnit
@@ -167,7 +169,16 @@ def test_a_file_without_rows_is_no_trouble(tmp_path: Path) -> None:
     assert profile_of(tmp_path)["records"] == 0
 
 
-def test_compressed_csv_is_refused_as_ever(tmp_path: Path) -> None:
-    (tmp_path / "a.csv.gz").write_bytes(b"")
-    with pytest.raises(OptionError, match="gunzip"):
-        build(tmp_path, validate=True)
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".zst"])
+def test_rows_of_compressed_files_are_set_aside_alike(ending: str, tmp_path: Path) -> None:
+    packed = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.compress}[ending]
+    (tmp_path / "a.csv").write_bytes(TEXT)
+    build(tmp_path, validate=True, profile=True)
+    plain, facts = bad_of(tmp_path), meta_of(tmp_path)["files"][0]["facts"]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / f"a.csv{ending}").write_bytes(packed(TEXT))
+    build(other, validate=True, profile=True)
+    assert [bad[1:] for bad in bad_of(other)] == [bad[1:] for bad in plain]
+    assert meta_of(other)["files"][0]["facts"] == facts
+    assert [record["id"] for record in penstock.open(other)[:]] == [1, 3, 6]

@@ -296,11 +296,6 @@ def test_names_that_do_not_fit_the_first_row_are_refused() -> None:
         scanned(b"a,b\n1,2\n", CsvScanner(column_names=["x", "y", "z"]))
 
 
-def test_gzip_is_refused_with_the_remedy() -> None:
-    with pytest.raises(OptionError, match="gunzip"):
-        CsvScanner().begin("a.csv.gz")
-
-
 def test_a_scanner_is_small_to_send_and_says_what_makes_an_index_differ() -> None:
     scanner = CsvScanner(";", column_names=["a"], header=False)
     text = pickle.dumps(scanner)

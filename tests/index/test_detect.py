@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -59,14 +58,6 @@ def test_an_index_is_refused_where_the_format_has_none(tmp_path: Path) -> None:
     write_mds(tmp_path / "mds", {"n": "int"}, [{"n": 1}])
     with pytest.raises(OptionError, match="MDS has no index"):
         penstock.open(tmp_path / "mds", index=tmp_path / "nowhere")
-
-
-def test_an_array_in_a_json_file_is_not_taken_for_lines(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps([{"n": 1}, {"n": 2}]))
-    with pytest.raises(OptionError, match="cannot tell"):
-        penstock.open(path)
-    assert invoke("convert", path, tmp_path / "b.jsonl").exit_code == 2
 
 
 def test_parquet_files_that_a_pattern_finds_need_no_ending(tmp_path: Path) -> None:

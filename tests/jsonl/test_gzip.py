@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import CorruptFileError, TruncatedFileError
 from penstock.jsonl import JsonlFile
-from penstock.jsonl._gzip import GzipEncoder, decode_stream
+from penstock.jsonl._sequential import GzipEncoder, decode_stream
 from tests.jsonl.doors import both_doors, read, records, write
 from tests.jsonl.foreign import halves
 from tests.rounds import rounds

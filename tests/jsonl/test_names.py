@@ -10,8 +10,10 @@ from penstock.jsonl._names import (
     compression_of,
     in_reading_order,
     is_jsonl,
+    names_file,
     next_number,
     shard_name,
+    without_compression,
 )
 
 numbers = st.integers(0, 10**9)
@@ -36,11 +38,12 @@ file_names = st.one_of(
         ("a.jsonl.gz", "gzip"),
         ("A.JSONL.ZST", "zstd"),
         ("s3://bucket/part-00000.jsonl.zst", "zstd"),
-        ("a.zst", None),
-        ("a.json.gz", None),
+        ("a.zst", "zstd"),
+        ("a.json.gz", "gzip"),
+        ("a.csv.zstd", "zstd"),
         ("a.jsonl.zst/b", None),
-        ("a.jsonl.bz2", None),
-        ("jsonl.zst", None),
+        ("a.jsonl.bz2", "bz2"),
+        ("a.gzip", None),
         ("", None),
     ],
 )
@@ -49,9 +52,17 @@ def test_a_name_says_how_its_file_is_compressed(path: str, compression: str | No
 
 
 @given(file_names)
-def test_what_is_compressed_is_a_jsonl_file(name: str) -> None:
+def test_a_compressed_file_is_read_where_its_name_without_the_ending_is(name: str) -> None:
     if compression_of(name) is not None:
-        assert is_jsonl(name)
+        assert is_jsonl(name) == is_jsonl(without_compression(name))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv.gz", "a.json", "a.json.bz2", "odps://a/b"])
+def test_a_name_of_another_format_is_not_written(name: str) -> None:
+    with pytest.raises(ValueError, match=f"cannot write {name}"):
+        names_file(name)
+    assert names_file("a.ndjson.bz2")
+    assert not names_file("a")
 
 
 @given(numbers, shard_extensions)

@@ -167,5 +167,5 @@ class ShortLines(JsonlDataset):
 def test_rows_that_are_missing_for_another_reason_are_an_error_of_ours(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"n": 1}\n{"n": 2}\n')
     penstock.open(tmp_path)
-    with pytest.raises(PenstockError, match="returned 1 rows for 2 record numbers"):
+    with pytest.raises(PenstockError, match="returned 1 row for 2 record numbers"):
         ShortLines.create_from_index_on_filesystem(tmp_path).arrow([0, 1])

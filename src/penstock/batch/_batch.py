@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._lazy import require
+from penstock._words import counted
 from penstock.batch._parts import Categories, Jagged, Masked, Movable, Padded, tensor
 from penstock.errors import OptionError
 
@@ -194,16 +195,16 @@ def user_batch(made: Any, ids: NDArray[np.int64], valid: NDArray[np.bool_] | Non
         return _completed(batch, ids, valid)
     if getattr(made, "num_rows", len(ids)) != len(ids):
         raise OptionError(
-            f"encode returned {made.num_rows:,} rows of Arrow, and there are {len(ids):,} records "
-            "in this batch. Return a row for each of them."
+            f"encode returned {counted(made.num_rows, 'row')} of Arrow, and the batch has "
+            f"{counted(len(ids), 'record')}. Return a row for each of them."
         )
     if valid is None:
         return made
     raise OptionError(
         f"encode returned {type(made).__qualname__}, which has no place for `valid`, and "
-        f"{int((~valid).sum()):,} of the {len(ids):,} rows of this batch do not count: they fill "
-        "it up, or stand for records that were bad or skipped. Return a dict of tensors, or see "
-        "to it that all rows count: drop_last=True, on_error='raise'."
+        f"of {counted(len(ids), 'row')} in this batch {int((~valid).sum()):,} do not count: they "
+        "fill it up, or stand for records that were bad or skipped. Return a dict of tensors, or "
+        "see to it that all rows count: drop_last=True, on_error='raise'."
     )
 
 
@@ -212,9 +213,9 @@ def _of_mapping(made: Mapping[str, Any], rows: int) -> Batch:
         is_part = isinstance(value, Jagged | Masked | Padded | Categories)
         if (is_part or hasattr(value, "shape")) and (own := _rows(value)) not in (None, rows):
             raise OptionError(
-                f"encode returned {own:,} rows for field {name!r}, and there are {rows:,} records "
-                "in this batch. Return a row for each of them; to have other fields, too, return "
-                "a penstock.Batch."
+                f"encode returned {counted(own or 0, 'row')} for field {name!r}, and the batch has "
+                f"{counted(rows, 'record')}. Return a row for each of them; to have other fields, "
+                "too, return a penstock.Batch."
             )
     return Batch({name: _as_tensor(value) for name, value in made.items()})
 
@@ -234,8 +235,8 @@ def _completed(batch: Batch, ids: NDArray[np.int64], valid: NDArray[np.bool_] | 
     for name, own, given in (("ids", batch.ids, ids), ("valid", batch.valid, valid)):
         if own is not None and len(own) != len(ids):
             raise OptionError(
-                f"encode returned a batch with {len(own):,} values in `{name}`, and there are "
-                f"{len(ids):,} records in it. Leave it out, or have one for each."
+                f"encode returned a batch with {counted(len(own), 'value')} in `{name}`, and it "
+                f"has {counted(len(ids), 'record')}. Leave it out, or have one for each."
             )
         if given is not None:
             added = tensor(given) if own is None else tensor(given).to(own.device)

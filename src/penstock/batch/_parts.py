@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from penstock._lazy import require
+from penstock._words import counted
 from penstock.datasets import Category, Dense, ListOf, Number, Optional, UpTo
 from penstock.errors import OptionError
 
@@ -216,7 +217,8 @@ class Jagged(Movable):
         rows = max(1, len(offsets)) - 1 if lengths is None else len(lengths)
         if len(offsets) != rows + 1:
             raise OptionError(
-                f"{len(offsets):,} offsets do not fit {rows:,} rows: there is one more"
+                f"{counted(len(offsets), 'offset', ('does', 'do'))} not fit "
+                f"{counted(rows, 'row')}: there is one more"
             )
         # On a device, without waiting for the numbers.
         first, last = 0, len(values)
@@ -285,7 +287,7 @@ class Jagged(Movable):
 
     def __repr__(self) -> str:
         kind = "lists" if isinstance(self.values, Jagged) else self.values.dtype
-        return f"Jagged({len(self):,} rows, {len(self.values):,} values, {kind})"
+        return f"Jagged({counted(len(self), 'row')}, {counted(len(self.values), 'value')}, {kind})"
 
 
 def _slice(values: torch.Tensor | Jagged, start: int, stop: int) -> torch.Tensor | Jagged:

@@ -21,7 +21,6 @@ from penstock.datasets import open_found
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
 from penstock.index import LINES
 from penstock.jsonl import (
-    OTHER_FORMATS,
     SHARD_EXTENSIONS,
     ErrorPolicy,
     JsonlDir,
@@ -30,7 +29,7 @@ from penstock.jsonl import (
     LineEncoder,
     MalformedLine,
     compression_of,
-    is_jsonl,
+    names_file,
 )
 from penstock.storage import LocalStore, locate
 
@@ -85,7 +84,9 @@ class _WriteOptions:
     type=parse_size,
     default="256MiB",
 )
-@option("--compression-level N", "Level of zstd or gzip: higher is smaller, and slower.", default=3)
+@option(
+    "--compression-level N", "Level of zstd, gzip or bz2: higher is smaller, and slower.", default=3
+)
 @option(
     "--frame-bytes SIZE",
     "Text in one zstd frame: smaller frames make single records cheaper to read, and files larger.",
@@ -105,7 +106,7 @@ def convert(
 ) -> int:
     """Write the records of SRC to DST: another compression, other shards, another place.
 
-    DST is a file if its name ends in .jsonl, .jsonl.zst, .jsonl.zstd or .jsonl.gz, else a
+    DST is a file if its name ends in .jsonl or .ndjson (.gz, .zst, .zstd or .bz2 behind it), else a
     directory of shards. Lines are copied byte for byte; blank ones are left out. Records of CSV,
     Parquet and MDS are written as lines. DST is complete, or, after a failure, empty: shards
     published by then are removed again. The storage options hold for SRC and DST.
@@ -113,7 +114,8 @@ def convert(
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
     at_path = look_at(source, storage_options)
     row, files = at_path.format, at_path.listing.files
-    has_lines = row.is_lines or row.is_tokens or any(LINES.names(f.entry.name) for f in files)
+    is_mixed = row.folder is not None and any(LINES.names(f.entry.name) for f in files)
+    has_lines = row.is_lines or row.is_tokens or is_mixed
     if has_lines:
         found = find(source, storage_options, at_path)
     elif on_error == "skip":
@@ -121,9 +123,8 @@ def convert(
     else:
         found = PathFiles.of(source, at_path.checked().listing, storage_options)
     _check_apart(found, target)
-    if target.lower().endswith(OTHER_FORMATS):
-        raise OptionError(f"cannot write {target}: only .jsonl[.zst|.gz] and directories.")
-    writer = (_file_writer if is_jsonl(target) else _dir_writer)(found, target, chosen)
+    at_path.warn_of_left_out()
+    writer = (_file_writer if names_file(target) else _dir_writer)(found, target, chosen)
     policy = ErrorPolicy("skip" if on_error == "skip" else _refuse)
     copy = _Copy(writer, policy, chosen, storage_options)
     if has_lines:
@@ -189,7 +190,7 @@ def _check_apart(found: PathFiles, target: str) -> None:
     """Refuse a DST inside of SRC: the next reader would find everything twice."""
     place, source = _place(target), _place(found.path) if found.kind == "directory" else None
     sources = [_place(file.path) for file in found.files]
-    if is_jsonl(target):
+    if names_file(target):
         is_read = place in sources or (source is not None and _parent(place) == source)
     else:
         is_read = place in {source, *sources, *map(_parent, sources)}

@@ -69,6 +69,7 @@ def index(  # noqa: PLR0913 (one argument an option)
     build.check()
     found = look_at(path, storage_options, folder).checked()
     refuse_tokens(path, found, "they have an index of their own")
+    found.warn_of_left_out()
     title = found.format.title
     if found.format.folder is not None:
         raise OptionError(f"{path} is an {title} folder, which has an index of its own.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from penstock._words import counted
 from penstock.cli._verb import FORMAT, FORMAT_OPTIONS
 from penstock.datasets import open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
@@ -20,12 +21,14 @@ from penstock.index import (
     Detected,
     Listing,
     changes,
+    check_heads,
     decode_meta,
     exists,
     format_named,
     list_files,
     place_of,
     read_meta,
+    records_beside,
     refuse_put_aside,
 )
 from penstock.index import look_at as detected_at
@@ -63,8 +66,7 @@ def refuse_tokens(path: str, found: Detected, why: str) -> None:
         shown = shlex.quote(path)
         raise OptionError(
             f"{path} holds tokens, of which this makes nothing: {why}. penstock info {shown} and "
-            f"penstock show {shown} --decode TOKENIZER show them; records beside them have a "
-            f"pattern: '{path.rstrip('/')}/*{LINES.suffixes[0]}'"
+            f"penstock show {shown} --decode TOKENIZER show them.{records_beside(found.listing)}"
         )
 
 
@@ -119,13 +121,15 @@ def find(path: str, options: StorageOptions, found: Detected | None = None) -> P
     if listing.folder is None or not found.format.is_lines or found.problem is not None:
         found.checked()
     if not found.format.is_lines:
-        lines = [one for one in listing.files if LINES.names(one.entry.name)]
+        is_mixed = found.format.folder is not None
+        lines = [one for one in listing.files if is_mixed and LINES.names(one.entry.name)]
         if not lines:
             title = found.format.title
             raise OptionError(f"{path} holds {title}, not lines. Copy the files as they are.")
         listing = replace(listing, files=lines)
     if not listing.files:
         _log.warning("%s holds no %s files", path, LINES.title)
+    check_heads(listing.files, LINES.name)
     return PathFiles.of(path, listing, options)
 
 
@@ -246,8 +250,8 @@ def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
             path=place.folder,
         )
     if rows.size != meta.records * _ROW_BYTES:
-        need = f"{meta.records:,} records need {meta.records * _ROW_BYTES:,}"
-        raise _damaged(path, place, f"{_ROWS} has {rows.size:,} bytes, and {need}")
+        need = f"{counted(meta.records, 'record', ('needs', 'need'))} {meta.records * _ROW_BYTES:,}"
+        raise _damaged(path, place, f"{_ROWS} has {counted(rows.size, 'byte')}, and {need}")
     since = changes(listing, meta)
     return Indexed(row, place, listing, meta, meta.records, meta.created, since)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from penstock._words import counted as counted  # noqa: PLC0414 (verbs count, too)
+from penstock._words import few as few  # noqa: PLC0414
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -99,22 +98,3 @@ def age_text(seconds: float) -> str:
         if seconds < size * most:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 86400:,.0f} days"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> counted(1, "file"), counted(12345, "record")
-    ('1 file', '12,345 records')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def few(names: Sequence[str], most: int) -> str:
-    """Return the first names of many, and how many more there are.
-
-    >>> few(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return f"{', '.join(names[:most])}{more}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock._words import counted
 from penstock.datasets.fields._tensor_types import type_text
 from penstock.datasets.tokens._source import TOKENS, is_tokens
 
@@ -56,7 +57,7 @@ def html_of(source: Source) -> str:
 def _facts(source: Source) -> dict[str, str]:
     found: dict[str, str] = {"kind": type(source).__name__}
     finders: dict[str, Callable[[Source], str]] = {
-        "records": lambda source: f"of {_count(len(source), 'record')}",
+        "records": lambda source: f"of {counted(len(source), 'record')}",
         "place": _place,
         "fingerprint": _fingerprint,
         "fields": _fields,
@@ -69,10 +70,6 @@ def _facts(source: Source) -> dict[str, str]:
         if fact:
             found[name] = fact
     return found
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _place(source: Source) -> str:
@@ -109,7 +106,7 @@ def _fields(source: Source) -> str:
 def _types(schema: pa.Schema) -> str:
     shown = [f"{field.name} {_type(field.type)}" for field in list(schema)[:_SHOWN_FIELDS]]
     if len(schema) > _SHOWN_FIELDS:
-        shown.append(f"… {_count(len(schema) - _SHOWN_FIELDS, 'field')} more")
+        shown.append(f"… {counted(len(schema) - _SHOWN_FIELDS, 'field')} more")
     return ", ".join(shown)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets._network import is_network
 from penstock.datasets._source import Location, Source
 from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockText, plain_parts
@@ -110,7 +111,7 @@ def check_unchanged(found: Found) -> None:
         except ObjectNotFoundError:
             raise stale(found.path, "it is gone") from None
         if (now.size, now.modified) != (found.entry.size, found.entry.modified):
-            sizes = f"{found.entry.size:,} bytes then, {now.size:,} now"
+            sizes = f"{counted(found.entry.size, 'byte')} then, {now.size:,} now"
             raise stale(found.path, f"it was written to ({sizes})")
 
 

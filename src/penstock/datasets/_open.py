@@ -74,6 +74,7 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
     options = StorageOptions(storage_options)
     look = partial(look_at, what, options, index, format_name=format, format_options=format_options)
     found = look().checked()
+    found.warn_of_left_out()
     try:
         return open_found(found, progress=progress)
     except CorruptIndexError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from penstock._words import counted
 from penstock.datasets._arrow import lies_in_files
 from penstock.datasets._once import Once, kept_ids
 from penstock.datasets._views import Chosen, fingerprint_of
@@ -42,8 +43,8 @@ class Rule(ABC):
     def _find(self) -> list[np.ndarray]:
         if len(self.source) < self.length:
             raise StaleIndexError(
-                f"a view was made of {self.length:,} records and {len(self.source):,} are left: "
-                "the source lost records. Make the view again."
+                f"a view was made of {counted(self.length, 'record')} and {len(self.source):,} are "
+                "left: the source lost records. Make the view again."
             )
         if self.is_cheap or not lies_in_files(self.source):
             return self._search()

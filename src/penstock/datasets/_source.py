@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets._about import AboutSource, ColumnHome
 from penstock.errors import OptionError, RecordIndexError
 
@@ -51,8 +52,8 @@ def _as_many_rows(read: Callable[..., Any]) -> Callable[..., Any]:
         # A batch without columns does not always know its number of rows.
         if len(rows) != len(ids) and getattr(rows, "num_columns", True):
             raise OptionError(
-                f"{type(source).__name__} returned {len(rows):,} rows for {len(ids):,} record "
-                "numbers. A dataset returns one row for each number, in the order asked."
+                f"{type(source).__name__} returned {counted(len(rows), 'row')} for {len(ids):,} "
+                "record numbers. A dataset returns one row for each number, in the order asked."
             )
         return rows
 

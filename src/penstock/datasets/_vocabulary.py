@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock._words import counted
 from penstock.datasets._arrow import id_ranges, lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._once import from_cache, keep_file
@@ -98,8 +99,8 @@ def _found(source: Source, name: str, length: int) -> pa.Array:
             places.update(dict.fromkeys(distinct.to_numpy(zero_copy_only=False).tolist()))
     if left_out:
         _log.warning(
-            "the vocabulary of %r is without %d records that cannot be read, the first: %s",
-            *(name, len(left_out), left_out[0]),
+            "the vocabulary of %r is without %s that cannot be read, the first: %s",
+            *(name, counted(len(left_out), "record"), left_out[0]),
         )
     return _array(list(places), types[0])
 

@@ -5,11 +5,14 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
+    from penstock.index._array import ArrayScanner as ArrayScanner
+    from penstock.index._array import check_elements as check_elements
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
     from penstock.index._detect import Detected as Detected
     from penstock.index._detect import look_at as look_at
     from penstock.index._detect import problems_of as problems_of
+    from penstock.index._detect import records_beside as records_beside
     from penstock.index._fingerprint import digest as digest
     from penstock.index._fingerprint import file_fingerprint as file_fingerprint
     from penstock.index._folder import leftover_problem as leftover_problem
@@ -23,12 +26,14 @@ if TYPE_CHECKING:
     from penstock.index._formats import format_by_name as format_by_name
     from penstock.index._formats import format_named as format_named
     from penstock.index._formats import load as load
+    from penstock.index._heads import check_heads as check_heads
     from penstock.index._indexer import FileTextLinesIndexer as FileTextLinesIndexer
     from penstock.index._indexer import IndexStore as IndexStore
     from penstock.index._indexer import IndexStoreInterface as IndexStoreInterface
     from penstock.index._indexer import SampleData as SampleData
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
+    from penstock.index._listing import INDEXER_ENDINGS as INDEXER_ENDINGS
     from penstock.index._listing import Found as Found
     from penstock.index._listing import IndexPlace as IndexPlace
     from penstock.index._listing import Listing as Listing
@@ -97,11 +102,13 @@ _PUBLIC = {
 }
 _FOR_ROOMS = {
     "_build": "BuildOptions Mode",
-    "_detect": "Detected look_at problems_of",
+    "_array": "ArrayScanner check_elements",
+    "_detect": "Detected look_at problems_of records_beside",
     "_fingerprint": "digest file_fingerprint",
     "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
     "_formats": "CSV Format LINES PARQUET format_by_name format_named load",
-    "_listing": "Found IndexPlace Listing list_files place_of",
+    "_heads": "check_heads",
+    "_listing": "Found INDEXER_ENDINGS IndexPlace Listing list_files place_of",
     "_load": "meta_of read_meta",
     "_meta": "FileMeta Meta TokensMeta decode_meta",
     "_names": "DOCUMENT_FILES TOKEN_FOLDER rebuilding",

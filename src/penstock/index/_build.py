@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._folder import NewFolder, UnitFolder
+from penstock.index._heads import check_heads
 from penstock.index._load import meta_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import COLUMNS, FRAMES, ROWS, refuse_unnamable
@@ -109,6 +111,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
 ) -> Meta:
     """Scan files and publish their index; with `old`, append what is new since."""
     builder = Builder(listing, scanner, options, old)
+    check_heads([one.found for one in builder.waiting if not one.start], scanner.kind)
     replacing = replacing or old is not None
     with ExitStack() as stack:
         if options.checks or _take_long(builder):
@@ -309,10 +312,9 @@ class Builder:
         """Write the other files of the index."""
         if self._with_large_frames:
             _log.warning(
-                "%d files hold zstd frames of more than %d MB of text, first %s: a record from the "
-                "middle of one costs reading what lies before it. penstock convert writes small "
-                "frames",
-                len(self._with_large_frames),
+                "%s zstd frames of more than %d MB of text, first %s: a record from the middle of "
+                "one costs reading what lies before it. penstock convert writes small frames",
+                counted(len(self._with_large_frames), "file", ("holds", "hold")),
                 LARGEST_FRAME >> 20,
                 self._with_large_frames[0],
             )

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock._words import counted, few
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index._formats import (
     FORMATS,
     LINES,
     folder_formats,
-    format_by_bytes,
+    format_by_name,
     format_named,
     known_endings,
     load,
     record_formats,
 )
+from penstock.index._heads import format_by_head, open_by_name
 from penstock.index._listing import Listing, joined, list_files
 from penstock.storage import StorageOptions, is_pattern
 
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.index._scan import Scanner
 
 _log = logging.getLogger("penstock.datasets")
-_HEAD_BYTES = 64
+_SHOWN = 5
 
 
 class FolderFormat(Protocol):
@@ -69,6 +72,8 @@ class Detected:
     """The same, where parts of a format lie there and others are missing."""
     given: Mapping[str, Any] = field(default_factory=dict)
     """Options of the scanner that the caller chose; the others are found, or those of an index."""
+    others: Sequence[Found] = ()
+    """The files that a folder holds, or a pattern matches, and the source leaves out."""
 
     def scanner(self, made_with: Mapping[str, object] | None = None) -> Scanner:
         """Return what finds the records; `made_with` are the options of an existing index."""
@@ -80,6 +85,19 @@ class Detected:
         row = self.format.dialect
         found: dict[str, object] = load(row)(self.listing.files, self.given) if row else {}
         return found
+
+    def left_out(self) -> str:
+        """Return the files that are left out, for people; "" where there are none."""
+        if not self.others:
+            return ""
+        below = f"{self.listing.base.rstrip('/')}/"
+        names = few([one.path.removeprefix(below) for one in self.others], _SHOWN)
+        return f"{counted(len(self.others), 'file')} not read as {self.format.title}: {names}"
+
+    def warn_of_left_out(self) -> None:
+        """Log the files that are left out, in one line."""
+        if self.others:
+            _log.warning("%s: %s", self.listing.named[0], self.left_out())
 
     def checked(self) -> Detected:
         """Return this, or raise where it does not open."""
@@ -207,17 +225,35 @@ def _several(paths: Sequence[What], options: StorageOptions) -> Listing:
         if found is not None:
             raise OptionError(
                 f"{part.folder} is a folder of {found.format.title}, which is opened alone. Put "
-                "several together by penstock.open(…) + penstock.open(…); records beside it are "
-                f"named by a pattern: {found.what}/*{LINES.suffixes[0]}"
+                f"several together by penstock.open(…) + penstock.open(…).{records_beside(part)}"
             )
     return joined(parts)
+
+
+def pattern_of(listing: Listing, files: Sequence[Found]) -> str:
+    """Return a pattern that matches the first of some files, and those with the same ending."""
+    name = files[0].entry.name
+    ends = (end for row in open_by_name(name) for end in row.endings)
+    ending = max((end for end in ends if name.lower().endswith(end)), key=len, default="")
+    stars = "**/*" if any("/" in listing.relative(one) for one in files) else "*"
+    base = glob.escape(listing.base.rstrip("/"))
+    return f"{base}/{stars}{name[len(name) - len(ending) :]}"
+
+
+def records_beside(listing: Listing) -> str:
+    """Return how records that lie beside files of another kind are named; "" without any."""
+    files = [one for one in listing.files if format_by_name(one.entry.name)]
+    return f" Records beside it have a pattern: {pattern_of(listing, files)!r}" if files else ""
 
 
 def _of_records(at_path: Detected) -> Detected:
     """Return the format of the files with records."""
     listing = at_path.listing
+    is_chosen = listing.folder is None and not listing.is_pattern
     groups: dict[Format, list[Found]] = {row: [] for row in record_formats()}
-    endings = [(row.endings, group) for row, group in groups.items()]
+    endings = [
+        (row.endings if is_chosen else row.sure_endings, group) for row, group in groups.items()
+    ]
     others: list[Found] = []
     for found in listing.files:  # Of which there may be millions.
         name = found.entry.name.lower()
@@ -229,26 +265,48 @@ def _of_records(at_path: Detected) -> Detected:
             others.append(found)
     present = {row: group for row, group in groups.items() if group}
     if not present:
-        return _without_records(at_path)
+        asked = [row for row in folder_formats() if isinstance(at_path.what, str) or row.has_index]
+        together = _together(at_path, asked, listing)
+        if together is not None:
+            return together
+        weak = [one for one in others if open_by_name(one.entry.name)]
+        parts = tuple(end for row in folder_formats() for end in row.endings)
+        if not weak or any(one.entry.name.lower().endswith(parts) for one in others):
+            return _without_records(at_path)
+        present = {open_by_name(weak[0].entry.name)[0]: weak}
+        others = [one for one in others if not open_by_name(one.entry.name)]
     row, *more = present
     files, trouble = present[row], None
     if more:
         trouble = _several_formats(present, listing)
-    elif others and listing.is_pattern:
-        are = "file is" if len(others) == 1 else "files are"
-        text = f"%s: %d {are} no %s, first %s"
-        _log.warning(text, listing.named[0], len(others), row.title, others[0].path)
-    elif others and listing.folder is None:
+        others += [one for row in more for one in present[row]]
+    elif others and is_chosen:
         text = f"{others[0].path} is named beside {files[0].path}, but is another format."
         trouble = OptionError(text)
-    return replace(at_path, format=row, listing=replace(listing, files=files), trouble=trouble)
+    return replace(
+        at_path,
+        format=row if more else _told_by_bytes(row, files),
+        listing=replace(listing, files=files),
+        trouble=trouble,
+        others=others,
+    )
+
+
+def _told_by_bytes(row: Format, files: Sequence[Found]) -> Format:
+    """Return the format of files, by the first bytes of one where their names leave it open."""
+    rows = open_by_name(files[0].entry.name)
+    rows = [one for one in rows if all(f.entry.name.lower().endswith(one.endings) for f in files)]
+    if len(rows) > 1:
+        found = format_by_head(next((one for one in files if one.entry.size), files[0]))
+        row = found if found in rows else row
+    return row
 
 
 def _several_formats(present: Mapping[Format, list[Found]], listing: Listing) -> PenstockError:
     held = " and ".join(f"{len(files):,} of {row.title}" for row, files in present.items())
     if listing.folder is None and not listing.is_pattern:
         return OptionError(f"the files named are {held}; a source has one format.")
-    example = f"{listing.base.rstrip('/')}/**/*{next(iter(present)).suffixes[0]}"
+    example = pattern_of(listing, next(iter(present.values())))
     shown = listing.folder or listing.named[0]
     return OptionError(f"{shown} holds {held}. Choose by a pattern: {example!r}")
 
@@ -256,12 +314,8 @@ def _several_formats(present: Mapping[Format, list[Found]], listing: Listing) ->
 def _without_records(at_path: Detected) -> Detected:
     """Return the format of files whose names are of no format with records."""
     listing = at_path.listing
-    asked = [row for row in folder_formats() if isinstance(at_path.what, str) or row.has_index]
-    found = _together(at_path, asked, listing)
-    if found is not None:
-        return found
     first = listing.files[0] if listing.files else None
-    row = None if first is None or listing.folder is not None else _by_first_bytes(first)
+    row = None if first is None or listing.folder is not None else format_by_head(first)
     if row is not None:
         # Names that say nothing are given one by one: a pattern would be listed by its endings.
         each = [one.path for one in listing.files] if listing.is_pattern else at_path.what
@@ -277,10 +331,3 @@ def _without_records(at_path: Detected) -> Detected:
         other = OptionError(text)
     kept = listing if listing.folder is None else replace(listing, files=[])
     return replace(at_path, listing=kept, trouble=problem or other, problem=problem)
-
-
-def _by_first_bytes(found: Found) -> Format | None:
-    if not found.entry.size:
-        return None
-    with found.open() as file:
-        return format_by_bytes(file.read_at(0, min(_HEAD_BYTES, file.size)))

@@ -12,6 +12,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
+from penstock.jsonl import COMPRESSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,6 +36,9 @@ class Format:
     suffixes: tuple[str, ...]
     compressions: tuple[str, ...] = ()
     """Endings that may follow a suffix."""
+    weak: tuple[str, ...] = ()
+    """Suffixes that other files have, too. In a folder, and behind a pattern, such files have
+    records only where no other file has."""
     first_bytes: tuple[bytes, ...] = ()
     """How a file begins, if its name says nothing; of lines, white space aside."""
     scanner: str | None = None
@@ -51,6 +55,9 @@ class Format:
     """Says whether several files together are this format; see `FolderFormat` in `_detect.py`."""
     marks: tuple[str, ...] = ()
     """Names in a folder that make it worth asking `folder` although records lie beside."""
+    validate: str | None = None
+    """Finds the records of a part of a file and reads each of them, for `--validate` and
+    `--profile`; see `scan_rows` in `csv/_scan.py`."""
     check: str | None = None
     """Yields the parts of a table that `penstock check` reads; None: it reads lines, or records."""
 
@@ -60,9 +67,14 @@ class Format:
         packed = (f"{end}{more}" for end in self.suffixes for more in self.compressions)
         return (*self.suffixes, *packed)
 
+    @cached_property
+    def sure_endings(self) -> tuple[str, ...]:
+        """The endings that say by themselves that a file has records."""
+        return tuple(end for end in self.endings if end not in self.weak)
+
     def names(self, path: str) -> bool:
-        """Whether a file or a pattern is named like this format."""
-        return path.lower().endswith(self.endings)
+        """Whether the name of a file or a pattern says that it has records of this format."""
+        return path.lower().endswith(self.sure_endings)
 
     def scanner_for(self, options: Mapping[str, object] | None = None) -> Scanner:
         """Return what finds records, with options of its own: those of an index, or given ones."""
@@ -94,24 +106,42 @@ LINES = Format(
     "jsonl",
     "JSON Lines",
     "penstock.datasets.text._jsonl:JsonlDataset",
-    suffixes=(".jsonl",),
-    compressions=(".zst", ".zstd", ".gz"),
+    suffixes=(".jsonl", ".ndjson", ".json"),
+    compressions=COMPRESSED,
+    weak=(".json",),
     first_bytes=(b"{",),
     scanner="penstock.index._scan:LineScanner",
     is_lines=True,
     has_index=True,
+    validate="penstock.index.checked._build:scan_lines",
 )
 """The one format that can be streamed, tokenised and converted."""
+
+ARRAY = Format(
+    "json",
+    "JSON arrays",
+    "penstock.datasets.text._jsonl:JsonlDataset",
+    suffixes=(".json",),
+    compressions=COMPRESSED,
+    weak=(".json",),
+    first_bytes=(b"[",),
+    scanner="penstock.index._array:ArrayScanner",
+    has_index=True,
+    validate="penstock.index._array:scan_elements",
+    check="penstock.cli.check._elements:array_parts",
+)
+"""Each element of an array is a record. Of `.json` files, the first byte says which they are."""
 
 CSV = Format(
     "csv",
     "CSV",
     "penstock.datasets.text._csv:CsvRows.from_index",
     suffixes=(".csv", ".tsv"),
-    compressions=(".gz", ".zst"),
+    compressions=COMPRESSED,
     scanner="penstock.index.csv._scan:CsvScanner",
     dialect="penstock.index.csv._dialect:found_options",
     has_index=True,
+    validate="penstock.index.csv._scan:scan_rows",
     check="penstock.cli.check._tables:csv_parts",
 )
 
@@ -126,6 +156,7 @@ PARQUET = Format(
 
 FORMATS: list[Format] = [
     LINES,
+    ARRAY,
     CSV,
     PARQUET,
     Format(
@@ -178,21 +209,24 @@ def format_by_name(path: str) -> Format | None:
 
     >>> format_by_name("logs/*.jsonl.zst").title, format_by_name("a.CSV").title
     ('JSON Lines', 'CSV')
-    >>> format_by_name("logs")
+    >>> format_by_name("logs"), format_by_name("settings.json")
+    (None, None)
     """
-    lower = path.lower()
-    return next((row for row in record_formats() if lower.endswith(row.endings)), None)
+    return next((row for row in record_formats() if row.names(path)), None)
 
 
 def format_by_bytes(head: bytes) -> Format | None:
     """Return the format of a file that begins with these bytes; None where they do not say."""
     text = head.removeprefix(_BOM).lstrip()
     for row in record_formats():
-        if (text if row.is_lines else head).startswith(row.first_bytes):
+        if (head if row.scanner is None else text).startswith(row.first_bytes):
             return row
     return None
 
 
 def known_endings() -> str:
     """Return the endings of names for a message."""
-    return ", ".join(end for row in record_formats() for end in row.endings)
+    rows = record_formats()
+    plain = dict.fromkeys(end for row in rows if row.compressions for end in row.suffixes)
+    whole = dict.fromkeys(end for row in rows if not row.compressions for end in row.suffixes)
+    return f"{', '.join([*plain])} (or with {', '.join(COMPRESSED)} behind it), {', '.join(whole)}"

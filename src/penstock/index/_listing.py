@@ -14,7 +14,7 @@ from natsort import natsorted, ns
 
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index._fingerprint import digest
-from penstock.index._formats import LINES, format_by_name
+from penstock.index._formats import format_by_name
 from penstock.index._names import TOKEN_FOLDER
 from penstock.storage import (
     LocalStore,
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from penstock.storage import Entry, OpenFile, StorageOptions, Store
 
 INDEX_FOLDER = "index"
+INDEXER_ENDINGS = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
+"""What `create_default_jsonl_indexer` reads of a folder; `penstock.open` reads other names, too."""
 
 _APART = frozenset({INDEX_FOLDER, TOKEN_FOLDER})
 What = str | os.PathLike[str]
@@ -112,11 +114,11 @@ def list_files(
 
 
 def list_lines(what: What | Sequence[What], options: StorageOptions) -> Listing:
-    """Return the JSON Lines files of a path, a folder, a pattern, or a list of those."""
-    listing = list_files(what, LINES.endings, options)
+    """Return the files of a path, folder, pattern or list that the seed's indexers read."""
+    listing = list_files(what, INDEXER_ENDINGS, options)
     if not listing.files:
         path = listing.named[0]
-        ends = ", ".join(LINES.endings)
+        ends = ", ".join(INDEXER_ENDINGS)
         raise ObjectNotFoundError(f"{path} holds no JSON Lines files ({ends}).", path=path)
     return listing
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.errors import (
     CorruptFileError,
     CorruptIndexError,
@@ -246,7 +247,7 @@ def _map_documents(folder: _OpenFolder, samples: int) -> Documents:
     if not is_whole or int(mapped.offsets[-1]) != len(mapped.ends):
         raise folder.damaged(
             f"{DOCUMENT_OFFSETS}, or one of document_*.bin beside it, is cut off or damaged: they "
-            f"do not describe the documents of {samples:,} samples"
+            f"do not describe the documents of {counted(samples, 'sample')}"
         )
     return mapped
 
@@ -265,8 +266,8 @@ def _check_whole(folder: _OpenFolder, meta: Meta, names: list[str], rows: int) -
     if rows == meta.records and names == paths:
         return
     difference = (
-        f"names {meta.records:,} records in {len(paths):,} files, the index holds {rows:,} in "
-        f"{len(names):,}"
+        f"names {counted(meta.records, 'record')} in {counted(len(paths), 'file')}, the index "
+        f"holds {rows:,} in {len(names):,}"
     )
     if rows == meta.records and len(names) == len(paths):
         path, name = next(pair for pair in zip(paths, names, strict=True) if len({*pair}) > 1)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock._words import counted
 from penstock.errors import (
     CorruptIndexError,
     IndexExistsError,
@@ -89,7 +90,9 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
         fresh = check_fresh(listing, opened.meta, command)
         if fresh.new:
             _log.warning(
-                "%d new files are not in the index; %s --update adds them", len(fresh.new), command
+                "%s not in the index; %s --update adds what is new",
+                counted(len(fresh.new), "new file", ("is", "are")),
+                command,
             )
     return opened
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.errors import CorruptIndexError
 from penstock.index._fingerprint import digest
 from penstock.index._names import rebuilding
@@ -126,7 +127,7 @@ class SampleIndex:
                 file, offset, size = self.sample_locations[ids[at]].tolist()
                 raise self.damaged(
                     f"record {ids[at]:,} has {size:,} bytes at byte {offset:,} of file {file:,}, "
-                    f"and the index names {len(self.file_locations):,} files"
+                    f"and the index names {counted(len(self.file_locations), 'file')}"
                 )
         return rows
 

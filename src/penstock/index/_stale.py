@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock._words import counted
 from penstock.errors import StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._listing import Found, Listing
@@ -89,8 +90,8 @@ def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
         flag = " --overwrite" if found.changed else " --update"
         flag = "" if meta.kind == "tokens" else flag  # Tokens are always rebuilt.
         raise StaleIndexError(
-            f"{len(stale):,} of {len(meta.files) + len(meta.empty):,} files changed since the "
-            f"index was built: {', '.join(stale[:_SHOWN])}{more}. Repair it: {command}{flag}",
+            f"{len(stale):,} of {counted(len(meta.files) + len(meta.empty), 'file')} changed since "
+            f"the index was built: {', '.join(stale[:_SHOWN])}{more}. Repair it: {command}{flag}",
             path=stale[0],
         )
     return found
@@ -119,7 +120,7 @@ def _ended_whole(found: Found, was: FileMeta) -> bool:
 
 
 def _sizes(was: FileMeta, found: Found) -> str:
-    return f"{was.size:,} bytes then, {found.entry.size:,} now"
+    return f"{counted(was.size, 'byte')} then, {found.entry.size:,} now"
 
 
 def listing_of(meta: Meta, base: str, options: StorageOptions | None = None) -> Listing:

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from penstock.jsonl._dir import JsonlDir as JsonlDir
     from penstock.jsonl._encode import LineEncoder as LineEncoder
     from penstock.jsonl._file import JsonlFile as JsonlFile
-    from penstock.jsonl._names import OTHER_FORMATS as OTHER_FORMATS
+    from penstock.jsonl._names import COMPRESSED as COMPRESSED
+    from penstock.jsonl._names import SEQUENTIAL as SEQUENTIAL
     from penstock.jsonl._names import SHARD_EXTENSIONS as SHARD_EXTENSIONS
     from penstock.jsonl._names import compression_of as compression_of
-    from penstock.jsonl._names import is_jsonl as is_jsonl
+    from penstock.jsonl._names import names_file as names_file
+    from penstock.jsonl._names import without_compression as without_compression
     from penstock.jsonl._policy import ErrorPolicy as ErrorPolicy
     from penstock.jsonl._policy import reason_text as reason_text
     from penstock.jsonl._records import AsyncStream as AsyncStream
@@ -47,13 +49,15 @@ __all__, __getattr__, __dir__ = facade(
         "ErrorPolicy": "_policy",
         "LineEncoder": "_encode",
         "MalformedLine": "_decode",
-        "OTHER_FORMATS": "_names",
+        "COMPRESSED": "_names",
+        "SEQUENTIAL": "_names",
         "SHARD_EXTENSIONS": "_names",
         "TextPiece": "_text",
         "compression_of": "_names",
         "decode_frame": "_zstd",
         "decompressed": "_text",
-        "is_jsonl": "_names",
+        "names_file": "_names",
+        "without_compression": "_names",
         "read_pieces": "_text",
         "read_seek_table": "_zstd",
         "reason_text": "_policy",

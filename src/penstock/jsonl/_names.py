@@ -13,17 +13,22 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 T = TypeVar("T")
-Compression = Literal["zstd", "gzip"]
+Compression = Literal["zstd", "gzip", "bz2"]
 
 SHARD_EXTENSIONS = (".jsonl", ".jsonl.zst", ".jsonl.zstd")
-OTHER_FORMATS = (".parquet", ".csv", ".feather", ".orc", ".avro", ".json")
-"""Names that promise a format which this release neither reads nor writes."""
+SEQUENTIAL: frozenset[str] = frozenset({"gzip", "bz2"})
+"""Compressions that can only be read from the beginning of a file."""
 _COMPRESSIONS: dict[str, Compression] = {
-    ".jsonl.zst": "zstd",
-    ".jsonl.zstd": "zstd",
-    ".jsonl.gz": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".gz": "gzip",
+    ".bz2": "bz2",
 }
-_READ = (".jsonl", *_COMPRESSIONS)
+COMPRESSED = tuple(_COMPRESSIONS)
+"""Endings of the names of compressed files."""
+_OTHER_FORMATS = (".parquet", ".csv", ".tsv", ".feather", ".arrow", ".orc", ".avro", ".json")
+"""Names that promise a format which this release does not write."""
+_READ = (".jsonl", *(f".jsonl{end}" for end in COMPRESSED))
 _SHARD = re.compile(r"part-(\d+)\.jsonl(?:\.zstd?)?")
 _NUMBERED = re.compile(r"part-(\d+)\.jsonl(?:\..+)?")
 _natural = natsort_keygen(alg=ns.IGNORECASE)
@@ -32,16 +37,37 @@ _natural = natsort_keygen(alg=ns.IGNORECASE)
 def compression_of(path: str) -> Compression | None:
     """Return how a file of this name is compressed; None for plain text.
 
-    >>> compression_of("a/part-00000.jsonl.zst")
-    'zstd'
+    >>> compression_of("a/part-00000.jsonl.zst"), compression_of("c4.json.gz")
+    ('zstd', 'gzip')
     """
     lower = path.lower()
     return next((kind for end, kind in _COMPRESSIONS.items() if lower.endswith(end)), None)
 
 
+def without_compression(path: str) -> str:
+    """Return a name without the ending that says how its file is compressed, in lower case.
+
+    >>> without_compression("C4.json.gz")
+    'c4.json'
+    """
+    lower = path.lower()
+    return next((lower.removesuffix(end) for end in COMPRESSED if lower.endswith(end)), lower)
+
+
 def is_jsonl(path: str) -> bool:
-    """Whether a path names a single JSON Lines file rather than a directory."""
+    """Whether a file of a directory is read as JSON Lines."""
     return path.lower().endswith(_READ)
+
+
+def names_file(path: str) -> bool:
+    """Whether a path to write to names a file rather than a directory; other formats raise."""
+    bare = without_compression(path)
+    if bare.endswith(_OTHER_FORMATS) or path.startswith("odps://"):
+        raise OptionError(
+            f"cannot write {path}: this release writes .jsonl and .ndjson files, plain or with "
+            f"{', '.join(COMPRESSED)}, and directories."
+        )
+    return bare.endswith((".jsonl", ".ndjson"))
 
 
 def shard_name(number: int, extension: str) -> str:

@@ -7,10 +7,11 @@ import sys
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from penstock._words import counted
 from penstock.errors import OptionError
 from penstock.jsonl._dir import JsonlDir
 from penstock.jsonl._file import JsonlFile
-from penstock.jsonl._names import OTHER_FORMATS, is_jsonl
+from penstock.jsonl._names import names_file
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def writer(
     storage_options: Mapping[str, Any] | None = None,
     **options: Any,  # noqa: ANN401 (the options of the sink, checked there)
 ) -> RecordSink:
-    """Return a sink for `path`: a `.jsonl[.zst|.gz]` file, or else a directory of shards.
+    """Return a sink for `path`: a `.jsonl[.zst|.gz|.bz2]` file, or else a directory of shards.
 
     Args:
         path: A local path, or a URL of an object store. Nothing is visible there before the `with`
@@ -41,13 +42,9 @@ def writer(
     """
     storage_options = StorageOptions(storage_options)
     text = os.fspath(path)
-    if is_jsonl(text):
+    if names_file(text):
         options.setdefault("overwrite", False)
         return RecordSink(JsonlFile(text, storage_options).writer_sync(**options))
-    if text.lower().endswith(OTHER_FORMATS) or text.startswith("odps://"):
-        raise OptionError(
-            f"cannot write {text}: this release writes .jsonl[.zst|.gz] files and directories."
-        )
     return RecordSink(JsonlDir(text, storage_options).writer_sync(**options))
 
 
@@ -73,7 +70,9 @@ class RecordSink:
         if valid is not None:
             rows, chosen = list(rows), _plain_list(valid)
             if len(rows) != len(chosen):
-                raise OptionError(f"valid has {len(chosen):,} entries for {len(rows):,} rows.")
+                raise OptionError(
+                    f"valid has {counted(len(chosen), 'value')} for {counted(len(rows), 'row')}."
+                )
             rows = compress(rows, chosen)
         self._lines.write_many(rows)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
-from penstock.jsonl._gzip import GzipEncoder, PlainEncoder
 from penstock.jsonl._names import checked_extension, compression_of, next_number, shard_name
+from penstock.jsonl._sequential import Bz2Encoder, GzipEncoder, PlainEncoder
 from penstock.jsonl._zstd import ZstdEncoder
 from penstock.order import whole_number
 from penstock.storage import LocalStore, join, refuse_special_file
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.jsonl")
 _LARGEST_REMOTE_SHARD = 4 << 30
-_LEVELS: dict[Compression, tuple[int, int]] = {"zstd": (-131072, 22), "gzip": (0, 9)}
+_LEVELS: dict[Compression, tuple[int, int]] = {
+    "zstd": (-131072, 22),
+    "gzip": (0, 9),
+    "bz2": (1, 9),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ class WriteOptions:
     flush_bytes: int = 1 << 20
     """Text gathered in memory, at most, before it is compressed and written."""
     compression_level: int = 3
-    """Of zstd or gzip, where the name asks for one."""
+    """Of zstd, gzip or bz2, where the name asks for one."""
     frame_bytes: int = 256 << 10
     """Text in one independently readable zstd frame."""
     allow_nan: bool = False
@@ -51,6 +55,8 @@ class WriteOptions:
 def _text_encoder(compression: Compression | None, options: WriteOptions) -> PlainEncoder:
     if compression == "zstd":
         return ZstdEncoder(options.compression_level, options.frame_bytes)
+    if compression == "bz2":
+        return Bz2Encoder(options.compression_level)
     return GzipEncoder(options.compression_level) if compression else PlainEncoder()
 
 

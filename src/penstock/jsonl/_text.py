@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.jsonl import _gzip, _zstd
+from penstock.jsonl import _sequential, _zstd
 from penstock.jsonl._names import compression_of
 from penstock.storage import HeldFile, LocalStore, MeteredFile, ReadAhead, read_blocks
 
@@ -111,8 +111,8 @@ def decompressed(
         if frames is not None and int(frames[:, 1].max(initial=0)) <= _zstd.LARGEST_WHOLE_FRAME:
             return _zstd.decode_frames(file, frames, block_bytes, on_frame)
         return _zstd.decode_stream(blocks, file.path, on_frame)
-    if compression == "gzip":
-        return _gzip.decode_stream(blocks, file.path)
+    if compression is not None:
+        return _sequential.decode_stream(blocks, file.path, compression)
     return blocks
 
 

@@ -18,7 +18,7 @@ import zstandard
 
 from penstock._cpus import usable_cpus
 from penstock.errors import CorruptFileError, StorageError, TruncatedFileError
-from penstock.jsonl._gzip import PlainEncoder
+from penstock.jsonl._sequential import PlainEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

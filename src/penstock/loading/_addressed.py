@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets import has_columns
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns, without_any
@@ -17,9 +18,9 @@ from penstock.loading._fetch import named_batch
 from penstock.loading._options import read_skips
 from penstock.loading._order_choice import (
     chosen_order,
-    first_gzip,
+    first_sequential,
     lies_remote,
-    refuse_shuffled_gzip,
+    refuse_shuffled_stream,
 )
 from penstock.loading._run import resumed
 from penstock.loading._steps import PlannedSteps, Steps, step_counts, step_records
@@ -88,7 +89,7 @@ class Addressed:
         self._known_steps: tuple[Cursor, EpochSteps] | None = None
 
     def name(self, point: Cursor) -> tuple[str, str]:
-        return f"{len(self._source):,} records", f"{point.kind} order"
+        return counted(len(self._source), "record"), f"{point.kind} order"
 
     def describe(self, point: Cursor) -> dict[str, str]:
         kind, why = self._order
@@ -97,7 +98,7 @@ class Addressed:
         is_kept = not self._is_gathered(point) and self._read_from(point) is not self._source
         about = self._source._about()  # noqa: SLF001 (a source describes itself)
         return {
-            "source": f"{point.length:,} records{about and f' ({about})'}, fingerprint "
+            "source": f"{counted(point.length, 'record')}{about and f' ({about})'}, fingerprint "
             f"{point.fingerprint}",
             "order": f"{point.kind}, seed {point.seed}: {why}",
             "blocks": "remote and large ones are kept on this host's disk, for all its processes"
@@ -116,7 +117,7 @@ class Addressed:
 
     def reads(self, point: Cursor) -> Reads:
         is_remote = lies_remote(self._source)
-        is_sequential = is_remote and first_gzip(self._source) is not None
+        is_sequential = is_remote and first_sequential(self._source) is not None
         return Reads(is_remote, is_sequential, from_columns=self._is_gathered(point))
 
     def reader(self, point: Cursor) -> tuple[SourceReader, bool]:
@@ -212,5 +213,5 @@ class Addressed:
                 f"the state counts {then}, and this loader has {now}: give the batch_size of then."
             )
         if cursor.kind != "sequential" and not self._may_gather:
-            refuse_shuffled_gzip(self._source)
+            refuse_shuffled_stream(self._source)
         return cursor

@@ -30,7 +30,13 @@ from penstock.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from penstock.loading._order_choice import bare_origins, first_gzip, first_stream, lies_remote
+from penstock.jsonl import compression_of
+from penstock.loading._order_choice import (
+    bare_origins,
+    first_sequential,
+    first_stream,
+    lies_remote,
+)
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
@@ -123,7 +129,7 @@ def choose_columns(
     against = without_any(source)
     if materialize == "auto" and against:
         return Columns(source, f"{_DECODED}: columns cannot be made. {against}")
-    needs_them = shuffled and first_gzip(source) is not None
+    needs_them = shuffled and first_sequential(source) is not None
     # Columns of the source itself stay, with their own way of handling values that do not fit.
     schema = without_columns(source, schema)
     try:
@@ -190,8 +196,9 @@ def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: 
         return Columns(source, why, to_build=schema, are_needed=needs_them)
     command = command_for(source, schema) if len(schema) <= _MANY_COLUMNS else "materialize=True"
     if needs_them:
+        path = first_sequential(source) or ""
         raise OptionError(
-            f"{first_gzip(source)} is compressed with gzip, which can only be read from its "
+            f"{path} is compressed with {compression_of(path)}, which can only be read from its "
             f"beginning: it is shuffled through columns, but {against}. Make them: "
             f"materialize=True, or once for all: {command}"
         )

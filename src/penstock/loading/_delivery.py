@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock._lazy import require
+from penstock._words import counted
 from penstock.errors import BadRecordsError, OptionError, StallError
 from penstock.loading._fetch import listed
 from penstock.loading.engines._engines import Stalled
@@ -121,7 +122,7 @@ class Delivery:
         most = self.options.max_bad
         if len(known) > most:
             raise BadRecordsError(
-                f"{len(known):,} records are bad, more than max_bad={most}: "
+                f"{counted(len(known), 'record', ('is', 'are'))} bad, more than max_bad={most}: "
                 f"{listed(sorted(known))}. The last: {fetched.bad[-1].why} Allow more by max_bad=, "
                 "or look at them with: penstock check PATH"
             )

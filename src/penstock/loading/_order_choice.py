@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock.datasets import origins_of
 from penstock.errors import OptionError
+from penstock.jsonl import SEQUENTIAL, compression_of
 from penstock.loading._options import check_choice
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from penstock.datasets import Source
     from penstock.order._order import Kind
@@ -30,30 +31,33 @@ def chosen_order(
         return "sequential", "shuffle=False"
     check_choice("shuffle", shuffle, (True, False, "full", "block"))
     if not through_columns:
-        refuse_shuffled_gzip(source)
+        refuse_shuffled_stream(source)
     if shuffle is not True:
         return shuffle, f"shuffle={shuffle!r}"
-    if first_gzip(source) is not None:
-        return "full", "gzip is decoded once, into columns"
+    path = first_sequential(source)
+    if path is not None:
+        return "full", f"{compression_of(path)} is decoded once, into columns"
     return natural_shuffle(source)
 
 
-def refuse_shuffled_gzip(source: Source) -> None:
+def refuse_shuffled_stream(source: Source) -> None:
     """Raise for a source that can only be read in order and is to be shuffled."""
-    path = first_gzip(source)
+    path = first_sequential(source)
     if path is not None:
         raise OptionError(
-            f"{path} is compressed with gzip, which can only be read from its beginning, so its "
-            "records cannot be shuffled as they are. Name the fields to encode, which are then "
-            "decoded once, into columns (materialize='auto' or True); or write the records with "
-            f"small zstd frames: penstock convert {path} DST; or read them in order: shuffle=False."
+            f"{path} is compressed with {compression_of(path)}, which can only be read from its "
+            "beginning, so its records cannot be shuffled as they are. Name the fields to "
+            "encode, which are then decoded once, into columns (materialize='auto' or True); or "
+            f"write the records with small zstd frames: penstock convert {path} DST; or read them "
+            "in order: shuffle=False."
         )
 
 
 def natural_shuffle(source: Source) -> tuple[Kind, str]:
     """Return the shuffle that a source is read well with, and why; "sequential" for none."""
-    if first_gzip(source) is not None:
-        return "sequential", "gzip can only be read from its beginning"
+    path = first_sequential(source)
+    if path is not None:
+        return "sequential", f"{compression_of(path)} can only be read from its beginning"
     if lies_remote(source):
         return "block", "remote data is read by blocks, each once"
     for origin in bare_origins(source):
@@ -67,16 +71,16 @@ def lies_remote(source: Source) -> bool:
     return any(map(is_remote, source.files))
 
 
-def first_gzip(source: Source) -> str | None:
+def first_sequential(source: Source) -> str | None:
     """Return a file that can only be read from its beginning, if there is one."""
-    return first_stream(source, "gzip")
+    return first_stream(source, SEQUENTIAL)
 
 
-def first_stream(source: Source, compression: str = "") -> str | None:
+def first_stream(source: Source, compressions: Collection[str] = ()) -> str | None:
     """Return a file in which a record costs what lies before it, if there is one."""
     for origin in bare_origins(source):
         for file, how in origin.stream_files.items():
-            if compression in ("", how):
+            if not compressions or how in compressions:
                 return origin.files[file]
     return None
 

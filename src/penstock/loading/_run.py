@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from penstock._words import counted
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.order import Cursor, Skips
 
@@ -109,8 +110,9 @@ def resumed(
         cursor = _moved(cursor, source)
     elif length > cursor.length:
         warnings.warn(
-            f"{length - cursor.length:,} records were appended since the run began; it goes on "
-            f"over the {cursor.length:,} that it began with. Start a new run to use them.",
+            f"{counted(length - cursor.length, 'record', ('was', 'were'))} appended since the run "
+            f"began; it goes on over the {cursor.length:,} that it began with. Start a new run to "
+            "use them.",
             stacklevel=4,
         )
     return cursor.with_skips(skip, available=length)
@@ -131,7 +133,7 @@ def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any]
 
 
 def _change(cursor: Cursor, source: Source) -> str:
-    what = f"it had {cursor.length:,} records, and has {len(source):,} now"
+    what = f"it had {counted(cursor.length, 'record')}, and has {len(source):,} now"
     if len(source) >= cursor.length:
         what += f", but the first {cursor.length:,} or their numbers are others"
     tokens = ", or give Tokens the length, stride and shift of then" if source.is_tokens else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.batch import BatchPosition
 from penstock.errors import RecordIndexError
 from penstock.order import Skips, share_full, share_rows, steps
@@ -231,9 +232,8 @@ class StepRecords:
     """How long each is, int64[B]."""
 
     def __repr__(self) -> str:
-        lines = [
-            f"epoch {self.epoch}, step {self.step:,}, rank {self.rank}: {len(self.ids):,} rows"
-        ]
+        rows = counted(len(self.ids), "row")
+        lines = [f"epoch {self.epoch}, step {self.step:,}, rank {self.rank}: {rows}"]
         for row in range(min(_SHOWN, len(self.ids))):
             place = f"  {self.files[row]} at {self.offsets[row]:,}" if self.files else ""
             mark = "" if self.valid[row] else "  (does not count)"

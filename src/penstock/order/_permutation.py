@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.errors import OptionError, RecordIndexError
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ def stretch_of(start: int, stop: int, length: int) -> NDArray[np.uint64]:
     start, stop = operator.index(start), operator.index(stop)
     if not 0 <= start <= stop <= length:
         raise RecordIndexError(
-            f"positions {start:,} to {stop:,} do not lie in an order of {length:,} records."
+            f"positions {start:,} to {stop:,} do not lie in an order of "
+            f"{counted(length, 'record')}."
         )
     return np.uint64(start) + np.arange(stop - start, dtype=np.uint64)
 
@@ -155,7 +157,8 @@ def checked_positions(positions: NDArray[np.int64], length: int) -> NDArray[np.i
     bad = (array < 0) | (array >= length)
     if bad.any():
         raise RecordIndexError(
-            f"position {array[bad].flat[0]} does not lie in an order of {length:,} records."
+            f"position {array[bad].flat[0]} does not lie in an order of "
+            f"{counted(length, 'record')}."
         )
     return array
 

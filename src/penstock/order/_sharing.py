@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.errors import OptionError, RecordIndexError
 from penstock.order._whole import whole_number
 
@@ -30,7 +31,8 @@ def steps(
     whole_number("batch_size", batch_size, 1)
     whole_number("world_size", world_size, 1)
     if not 0 <= operator.index(origin) <= operator.index(length):
-        raise OptionError(f"origin={origin:,} does not lie in an epoch of {length:,} records.")
+        many = counted(length, "record")
+        raise OptionError(f"origin={origin:,} does not lie in an epoch of {many}.")
     whole, rest = divmod(length - origin, batch_size * world_size)
     return whole + (rest > 0 and not drop_last)
 

@@ -27,7 +27,7 @@ from penstock.cli.bench._runs import (
 )
 from penstock.datasets import is_tokens
 from penstock.errors import OptionError
-from penstock.jsonl import compression_of
+from penstock.jsonl import SEQUENTIAL, compression_of
 from penstock.loading import natural_shuffle
 from penstock.storage import is_remote
 
@@ -104,11 +104,13 @@ def bench(  # noqa: PLR0913 (one argument an option)
             is_remote=any(map(is_remote, source.files)),
             compressions=frozenset(filter(None, map(compression_of, source.files))),
             names_fields=given is not None or is_tokens(source),
+            sequential=next(filter(SEQUENTIAL.__contains__, source.stream_files.values()), ""),
         )
-        in_order = facts.is_gzip and shuffle == "true"
+        in_order = facts.sequential if shuffle == "true" else ""
         output: Literal["arrow"] | None = "arrow" if find_spec("torch") is None else None
         notes = ["torch is not installed: batches are Arrow record batches, not tensors"]
-        notes = notes * bool(output) + ["gzip can only be read in order: not shuffled"] * in_order
+        notes = notes * bool(output)
+        notes += [f"{in_order} can only be read in order: not shuffled"] * bool(in_order)
         base = Setting(
             workers="auto",
             types=_types(path, source, given),

@@ -185,11 +185,8 @@ class BenchFacts:
     compressions: frozenset[str]
     names_fields: bool
     """Whether the user named the fields."""
-
-    @property
-    def is_gzip(self) -> bool:
-        """Whether some files can only be read from their beginning."""
-        return "gzip" in self.compressions
+    sequential: str = ""
+    """Compression of files that can only be read from their beginning."""
 
 
 def advice(
@@ -202,7 +199,7 @@ def advice(
     return [
         *_workers(plain, best),
         *_columns(runs, best, facts, made),
-        *_gzip(facts),
+        *_sequential(facts),
         *_changes(runs, plain),
         *_stages(runs, best, facts),
         *_storage(best, facts),
@@ -246,12 +243,12 @@ def _columns(
     yield Advice(do, why)
 
 
-def _gzip(facts: BenchFacts) -> Iterator[Advice]:
-    if facts.is_gzip:
+def _sequential(facts: BenchFacts) -> Iterator[Advice]:
+    if kind := facts.sequential:
         yield Advice(
             f"penstock convert {shlex.quote(facts.path)} DST, which writes small zstd frames; or "
-            "name fields and leave materialize='auto', which shuffles gzip through columns",
-            "gzip can only be read from its beginning, so nothing was shuffled here",
+            f"name fields and leave materialize='auto', which shuffles {kind} through columns",
+            f"{kind} can only be read from its beginning, so nothing was shuffled here",
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from penstock.cli._paths import find, index_or_problem, leftovers_of, look_at
+from penstock.cli._paths import as_typed, find, index_or_problem, leftovers_of, look_at
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
@@ -136,11 +136,14 @@ def _check(task: _CheckTask, at_path: Detected, findings: Findings) -> None:
         kinds=dict(findings.kinds),
         shown=[msgspec.to_builtins(finding) for finding in findings.shown],
         set_aside=set_aside,
+        left_out=[as_typed(task.path, one.path) for one in at_path.others],
         errors=[{"path": name, "error": text} for name, text in findings.errors.items()],
     )
     if set_aside:
         lines = f"{counted(set_aside, 'line')} {'is' if set_aside == 1 else 'are'}"
         report.line(f"{lines} set aside in bad_lines.ndjson of the index, and no records")
+    if at_path.others:
+        report.line(f"left out: {at_path.left_out()}")
     report.print(as_json=task.as_json)
 
 

@@ -40,6 +40,7 @@ Kind = Literal[
     "non-object line",
     "malformed row",
     "malformed header",
+    "malformed element",
     "unreadable row group",
     "differing schema",
     "damaged file",

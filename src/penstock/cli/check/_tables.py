@@ -14,6 +14,7 @@ from penstock.errors import CorruptFileError, MalformedLineError, OptionError, S
 from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
 from penstock.index.csv import DELIMITERS
 from penstock.index.parquet import UnifiedSchema, read_footer, read_group
+from penstock.jsonl import compression_of
 from penstock.storage import MeteredFile
 from penstock.work import grouped
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from penstock.index.parquet import Footer
     from penstock.storage import OpenFile
 
-_BEGINNING = 64
 _BEFORE = 1 << 20
 
 
@@ -43,17 +43,15 @@ class CsvPart(CheckPart):
         except MalformedLineError as failure:
             # Rows before it are still checked; behind it no row's beginning is known.
             offset = getattr(failure, "offset", None) or 0
-            if before := self._last_end(offset):
+            is_plain = compression_of(self.path) is None
+            if is_plain and (before := self._last_end(offset)):
                 store, entry = self.part.found
                 found = Found(store, replace(entry, size=before))
                 yield from self._rows(FilePart(found, 0, before), seen, lambda _: None)
             reason = str(failure).removeprefix(self.part.found.path).lstrip(": ")
             yield Finding("malformed row", self.path, None, reason)
         except OptionError as failure:
-            if self.path.lower().endswith((".gz", ".zst")):
-                seen.errors.append((self.path, str(failure)))
-            else:
-                yield Finding("malformed header", self.path, None, str(failure))
+            yield Finding("malformed header", self.path, None, str(failure))
 
     def _rows(
         self, part: FilePart, seen: PartFindings, advance: Callable[[int], object]
@@ -61,7 +59,7 @@ class CsvPart(CheckPart):
         look = Look(Checks(validate=True))
         scanned = scan_rows(part, CsvScanner(**self.dialect), look, advance)
         seen.records += scanned.records
-        seen.text_bytes += part.size
+        seen.text_bytes += scanned.text_bytes
         first, *others = scanned.facts["columns"] or [""]
         if not others and not self.is_chosen and any(sign in first for sign in DELIMITERS):
             shown = self.dialect["delimiter"]
@@ -70,11 +68,9 @@ class CsvPart(CheckPart):
                 "into the same number of fields; --delimiter chooses"
             )
             yield Finding("malformed header", self.path, 1, reason, begins(first.encode()))
-        with part.found.open() as file:
-            for aside in scanned.aside:
-                text = file.read_at(aside.offset, min(aside.size, _BEGINNING)).rstrip(b"\r\n")
-                line = aside.newlines + 1
-                yield Finding("malformed row", self.path, line, aside.reason, begins(text))
+        for aside in scanned.aside:
+            start = begins(aside.begins.rstrip(b"\r\n"))
+            yield Finding("malformed row", self.path, aside.newlines + 1, aside.reason, start)
 
     def _last_end(self, offset: int) -> int:
         """Return where the last line ends that ends before a byte."""

@@ -17,6 +17,7 @@ from penstock.cli.info._sources import (
     PathIndex,
     add_files,
     add_known,
+    add_left_out,
     add_records,
     source_report,
     sum_known,
@@ -102,6 +103,7 @@ def _of_lines(
     report.row("text", f"{text_size}{ratio}", text_bytes=text)
     report.row("compression", _compressions(files))
     index.add_to(report)
+    add_left_out(report, path, at_path)
     add_known(report, index, index.known_records(at_path), found.leftovers())
     add_files(report, path, files, ["file", "records", "stored", "text", "compression"])
     return report

@@ -151,6 +151,13 @@ class PathIndex(NamedTuple):
         return as_typed(self.path, name)
 
 
+def add_left_out(report: Report, path: str, at_path: Detected) -> None:
+    """Report the files that lie beside those of the source."""
+    report.data(left_out=[as_typed(path, one.path) for one in at_path.others])
+    if at_path.others:
+        report.row("left out", at_path.left_out())
+
+
 def add_known(
     report: Report, index: PathIndex, source: Source | None, drafts: Sequence[Leftover] = ()
 ) -> None:
@@ -226,6 +233,7 @@ def table_report(kind: Format, index: PathIndex, at_path: Detected, *, count: bo
         shown = [f"{name} {value!r}" for name, value in dialect.items() if value is not None]
         report.row("dialect", ", ".join(shown), dialect=dialect)
     index.add_to(report)
+    add_left_out(report, path, at_path)
     add_known(report, index, known)
     _add_columns(report, columns)
     add_files(report, path, files, ["file", "records", "stored"])

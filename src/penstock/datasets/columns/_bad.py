@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock._words import counted
 from penstock.datasets._join_batches import joined
 from penstock.decode import bad_rows
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
@@ -78,7 +79,7 @@ def too_many(source: Source, bad: Ids, schema: pa.Schema, most: int) -> BadRecor
     except OF_A_RECORD as why:
         first = f" The first: {located(source, why, bad[:1], schema).fact}"
     return BadRecordsError(
-        f"{len(bad):,} records or more cannot be read as the types asked for, and at most "
+        f"{counted(len(bad), 'record')} or more cannot be read as the types asked for, and at most "
         f"{most:,} are set aside.{first}",
         remedy="Give the fields types that hold their values. Where the records are bad indeed: "
         "on_error='null' of materialize has null in their place, skip= of a loader leaves them "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from penstock._words import counted
 from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._once import Once
 from penstock.datasets._projection import has_types, typed_fields
@@ -110,9 +111,9 @@ class Materialized(OverSource):
         gone = [spec for spec in lost if is_news(spec.folder)]
         if gone:
             _log.warning(
-                "%d columns in %s are gone, damaged or of other records, and their fields are "
-                "decoded anew for each batch: %s. To make them again: source.materialize(…)",
-                len(gone),
+                "%s in %s gone, damaged or of other records: fields are decoded anew for each "
+                "batch: %s. To make columns again: source.materialize(…)",
+                counted(len(gone), "column"),
                 gone[0].root,
                 ", ".join(spec.path for spec in gone),
             )

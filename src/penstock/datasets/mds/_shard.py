@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
@@ -138,7 +139,9 @@ class MdsSamples:
         except ObjectChangedError as why:
             raise stale(one.path, str(why)) from None
         if head[0] != one.samples:
-            raise _damaged(one, f"it says {head[0]:,} samples, and index.json {one.samples:,}")
+            raise _damaged(
+                one, f"it says {counted(int(head[0]), 'sample')}, and index.json {one.samples:,}"
+            )
         offsets = head[1:].astype(np.int64)
         if offsets[0] < size or offsets[-1] != one.text_bytes or (np.diff(offsets) < 0).any():
             raise _damaged(one, "its offsets do not rise from its head to its end")

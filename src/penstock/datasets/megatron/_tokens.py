@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets._foreign_file import Reopened, open_blocks_of, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
@@ -235,8 +236,8 @@ class MegatronTokens(Reopened[MegatronFiles], TokenSource):
     def _about(self) -> str:
         tokens = self._opened().bin.entry.size // self.token_dtype.itemsize
         width = "" if self.sample_size is None else f", {self.sample_size:,} a record"
-        documents = self._index.documents
-        return f"{tokens:,} tokens ({self.token_dtype.name}){width}, {documents:,} documents"
+        documents = counted(self._index.documents, "document")
+        return f"{counted(tokens, 'token')} ({self.token_dtype.name}){width}, {documents}"
 
 
 def _first_of(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from penstock._words import counted
 from penstock.datasets._join_batches import joined
 from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.text._csv_parser import NOT_UTF_8, CsvParser
@@ -256,9 +257,9 @@ class CsvRows(Dataset):
         files = [file for file in meta.files if file.facts.get("ragged")]
         if files:
             _log.warning(
-                "%d rows have another number of fields than their file has columns, the first at "
-                "byte %d of %s; reading them raises an error",
-                sum(file.facts["ragged"] for file in files),
+                "%s another number of fields than the file has columns, the first at byte %d of "
+                "%s; reading such a row raises an error",
+                counted(sum(file.facts["ragged"] for file in files), "row", ("has", "have")),
                 files[0].facts["first_ragged"],
                 files[0].path,
             )
@@ -273,8 +274,9 @@ def _check_fits(first: FileMeta, other: FileMeta, *, named: bool) -> None:
     these, those = first.facts["columns"], other.facts["columns"]
     if not named:
         raise SchemaMismatchError(
-            f"{first.path} has {len(these):,} columns and {other.path} {len(those):,}, and without "
-            "a header nothing says which are the same. Open them one by one with column_names=.",
+            f"{first.path} has {counted(len(these), 'column')} and {other.path} {len(those):,}, "
+            "and without a header nothing says which are the same. Open them one by one with "
+            "column_names=.",
             path=other.path,
         )
     if not set(these) & set(those):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets._network import is_network
 from penstock.datasets._source import Location
 from penstock.datasets.text._about import AboutText
@@ -30,7 +31,7 @@ from penstock.datasets.text._texts import (
 )
 from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import IndexStore, file_fingerprint, load_beside
-from penstock.jsonl import compression_of
+from penstock.jsonl import SEQUENTIAL, compression_of
 from penstock.storage import Entry, LocalStore, StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ def open_text(index: SampleIndex, number: int) -> FileText:
         return RangedText(file)
     if is_stream(index, number):
         longest = None if meta is None else meta.bytes
-        return StreamText(file, "gzip" if compression == "gzip" else "", longest)
+        return StreamText(file, compression if compression in SEQUENTIAL else "", longest)
     return FramedText(file, index.frames_of(number))
 
 
@@ -321,7 +322,7 @@ def _check_unchanged(
         with closing(store.open(name)) as file:
             same = file_fingerprint(file, meta.size) == meta.fingerprint
     if not same:
-        what = f"{meta.size:,} bytes then, {entry.size:,} now"
+        what = f"{counted(meta.size, 'byte')} then, {entry.size:,} now"
         if entry.size == meta.size:
             what = "other content at equal size"
         message = f"{path} changed since the index was built: {what}. {remedy}"

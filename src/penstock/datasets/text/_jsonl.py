@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import msgspec
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets.text._dataset import Dataset
 from penstock.decode import decode_as_json, decode_fast
 from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, SchemaMismatchError
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 _SHOWN_BYTES = 80
 _BLANK = "it is blank"
-_KINDS = ("jsonl", "samples")
-"""Of indexes that may be of lines; the second is what a custom indexer writes."""
+_KINDS = ("jsonl", "json", "samples")
+"""Of indexes whose records are JSON; the last is what a custom indexer writes."""
 
 
 class JsonlDataset(Dataset):
@@ -138,8 +139,8 @@ class JsonlDataset(Dataset):
         file, offset, size = self.location(number)
         begin = line[:_SHOWN_BYTES].decode("utf-8", "backslashreplace")
         text = (
-            f"record {number:,} ({file}, {size:,} bytes at byte {offset:,}) cannot be read: {why}. "
-            f"It begins: {begin!r}."
+            f"record {number:,} ({file}, {counted(size, 'byte')} at byte {offset:,}) cannot be "
+            f"read: {why}. It begins: {begin!r}."
         )
         return text, {"path": file, "offset": offset, "record": number}
 

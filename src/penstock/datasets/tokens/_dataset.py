@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.datasets._network import is_network
 from penstock.datasets.text._dataset import ROW, Dataset
 from penstock.datasets.tokens._layout import (
@@ -307,7 +308,7 @@ class TokensDataset(TokenSource, Dataset):
 
     def _about(self) -> str:
         known = None if self.sample_size is None else self._known
-        return super()._about() + (f", {known.documents:,} documents" if known else "")
+        return super()._about() + (f", {counted(known.documents, 'document')}" if known else "")
 
     def __getstate__(self) -> dict[str, Any]:
         state = Dataset.__getstate__(self)

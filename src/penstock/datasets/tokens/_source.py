@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard
 import numpy as np
 import pyarrow as pa
 
+from penstock._words import counted
 from penstock.datasets._source import Source
 from penstock.decode import empty_batch, fit_batch
 from penstock.errors import OptionError
@@ -255,8 +256,8 @@ class TokenSource(Source):
         """Return the number of tokens, their type and the width of rows."""
         size, dtype = self.sample_size, self.token_dtype.name
         if size is None:
-            return f"{self._stream_tokens:,} tokens ({dtype}), a document a record"
-        return f"{len(self) * size:,} tokens ({dtype}), {size:,} a record"
+            return f"{counted(self._stream_tokens, 'token')} ({dtype}), a document a record"
+        return f"{counted(len(self) * size, 'token')} ({dtype}), {size:,} a record"
 
 
 class OverTokens(TokenSource):

@@ -12,10 +12,12 @@ import msgspec
 import numpy as np
 
 from penstock.decode import decode_as_json, decode_fast
+from penstock.errors import OptionError
 from penstock.index._fingerprint import digest
+from penstock.index._formats import format_named, load
 from penstock.index._names import BAD_LINES
 from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
-from penstock.index._scan import LineScan, LineScanner
+from penstock.index._scan import LineScan
 from penstock.index.checked._checks import (
     JSON_NAMES,
     Aside,
@@ -73,6 +75,10 @@ class LineCheck:
         scan = LineScan(may_be_marked=False)
         places = np.concatenate([scan.add(piece.text), scan.finish()])
         lines = [line for line in piece.text.split(b"\n") if line.strip()] if self._checks else []
+        self.add_found(piece, lines, places)
+
+    def add_found(self, piece: LinePiece, lines: list[bytes], places: NDArray[np.int64]) -> None:
+        """Take records that were found in a text: each of them, with offset and bytes there."""
         reasons, values = self._read(lines, places[:, 1]) if self._checks else ({}, [])
         if reasons:
             newlines = np.flatnonzero(np.frombuffer(piece.text, np.uint8) == _NEWLINE)
@@ -248,15 +254,24 @@ class ScanUnit(PartsUnit):
         self.describe(draft, UnitFound(parts, None if profile is None else profile.to_bytes()))
 
     def _scanned(self, part: FilePart, look: Look, advance: Callable[[int], object]) -> PartFound:
-        if isinstance(self.scanner, LineScanner):
-            check = LineCheck(look)
-            with opened_lines(part, advance, look.checks.max_line_bytes) as lines:
-                for piece in lines:
-                    check.add(piece)
-            return PartFound(check.records, check.aside, lines.newlines, lines.frames)
-        from penstock.index.csv._scan import scan_rows  # noqa: PLC0415 (pyarrow)
+        row = format_named(self.scanner.kind)
+        if row is None or row.validate is None:
+            kind = self.scanner.kind
+            raise OptionError(f"records of {kind} can be neither validated nor profiled.")
+        found: PartFound = load(row.validate)(part, self.scanner, look, advance)
+        return found
 
-        return scan_rows(part, self.scanner, look, advance)
+
+def scan_lines(
+    part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
+) -> PartFound:
+    """Return the records among the lines that begin in a part."""
+    del scanner
+    check = LineCheck(look)
+    with opened_lines(part, advance, look.checks.max_line_bytes) as lines:
+        for piece in lines:
+            check.add(piece)
+    return PartFound(check.records, check.aside, lines.newlines, lines.frames)
 
 
 class ScanResult:

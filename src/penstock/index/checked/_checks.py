@@ -52,6 +52,8 @@ class Aside(msgspec.Struct, frozen=True, array_like=True):
     offset: int
     size: int
     reason: str
+    begins: bytes = b""
+    """Its first bytes, of a file whose text cannot be read from the middle."""
 
     def in_file(self, file: str, newlines: int) -> BadLine:
         """Return the line of a file; `newlines` are those before its part of the file."""
@@ -146,6 +148,8 @@ class PartFound(msgspec.Struct):
     newlines: int
     frames: list[tuple[int, int, int, int]] = []
     facts: dict[str, Any] = {}
+    text_bytes: int = 0
+    """Of the whole text, where the scan says so."""
 
 
 class UnitFound(msgspec.Struct):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
+from penstock._words import counted
 from penstock.errors import MalformedLineError, OptionError
 from penstock.index._formats import load
 from penstock.index._scan import ScannedFrames, opened, text_blocks
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from penstock.index.checked._checks import Look
     from penstock.index.profile._profile import Profile
 
+SHOWN_BYTES = 64
+"""Of a row that is set aside."""
 _TEXT_BYTES = 4 << 20
 """Bytes of text whose types are found together."""
 _INTEGER = r"^[ \t]*-?[0-9]+[ \t]*$"
@@ -105,11 +108,6 @@ class CsvScanner:
         }
 
     def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> CsvScan:
-        if path.lower().endswith((".gz", ".zst")):
-            raise OptionError(
-                f"{path}: compressed CSV has no random access, so its rows cannot be numbered in "
-                "place. Decompress it (gunzip, zstd -d), or convert it to Parquet."
-            )
         return CsvScan(self, path, facts, start)
 
 
@@ -179,9 +177,9 @@ class CsvScan:
         names = self._scanner.column_names
         if names is not None and len(names) != len(fields):
             raise OptionError(
-                f"{self._path}: column_names= gives {len(names):,} names, its first row has "
-                f"{len(fields):,} fields ({', '.join(fields[:5])} …). Is delimiter="
-                f"{self._scanner.dialect.delimiter!r} right?"
+                f"{self._path}: column_names= gives {counted(len(names), 'name')}, its "
+                f"first row has {counted(len(fields), 'field')} ({', '.join(fields[:5])} …). Is "
+                f"delimiter={self._scanner.dialect.delimiter!r} right?"
             )
         if names is None and self._scanner.header:
             _check_names(fields, f"the header of {self._path}")
@@ -227,19 +225,20 @@ def scan_rows(
     """Return the records of a file of CSV, from where a part of it begins."""
     if not isinstance(scanner, CsvScanner):
         raise OptionError(f"records of {scanner.kind} can be neither validated nor profiled.")
-    scan = _CheckedScan(part, scanner, look)
+    scan, frames, text_bytes = _CheckedScan(part, scanner, look), ScannedFrames(), 0
     with opened(part.found) as file:
-        for block in text_blocks(file, part.start, advance, ScannedFrames()):
+        for block in text_blocks(file, part.start, advance, frames):
             scan.add(block)
+            text_bytes += len(block)
     scan.finish()
-    return PartFound(scan.records, scan.aside, scan.newlines, [], scan.facts())
+    rows = [(begin, size, *text) for begin, size, *text in frames.rows.tolist()]
+    return PartFound(scan.records, scan.aside, scan.newlines, rows, scan.facts(), text_bytes)
 
 
 class _CheckedScan(CsvScan):
     """Finds rows, and checks each of them as soon as the types of its file are known."""
 
     def __init__(self, part: FilePart, scanner: CsvScanner, look: Look) -> None:
-        scanner.begin(part.found.path)  # Raises for a file that cannot be scanned.
         super().__init__(scanner, part.found.path, part.facts, part.start)
         self._checks, self._profile, self._on_rows = look
         self.records = 0
@@ -258,8 +257,8 @@ class _CheckedScan(CsvScan):
         whole = [number for number in range(len(texts)) if number not in reasons]
         ragged = types.add(_joined([texts[number] for number in whole])) if whole else {}
         for at, fields in ragged.items():
-            held = "1 field" if fields == 1 else f"{fields:,} fields"
-            reasons[whole[at]] = f"{held}, and its file has {len(types.names):,} columns"
+            columns = counted(len(types.names), "column")
+            reasons[whole[at]] = f"{counted(fields, 'field')}, and its file has {columns}"
         if self._profile is not None:
             self._add_to_profile(self._profile, texts, reasons, types)
         if self._checks.validate:
@@ -294,7 +293,10 @@ class _CheckedScan(CsvScan):
         for number in sorted(reasons):
             offset, size = rows[number].tolist()
             newlines = self.newlines + int(np.searchsorted(ends, offset - self._text_at))
-            self.aside.append(Aside(newlines, self._start + offset, size, reasons[number]))
+            begin = offset - self._text_at
+            begins = bytes(self._text[begin : begin + min(size, SHOWN_BYTES)])
+            at = self._start + offset
+            self.aside.append(Aside(newlines, at, size, reasons[number], begins))
         self.newlines += len(ends)
 
     def _add_to_profile(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from penstock._words import counted
 from penstock.errors import CorruptFileError, CorruptIndexError
 from penstock.index._names import PROFILE, PROFILE_STATE
 from penstock.index.profile._values import WHOLE, shown
@@ -225,7 +226,9 @@ def _several_types(
     if is_change:
         parts[-1] = f", and {by_first[-1][0]} from record {spans[-1].first:,} on"
     else:
-        parts = [f"{part} ({s.count:,} values)" for part, s in zip(parts, spans, strict=True)]
+        parts = [
+            f"{part} ({counted(s.count, 'value')})" for part, s in zip(parts, spans, strict=True)
+        ]
         parts[-1] = f" and {parts[-1]}"
     text = f"{name} is {', '.join(parts[:-1])}{parts[-1]}"
     return {

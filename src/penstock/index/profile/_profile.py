@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 import numpy as np
 
+from penstock._words import counted
 from penstock.index._names import PROFILE_STATE
 from penstock.index.profile._document import damaged, document_of
 from penstock.index.profile._sketches import Distinct
@@ -258,7 +259,9 @@ def old_profile(old: SampleIndex) -> Profile:
     except (OSError, ValueError, RecursionError) as why:
         raise damaged(path, why) from None
     if profile.records != len(old):
-        raise damaged(path, f"it is of {profile.records:,} records, the index has {len(old):,}")
+        raise damaged(
+            path, f"it is of {counted(profile.records, 'record')}, the index has {len(old):,}"
+        )
     return profile
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock._words import counted
 from penstock.errors import OptionError, StorageError
 from penstock.index._fingerprint import digest
 from penstock.index._folder import UnitFolder, bring_back, only_builder
@@ -101,7 +102,8 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
     with _writing(job, folder, needed):
         samples = write_tokens(job, stream, folder)
     if samples.dropped:
-        job.log.info("%d tokens behind the last full sample are dropped", samples.dropped)
+        dropped = counted(samples.dropped, "token", ("is", "are"))
+        job.log.info("%s dropped, behind the last full sample", dropped)
     if stream.aside:
         bad = stream.aside[0]
         job.log.warning(

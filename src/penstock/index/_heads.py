@@ -1,0 +1,104 @@
+"""What the first bytes of files say, where a name leaves several formats open."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, cast
+
+from penstock.decode import decode_as_json
+from penstock.errors import CorruptFileError, OptionError
+from penstock.index._formats import format_by_bytes, format_named, record_formats
+from penstock.jsonl import BOM, compression_of, decompressed
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from penstock.index._formats import Format
+    from penstock.index._listing import Found
+
+_HEAD_BYTES = 4096
+_BLOCK_BYTES = 64 << 10
+_AT_ONCE = 16
+_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
+
+
+def head_of(found: Found) -> bytes:
+    """Return the first bytes of a file's text; of a damaged one, those that can be read."""
+    with found.open() as file:
+        if compression_of(found.path) is None:
+            return file.read_at(0, min(_HEAD_BYTES, file.size))
+        text = b""
+        blocks = cast("Generator[bytes]", decompressed(file, _BLOCK_BYTES))
+        with suppress(CorruptFileError), closing(blocks):
+            for block in blocks:
+                text += block
+                if len(text) >= _HEAD_BYTES:
+                    break
+        return text[:_HEAD_BYTES]
+
+
+def format_by_head(found: Found) -> Format | None:
+    """Return the format that the first bytes of a file say, or None.
+
+    An object over several lines raises: its records, if it has any, lie somewhere inside.
+    """
+    head = head_of(found) if found.entry.size else b""
+    row = format_by_bytes(head)
+    if row is None:
+        _refuse_compressed(found, head)
+    elif row.is_lines and is_document(head):
+        raise OptionError(
+            f"{found.path} holds a JSON object over several lines. Records are lines, or elements "
+            "of an array: write an object a line (jq -c . FILE), or the list inside of the object "
+            "that holds them (jq -c '.NAME[]' FILE)."
+        )
+    is_packed = compression_of(found.path) is not None
+    return None if row is None or (is_packed and not row.compressions) else row
+
+
+def is_document(head: bytes) -> bool:
+    r"""Whether a text begins with an object over several lines, as programs print it for people.
+
+    >>> is_document(b'{\n  "a": 1\n}'), is_document(b'{"a": 1}\n{"a": 2}\n')
+    (True, False)
+    """
+    lines = [line for line in head.removeprefix(BOM).splitlines() if line.strip()][:2]
+    if len(lines) == 1 or not lines or lines[1].lstrip().startswith(b"{"):
+        return False
+    try:
+        decode_as_json(lines[0])
+    except ValueError:
+        return lines[0].lstrip().startswith(b"{")
+    return False
+
+
+def open_by_name(name: str) -> list[Format]:
+    """Return the formats that a file of this name may have."""
+    lower = name.lower()
+    return [row for row in record_formats() if lower.endswith(row.endings)]
+
+
+def check_heads(files: Sequence[Found], kind: str) -> None:
+    """Raise for a file of another format than `kind`, if its name leaves that open."""
+    asked = [one for one in files if len(open_by_name(one.entry.name)) > 1]
+    if not asked:
+        return
+    expected = format_named(kind)
+    with ThreadPoolExecutor(_AT_ONCE, "penstock-heads") as pool:
+        for one, row in zip(asked, pool.map(format_by_head, asked), strict=True):
+            if row is not None and row is not expected and expected is not None:
+                raise OptionError(
+                    f"{one.path} holds {row.title}, and files beside it {expected.title}; a source "
+                    "has one format. Name the files of one of them, as a list or by a pattern."
+                )
+
+
+def _refuse_compressed(found: Found, head: bytes) -> None:
+    ending = next((end for magic, end in _MAGIC.items() if head.startswith(magic)), None)
+    if ending is not None:
+        again = " once more" if compression_of(found.path) else ""
+        raise OptionError(
+            f"{found.path} is compressed{again}, and its name does not say how. Rename it: "
+            f"{found.path}{ending}"
+        )

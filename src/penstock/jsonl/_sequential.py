@@ -1,0 +1,151 @@
+"""Text as it is, and as gzip or bz2, which are read from their beginning."""
+
+from __future__ import annotations
+
+import bz2
+import zlib
+from typing import TYPE_CHECKING, Protocol
+
+from penstock._words import counted
+from penstock.errors import CorruptFileError, TruncatedFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_GZIP_WINDOW = 31
+_TEXT_BYTES = 1 << 20
+
+
+class PlainEncoder:
+    """Text in, the bytes of a file out: here the text itself."""
+
+    def add(self, text: bytes | bytearray) -> Iterator[bytes | bytearray]:
+        """Take whole lines; yield the bytes that are ready."""
+        yield text
+
+    def flush(self) -> Iterator[bytes]:
+        """Yield the bytes of everything taken so far."""
+        yield from ()
+
+    def finish(self) -> Iterator[bytes]:
+        """Yield what is left, and the end of the file."""
+        yield from ()
+
+    def close(self) -> None:
+        """Let go of threads."""
+
+
+class GzipEncoder(PlainEncoder):
+    """Text as one gzip member."""
+
+    def __init__(self, level: int) -> None:
+        self._member = zlib.compressobj(level, wbits=_GZIP_WINDOW)
+
+    def add(self, text: bytes | bytearray) -> Iterator[bytes]:
+        yield self._member.compress(text)
+
+    def flush(self) -> Iterator[bytes]:
+        yield self._member.flush(zlib.Z_SYNC_FLUSH)
+
+    def finish(self) -> Iterator[bytes]:
+        yield self._member.flush()
+
+
+class Bz2Encoder(PlainEncoder):
+    """Text as bz2 streams; a flush ends one."""
+
+    def __init__(self, level: int) -> None:
+        self._level = level
+        self._stream: bz2.BZ2Compressor | None = None
+        self._is_empty = True
+
+    def add(self, text: bytes | bytearray) -> Iterator[bytes]:
+        if self._stream is None:
+            self._stream = bz2.BZ2Compressor(self._level)
+        self._is_empty = False
+        yield self._stream.compress(text)
+
+    def flush(self) -> Iterator[bytes]:
+        if self._stream is not None:
+            yield self._stream.flush()
+            self._stream = None
+
+    def finish(self) -> Iterator[bytes]:
+        yield from self.flush()
+        if self._is_empty:
+            yield bz2.compress(b"", self._level)
+
+
+class _Member(Protocol):
+    """One of the streams that a file may hold one after the other."""
+
+    @property
+    def rest(self) -> bytes | None:
+        """The bytes behind its end; None before the end."""
+
+    def texts(self, data: bytes) -> Iterator[bytes]:
+        """Yield the text of the next bytes, a bounded part at a time."""
+
+
+class _GzipMember:
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=_GZIP_WINDOW)
+
+    @property
+    def rest(self) -> bytes | None:
+        return self._inner.unused_data if self._inner.eof else None
+
+    def texts(self, data: bytes) -> Iterator[bytes]:
+        while data and not self._inner.eof:
+            yield self._inner.decompress(data, _TEXT_BYTES)
+            data = self._inner.unconsumed_tail
+
+
+class _Bz2Member:
+    def __init__(self) -> None:
+        self._inner = bz2.BZ2Decompressor()
+
+    @property
+    def rest(self) -> bytes | None:
+        return self._inner.unused_data if self._inner.eof else None
+
+    def texts(self, data: bytes) -> Iterator[bytes]:
+        yield self._inner.decompress(data, _TEXT_BYTES)
+        while not (self._inner.eof or self._inner.needs_input):
+            yield self._inner.decompress(b"", _TEXT_BYTES)
+
+
+_MEMBERS: dict[str, Callable[[], _Member]] = {"gzip": _GzipMember, "bz2": _Bz2Member}
+
+
+def decode_stream(blocks: Iterable[bytes], path: str, kind: str = "gzip") -> Iterator[bytes]:
+    """Yield the text of all gzip members or bz2 streams."""
+    member = None
+    members = at = 0
+    for block in blocks:
+        rest: bytes | None = block
+        while rest:
+            if member is None:
+                rest = rest.lstrip(b"\0")  # Padding between members, as tape tools leave it.
+                if not rest:
+                    break
+                member = _MEMBERS[kind]()
+                members += 1
+            try:
+                yield from filter(None, member.texts(rest))
+            except (zlib.error, OSError) as failure:
+                message = (
+                    f"{path} is damaged: the {kind} data near byte {at:,} cannot be read "
+                    f"({failure}). Get the file again, or write it anew from its source."
+                )
+                raise CorruptFileError(message, path=path) from None
+            rest = member.rest
+            if rest is not None:
+                member = None
+        at += len(block)
+    if member is not None or not members:
+        what = f"its {kind} data ends early, after {counted(at, 'byte')}"
+        if not members:
+            held = counted(at, "byte")
+            what = f"no {kind} data is in its {held}, and {kind} writes some even for no text"
+        raise TruncatedFileError(f"{path} is cut off: {what}. Get it again.", path=path)
