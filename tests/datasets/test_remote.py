@@ -106,7 +106,9 @@ def test_a_replaced_object_is_seen_at_open_and_while_reading(
     with pytest.raises(OSError, match="part-00000"):
         source[0]
     with pytest.raises(StaleIndexError, match="part-00000"):
-        penstock.open(folder, storage_options=options)
+        penstock.open(folder, refresh="never", storage_options=options)
+    again = penstock.open(folder, storage_options=options)
+    assert (again[0], len(again)) == ({"id": -1}, 2000)
 
 
 def test_much_remote_data_without_an_index_is_refused_with_its_price(

@@ -14,7 +14,7 @@ from penstock.storage import StorageOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.index import Detected
+    from penstock.index import Detected, Refresh
     from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
@@ -24,6 +24,7 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
     what: Any,
     *,
     index: str | os.PathLike[str] | None = None,
+    refresh: Refresh = "auto",
     progress: bool | View | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Source:
@@ -38,6 +39,12 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
             of Megatron files (`.bin` and `.idx`), a folder of MDS shards, an Arrow table, a data
             frame, a list of dicts, or a dataset with `len` and numbers.
         index: The folder of the index, where the default is not writable or not shared.
+        refresh: What becomes of an index whose files changed. "auto": one that `open` made is
+            brought up to date; one that was built on purpose (`penstock index`) raises
+            `StaleIndexError`. "update": any index gets what is new, and raises where a file
+            changed, shrank or is gone. "rebuild": any index is built anew, each time. "never": no
+            index is touched. New files and lines get the numbers after the others; building anew
+            numbers all records again. Reads what is new, or with "rebuild" everything.
         progress: True or False shows or hides the bar of a build; by default a terminal shows it.
             An object with `add(count)` receives the bytes read.
         storage_options: Credentials, endpoint, retries and cache of remote paths; see
@@ -65,13 +72,13 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
     options = StorageOptions(storage_options)
     found = look_at(what, options, index).checked()
     try:
-        return open_found(found, progress=progress)
+        return open_found(found, progress=progress, refresh=refresh)
     except CorruptIndexError:
         # Another process may have made tokens of these records after the listing.
         again = look_at(what, options, index)
         if again.format is found.format:
             raise
-        return open_found(again, progress=progress)
+        return open_found(again, progress=progress, refresh=refresh)
 
 
 def open_found(
@@ -79,10 +86,11 @@ def open_found(
     *,
     made_with: Mapping[str, object] | None = None,
     progress: bool | View | None = None,
+    refresh: Refresh = "auto",
 ) -> Source:
     """Return the source of what lies at a path; an index that it needs and has not is built.
 
-    `made_with` are the options of an existing index.
+    `made_with` are the options of an existing index, `refresh` is as for `open`.
     """
     opens = load(found.format.source)
     if found.format.scanner is None:
@@ -96,6 +104,7 @@ def open_found(
         options=found.options,
         index=found.index,
         progress=progress,
+        refresh=refresh,
     )
     records: Source = opens(index)
     return records

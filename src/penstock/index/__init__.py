@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from penstock.index._names import DOCUMENT_FILES as DOCUMENT_FILES
     from penstock.index._names import TOKEN_FOLDER as TOKEN_FOLDER
     from penstock.index._names import rebuilding as rebuilding
+    from penstock.index._open_index import Refresh as Refresh
     from penstock.index._open_index import exists as exists
+    from penstock.index._open_index import is_own as is_own
     from penstock.index._open_index import load_beside as load_beside
     from penstock.index._open_index import load_place as load_place
     from penstock.index._open_index import make_index as make_index
@@ -104,7 +106,7 @@ _FOR_ROOMS = {
     "_load": "meta_of read_meta",
     "_meta": "FileMeta Meta TokensMeta decode_meta",
     "_names": "DOCUMENT_FILES TOKEN_FOLDER rebuilding",
-    "_open_index": "exists load_beside load_place make_index open_or_build",
+    "_open_index": "Refresh exists is_own load_beside load_place make_index open_or_build",
     "_parts": "FilePart LinePiece opened_lines parts_of",
     "_sample_index": "Documents rows_before",
     "_scan": "LARGEST_FRAME LineScanner Scanner",

@@ -70,6 +70,8 @@ class BuildOptions:
     """Processes; by default one a processor, and none for little data."""
     unit_bytes: int = 32 << 20
     """Bytes of a unit of work."""
+    made_by: str | None = "index"
+    """As `meta.json` says it: `open` for an index that nobody asked for."""
 
     @property
     def checks(self) -> Checks:
@@ -81,7 +83,7 @@ class BuildOptions:
             whole_number("num_workers", self.num_workers, 0)
 
     def on_top_of(self, old: Meta, folder: str) -> BuildOptions:
-        """Return the options of an update: it has the checks of the first build."""
+        """Return the options of an update: it has the checks and the maker of the first build."""
         was = {
             "validate": old.validated,
             "profile": old.profiled,
@@ -95,7 +97,7 @@ class BuildOptions:
                     f"only what is new. Build it anew: --overwrite --{option.replace('_', '-')} "
                     "(overwrite=True)."
                 )
-        return replace(self, **was)  # type: ignore[arg-type]
+        return replace(self, made_by=old.made_by, **was)  # type: ignore[arg-type]
 
 
 def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
@@ -329,6 +331,7 @@ class Builder:
             validated=self.options.validate,
             max_line_bytes=self.options.max_line_bytes,
             profiled=self.options.profile,
+            made_by=self.options.made_by,
         )
         write_meta(folder, meta)
         return meta

@@ -111,6 +111,13 @@ def list_files(
     return listing
 
 
+def list_again(listing: Listing, suffixes: tuple[str, ...], options: StorageOptions) -> Listing:
+    """Return the same files as they are now, without those that are gone and with new ones."""
+    is_named = all(found.entry.name.lower().endswith(suffixes) for found in listing.files)
+    chosen = suffixes if is_named else ()  # Else the first bytes said what they are.
+    return replace(listing, files=list_files(listing.named, chosen, options).files)
+
+
 def list_lines(what: What | Sequence[What], options: StorageOptions) -> Listing:
     """Return the JSON Lines files of a path, a folder, a pattern, or a list of those."""
     listing = list_files(what, LINES.endings, options)
@@ -246,6 +253,11 @@ def place_of(
             is_own = os.access(listing.folder, os.W_OK | os.X_OK) or os.path.isdir(own)
         if is_own:
             return IndexPlace(own, listing.folder, options, beside=True)
+    return cached_place(listing, scanner, options)
+
+
+def cached_place(listing: Listing, scanner: Scanner, options: StorageOptions) -> IndexPlace:
+    """Return where the index of these files lies if it is in the cache directory."""
     key = digest([scanner.kind, scanner.options(), listing.named])
     folder = str(cache_directory() / "indexes" / key)
     return IndexPlace(folder, listing.base, options, beside=False)
