@@ -28,7 +28,7 @@ from penstock.index._scan import (
 from penstock.index._stale import changes, hashed_files
 from penstock.index.checked._checks import Checks
 from penstock.order import whole_number
-from penstock.storage import join
+from penstock.storage import join, trim_cache
 from penstock.work import viewed
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
             _scan_all(builder, folder.path)
         meta = builder.write(folder.path, None if place.beside else place.base)
         folder.publish(replace=replacing, keep_columns=replacing and _keeps_columns(place, meta))
+    trim_cache(place.folder)
     return meta
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from penstock.storage._folders import BUILDING as BUILDING
     from penstock.storage._folders import COLUMNS_LOCK as COLUMNS_LOCK
     from penstock.storage._folders import HiddenFolder as HiddenFolder
+    from penstock.storage._folders import bytes_and_time as bytes_and_time
     from penstock.storage._folders import fetch_files as fetch_files
     from penstock.storage._folders import has_builder as has_builder
     from penstock.storage._folders import hidden_beside as hidden_beside
@@ -82,6 +83,12 @@ if TYPE_CHECKING:
     from penstock.storage.cache._blocks import BlockCache as BlockCache
     from penstock.storage.cache._blocks import block_cache as block_cache
     from penstock.storage.cache._blocks import block_key as block_key
+    from penstock.storage.cache._entries import CacheEntry as CacheEntry
+    from penstock.storage.cache._entries import Held as Held
+    from penstock.storage.cache._entries import cache_entries as cache_entries
+    from penstock.storage.cache._entries import hold_entry as hold_entry
+    from penstock.storage.cache._entries import remove_entry as remove_entry
+    from penstock.storage.cache._entries import trim_cache as trim_cache
     from penstock.storage.cache._store import CachedStore as CachedStore
 
 __all__, __getattr__, __dir__ = facade(
@@ -127,12 +134,16 @@ __all__, __getattr__, __dir__ = facade(
     },
     for_rooms={
         "BUILDING": "_folders",
+        "CacheEntry": "cache._entries",
         "CACHE_TAG": "_cache_mark",
         "COLUMNS_LOCK": "_folders",
+        "Held": "cache._entries",
         "HiddenFolder": "_folders",
         "Leftover": "_drafts",
         "NO_HARD_LINKS": "_drafts",
         "NO_ROOM": "_local_errors",
+        "bytes_and_time": "_folders",
+        "cache_entries": "cache._entries",
         "drafts_in": "_drafts",
         "fetch_files": "_folders",
         "fetch_metadata": "_untrusted",
@@ -140,6 +151,7 @@ __all__, __getattr__, __dir__ = facade(
         "hidden_beside": "_folders",
         "hidden_folders_in": "_folders",
         "hidden_of": "_folders",
+        "hold_entry": "cache._entries",
         "holder_of": "_locks",
         "is_below": "_untrusted",
         "is_hidden_folder": "_folders",
@@ -157,12 +169,14 @@ __all__, __getattr__, __dir__ = facade(
         "readable_metadata": "_untrusted",
         "refuse_full_disk": "_local_errors",
         "remove_dead": "_folders",
+        "remove_entry": "cache._entries",
         "remove_folder": "_folders",
         "remove_special": "_untrusted",
         "remove_tree": "_untrusted",
         "sync": "_drafts",
         "take": "_locks",
         "translated": "_local_errors",
+        "trim_cache": "cache._entries",
         "upload_file": "_folders",
         "upload_folder": "_folders",
     },
