@@ -25,16 +25,13 @@ def joined_schema(schemas: Sequence[pa.Schema], sources: Sequence[Source]) -> pa
         distinct.setdefault(schema, source)
     if len(distinct) == 1:
         return schemas[0]
-    for one, other in combinations(distinct, 2):
-
-        def refuse(path: str, _: str, schemas: Sequence[pa.Schema] = (one, other)) -> None:
-            held = (f"{type_at(schema, path)} in {_name(distinct[schema])}" for schema in schemas)
+    for pair in combinations(distinct, 2):
+        for path, _ in WholeSchema([empty_batch(schema, 0) for schema in pair]).mixed():
+            held = (f"{type_at(schema, path)} in {_name(distinct[schema])}" for schema in pair)
             raise SchemaMismatchError(
                 f"field {path!r} is {' and '.join(held)}: no type holds both. Say which one you "
                 f"want: source.arrow(fields={{{path!r}: ...}})"
             )
-
-        WholeSchema([empty_batch(one, 0), empty_batch(other, 0)], refuse)
     return unify(empty_batch(schema, 0) for schema in distinct).schema
 
 
