@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
@@ -177,6 +178,33 @@ def test_the_limit_is_a_size_or_a_share_of_the_disk(
     with pytest.raises(OptionError, match=r"PENSTOCK_CACHE_LIMIT='some'.*expected bytes"):
         trim_cache(own_cache / "indexes" / "x")
     trim_cache("/somewhere/else")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from penstock.storage import remove_entry
+def hook(event, arguments):
+    if event == "os.remove":
+        os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+remove_entry(Path(sys.argv[1]))
+"""
+
+
+def test_an_entry_that_a_killed_process_was_removing_is_made_again(
+    tmp_path: Path, own_cache: Path
+) -> None:
+    path = write(tmp_path, "a")
+    penstock.open(path)
+    gc.collect()
+    (entry,) = cache_entries()
+    died = subprocess.run([sys.executable, "-c", KILLED, entry.path], check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert cache_entries() == []
+    assert len([*(own_cache / "indexes").iterdir()]) == 1
+    assert len(penstock.open(path)) == 2000
+    assert [path.name for path in (own_cache / "indexes").iterdir()] == [entry.path.name]
 
 
 @pytest.mark.s3

@@ -68,6 +68,7 @@ from penstock.storage.cache._entries import (
     hold_entry,
     remove_entry,
     trim_cache,
+    user_of,
 )
 
 if TYPE_CHECKING:

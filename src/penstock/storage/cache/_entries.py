@@ -18,7 +18,7 @@ from typing import NamedTuple
 from penstock.errors import OptionError
 from penstock.storage._environment import cache_directory, cache_limit_text
 from penstock.storage._folders import bytes_and_time, hidden_name
-from penstock.storage._locks import Lock, is_same_file, take
+from penstock.storage._locks import Holder, Lock, holder_of, is_same_file, take
 from penstock.storage._options import parsed_size
 from penstock.storage._untrusted import remove_tree
 
@@ -92,6 +92,14 @@ def cache_entries() -> list[CacheEntry]:
                     used = (path / _USE).stat().st_mtime
                 found.append(CacheEntry(path, size, used))
     return sorted(found, key=lambda entry: entry.used)
+
+
+def user_of(path: Path) -> Holder:
+    """Return whether a process uses an entry."""
+    if not (path / _USE).exists():
+        return "gone"
+    with holder_of(path / _USE) as holder:
+        return holder
 
 
 def remove_entry(path: Path, *, undecided: bool = False) -> bool:
