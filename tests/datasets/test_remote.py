@@ -119,6 +119,21 @@ def test_much_remote_data_without_an_index_is_refused_with_its_price(
         penstock.open(folder, storage_options=s3_server.storage_options)
 
 
+def test_much_remote_data_that_changed_is_refused_and_little_that_is_new_is_not(
+    folder: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = s3_server.storage_options
+    files = penstock.open(folder, storage_options=options).files
+    monkeypatch.setattr(_open_index, "LARGEST_UNASKED", 1000)
+    with JsonlDir(folder, options).writer_sync() as writer:
+        writer.write({"id": 2000})
+    assert len(penstock.open(folder, storage_options=options)) == 2001
+    with JsonlFile(files[0], options).writer_sync() as writer:
+        writer.write({"id": -1})
+    with pytest.raises(OptionError, match=r"GB.*3 objects.*penstock index s3://"):
+        penstock.open(folder, storage_options=options)
+
+
 def test_a_pattern_names_objects(folder: str, s3_server: S3Server) -> None:
     source = penstock.open(f"{folder}/*-00001.jsonl*", storage_options=s3_server.storage_options)
     assert source[0] == RECORDS[1000]
