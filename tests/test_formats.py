@@ -166,6 +166,7 @@ def _timeless(index: Path) -> object:
     for file in [*meta["files"], *meta.get("empty", ())]:
         del file["modified"]
     del meta["created"]
+    meta.pop("made_by", None)  # The first release did not write it.
     return meta
 
 

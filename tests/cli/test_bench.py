@@ -198,11 +198,14 @@ def test_without_torch_batches_are_arrow_and_that_is_said(lines: Path, tmp_path:
     assert "torch is not installed" in found["notes"][0]
 
 
-def test_what_cannot_be_run_is_told_with_its_exit_code(lines: Path, tmp_path: Path) -> None:
+def test_a_missing_index_is_built(tmp_path: Path) -> None:
     plain = written(tmp_path / "plain.jsonl", '{"id": 1}')
-    done = invoke("bench", plain)
-    assert done.exit_code == 3
-    assert "Build it: penstock index" in done.stderr
+    assert document("bench", plain, *QUICK, "--workers", 0)["records"] == 1
+    written(plain, '{"id": 1}', '{"id": 2}')
+    assert document("bench", plain, *QUICK, "--workers", 0)["records"] == 2
+
+
+def test_what_cannot_be_run_is_told_with_its_exit_code(lines: Path, tmp_path: Path) -> None:
     empty = written(tmp_path / "empty" / "a.jsonl").parent
     succeed("index", empty)
     done = invoke("bench", empty)

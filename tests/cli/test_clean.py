@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import socket
@@ -8,13 +9,19 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import penstock
+from penstock.storage import cache_directory
 from tests.cli.commands import document, invoke, succeed, visible, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.servers.s3_server import S3Server
 
 
 def test_what_a_dead_writer_left_is_removed_and_told(logs: Path, dead_draft: Path) -> None:
@@ -264,3 +271,62 @@ def test_links_in_a_builders_folder_that_lead_back_are_not_followed(tmp_path: Pa
         (left / name).symlink_to(".")
     (leftover,) = document("info", tmp_path)["leftovers"]
     assert leftover["path"] == str(left)
+
+
+def test_the_cache_of_files_that_are_gone_is_removed(tmp_path: Path) -> None:
+    lines = {name: written(tmp_path / f"{name}.jsonl", '{"id": 1}') for name in "abc"}
+    table = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"id": [1, 2]}), table)
+    succeed("materialize", lines["a"], "id")
+    for path in (lines["b"], lines["c"]):
+        penstock.open(path)
+    succeed("materialize", table, "id")
+    gc.collect()
+    assert document("clean")["removed"] == []
+    written(cache_directory() / "indexes" / "forged" / "meta.json", "{")
+    for path in (lines["a"], lines["b"], table):
+        path.unlink()
+    (stays,) = [
+        path for path in (cache_directory() / "indexes").iterdir() if "c.jsonl" in _names(path)
+    ]
+    would = document("clean", "--dry-run")
+    assert {one["of"] for one in would["removed"]} == {
+        str(path) for path in (lines["a"], lines["b"], table)
+    }
+    told = document("clean")
+    assert told["removed"] == would["removed"]
+    assert told["bytes"] > 1000
+    assert sorted(path.name for path in (cache_directory() / "indexes").iterdir()) == sorted(
+        ["forged", stays.name]
+    )
+    assert list((cache_directory() / "columns").iterdir()) == []
+    assert len(penstock.open(lines["c"])) == 1
+
+
+def _names(index: Path) -> str:
+    files = index / "file_location.txt"
+    return files.read_text() if files.exists() else ""
+
+
+def test_the_cache_of_a_gone_file_that_a_process_uses_stays(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"id": 1}')
+    source = penstock.open(path)
+    path.unlink()
+    for arguments in (["--dry-run"], [], ["--older-than", "0s"]):
+        told = document("clean", *arguments)
+        assert (len(told["kept"]), told["removed"]) == (1, [])
+    assert "(a process uses it)" in succeed("clean")
+    del source
+    gc.collect()
+    assert f"): {path} is gone" in succeed("clean")
+
+
+@pytest.mark.s3
+def test_the_cache_of_remote_data_stays(s3_server: S3Server, bucket: str) -> None:
+    url, options = f"s3://{bucket}/a.jsonl", s3_server.storage_options
+    with penstock.writer(url, storage_options=options) as writer:
+        writer.write([{"id": 1}])
+    penstock.open(url, storage_options=options)
+    gc.collect()
+    assert document("clean")["removed"] == []
+    assert len(list((cache_directory() / "indexes").iterdir())) == 1

@@ -12,6 +12,7 @@ import zstandard
 
 import penstock
 from penstock.jsonl import JsonlDir
+from penstock.storage import cache_directory
 from tests.cli.commands import document, invoke, succeed, written
 
 
@@ -283,6 +284,14 @@ def test_columns_profile_and_bad_lines_are_told(tmp_path: Path) -> None:
     assert f"bad lines    1 set aside: {lines}/index/bad_lines.ndjson" in text
     assert "materialised 2 columns, " in text
     assert "profile      made a moment ago, no drift" in text
+    index, columns = told["kept"]
+    assert (index["what"], index["path"]) == ("index", f"{lines}/index")
+    files = [path for path in (lines / "index").iterdir() if path.is_file()]
+    assert index["bytes"] == sum(path.stat().st_size for path in files)
+    assert (columns["what"], columns["path"]) == ("columns", f"{lines}/index/columns")
+    assert columns["bytes"] > 20 * (8 + 4)
+    assert "kept         index, " in text
+    assert f": {lines}/index/columns" in text
     (lines / "index" / "profile.json").write_text("{")
     assert "profile.json is damaged" in document("info", lines)["profile"]["problem"]
     assert "profile      cannot be used: " in succeed("info", lines)
@@ -290,6 +299,21 @@ def test_columns_profile_and_bad_lines_are_told(tmp_path: Path) -> None:
     stale = document("info", lines)
     assert stale["materialized"]["columns"] == 0  # Whose they are, nobody can tell.
     assert stale["index"]["fresh"] is False
+    assert stale["index"]["made_by"] == "index"
+    assert [one["what"] for one in stale["kept"]] == ["index", "columns"]
+
+
+def test_what_a_single_file_keeps_in_the_cache_is_told(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.jsonl", '{"id": 1}')
+    assert document("info", path)["kept"] == []
+    penstock.open(path)
+    told = document("info", path)
+    (kept,) = told["kept"]
+    assert Path(kept["path"]).parent == cache_directory() / "indexes"
+    assert told["index"]["made_by"] == "open"
+    written(path, '{"id": 1}', '{"id": 2}')
+    text = succeed("info", path)
+    assert "remedy       none needed: penstock.open made this index, and refreshes it" in text
 
 
 def test_of_tables_columns_and_profile_are_told(tmp_path: Path) -> None:

@@ -112,12 +112,14 @@ def test_columns_are_listed_with_what_is_known_of_them(lines: Path) -> None:
 def test_stale_columns_are_told_and_built_again(lines: Path) -> None:
     succeed("materialize", lines, "id")
     written(lines / "a.jsonl", '{"id": 7}')
+    assert document("materialize", lines, "id")["columns"][0]["records"] == 1
+    succeed("index", lines, "--overwrite")
+    written(lines / "a.jsonl", '{"id": 7}', '{"id": 8}')
     done = invoke("materialize", lines, "id")
     assert done.exit_code == 1
-    assert "--overwrite" in done.stderr
+    assert "--update" in done.stderr
     succeed("index", lines, "--overwrite")
-    assert document("materialize", lines, "--list")["columns"] == []
-    assert document("materialize", lines, "id")["columns"][0]["records"] == 1
+    assert document("materialize", lines, "id")["columns"][0]["records"] == 2
 
 
 def test_columns_are_dropped_by_name_or_all(lines: Path) -> None:

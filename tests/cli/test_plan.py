@@ -276,10 +276,18 @@ def test_an_empty_file_has_no_steps(tmp_path: Path) -> None:
     assert (done.exit_code, "are none" in done.stderr) == (1, True)
 
 
-def test_without_an_index_the_command_that_makes_one_is_told(logs: Path) -> None:
+def test_a_missing_index_is_built_and_kept_fresh_unless_it_was_built_on_purpose(
+    logs: Path,
+) -> None:
+    records = document("plan", logs, "--batch-size", 4)["records"]
+    assert len(penstock.open(logs, refresh="never")) == records
+    written(logs / "zz.jsonl", '{"id": 1}', '{"id": 2}')
+    assert document("plan", logs, "--batch-size", 4)["records"] == records + 2
+    succeed("index", logs, "--overwrite")
+    written(logs / "zz.jsonl", '{"id": 1}')
     done = invoke("plan", logs, "--batch-size", 4)
     assert done.exit_code == 3
-    assert f"penstock index {logs}" in done.stderr
+    assert f"penstock index {logs} --overwrite" in done.stderr
 
 
 @pytest.mark.parametrize(

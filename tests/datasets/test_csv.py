@@ -226,11 +226,12 @@ def test_a_file_with_only_a_header_has_no_records(tmp_path: Path) -> None:
     assert rows[:] == []
 
 
-def test_a_file_that_changed_is_told_of_at_the_next_opening(tmp_path: Path) -> None:
-    opened(tmp_path, "a\n1\n2\n")
+def test_a_file_that_changed_is_read_as_it_is_at_the_next_opening(tmp_path: Path) -> None:
+    rows = opened(tmp_path, "a\n1\n2\n")
     (tmp_path / "a.csv").write_text("a\n1\n")
     with pytest.raises(StaleIndexError, match=r"a\.csv"):
-        CsvRows(tmp_path / "a.csv")
+        rows[1]
+    assert CsvRows(tmp_path / "a.csv")[:] == [{"a": 1}]
 
 
 def test_rows_open_from_the_index_in_a_folder(tmp_path: Path) -> None:

@@ -106,7 +106,9 @@ def test_a_replaced_object_is_seen_at_open_and_while_reading(
     with pytest.raises(OSError, match="part-00000"):
         source[0]
     with pytest.raises(StaleIndexError, match="part-00000"):
-        penstock.open(folder, storage_options=options)
+        penstock.open(folder, refresh="never", storage_options=options)
+    again = penstock.open(folder, storage_options=options)
+    assert (again[0], len(again)) == ({"id": -1}, 2000)
 
 
 def test_much_remote_data_without_an_index_is_refused_with_its_price(
@@ -115,6 +117,21 @@ def test_much_remote_data_without_an_index_is_refused_with_its_price(
     monkeypatch.setattr(_open_index, "LARGEST_UNASKED", 1000)
     with pytest.raises(OptionError, match=r"GB.*2 objects.*about 2 requests.*penstock index s3://"):
         penstock.open(folder, storage_options=s3_server.storage_options)
+
+
+def test_much_remote_data_that_changed_is_refused_and_little_that_is_new_is_not(
+    folder: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = s3_server.storage_options
+    files = penstock.open(folder, storage_options=options).files
+    monkeypatch.setattr(_open_index, "LARGEST_UNASKED", 1000)
+    with JsonlDir(folder, options).writer_sync() as writer:
+        writer.write({"id": 2000})
+    assert len(penstock.open(folder, storage_options=options)) == 2001
+    with JsonlFile(files[0], options).writer_sync() as writer:
+        writer.write({"id": -1})
+    with pytest.raises(OptionError, match=r"GB.*3 objects.*penstock index s3://"):
+        penstock.open(folder, storage_options=options)
 
 
 def test_a_pattern_names_objects(folder: str, s3_server: S3Server) -> None:

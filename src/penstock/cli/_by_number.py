@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-import shlex
 import tempfile
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from penstock.cli._paths import as_typed, indexed_source, look_at, places_of
+from penstock.cli._paths import as_typed, indexed_source, places_of
 from penstock.cli._stream import Record, sampled_numbers
 from penstock.cli._terminal import Progress
 from penstock.datasets import column_folders, open_found
@@ -85,31 +84,17 @@ def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterato
             yield _indexed_apart(path, found.checked(), Path(folder), head)
 
 
-@contextmanager
-def open_numbered(path: str, options: StorageOptions, chosen: str | None) -> Iterator[ByNumber]:
-    """Give the records of PATH by number, or say what has to be done before."""
-    found = look_at(path, options, chosen)
-    with by_number(path, found) as opened:
-        if opened is None:
-            found.checked()
-            raise ObjectNotFoundError(
-                f"{path} has no index that is up to date, so its records have no numbers. Build "
-                f"it: penstock index {shlex.quote(path)}",
-                path=path,
-            )
-        yield opened
-
-
 def open_indexed(path: str, found: Detected) -> Source:
-    """Return the records of PATH; what needs an index and has none gets it.
+    """Return the records of PATH as `penstock.open` does: an index is built, or refreshed.
 
-    An index that is stale or damaged is an error that names the command which repairs it.
+    One that was built on purpose and is stale, or is damaged, is an error with its remedy.
     """
     if found.format.scanner is None:
         return open_found(found.checked())
-    source = indexed_source(path, found, is_needed=True) if found.index is None else None
-    if source is not None:
-        return source
+    if found.index is None:
+        source = indexed_source(path, found, is_needed=True, refresh="auto")
+        if source is not None:
+            return source
     with Progress(found.checked().listing.bytes) as progress:
         return open_found(found, progress=progress)
 

@@ -1,4 +1,4 @@
-"""`penstock clean`: away with what killed writers left."""
+"""`penstock clean`: away with what killed writers left, and with what files that are gone left."""
 
 from __future__ import annotations
 
@@ -13,14 +13,26 @@ from penstock.cli._paths import leftover_document
 from penstock.cli._terminal import Report, echo
 from penstock.cli._units import bytes_text, counted, parse_age
 from penstock.cli._verb import FAILED, FINE, flag, option, verb
+from penstock.datasets import files_of_entry
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import leftover_problem, put_aside_in, remove_leftover
-from penstock.storage import cache_directory, drafts_in, hidden_folders_in, is_remote, locate
+from penstock.storage import (
+    Entry,
+    Leftover,
+    cache_directory,
+    cache_entries,
+    drafts_in,
+    hidden_folders_in,
+    is_remote,
+    locate,
+    remove_entry,
+    user_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from penstock.storage import Leftover, StorageOptions
+    from penstock.storage import StorageOptions
 
 _REMOTE = (
     "in object storage a killed writer leaves no file. Only the upload of a file above 64 MiB can "
@@ -59,9 +71,10 @@ def clean(
     """Remove what killed writers and builders of indexes, columns and tokens left below PATH.
 
     An index or tokens that a killed builder had put aside to replace them are brought back first.
-    Without PATH in Penstock's cache directory. What a living process holds is never touched. What
-    a killed penstock index, materialize or tokenize had finished goes, too: without this it is
-    used by the same command, run again.
+    Without PATH in Penstock's cache directory, and there also indexes and columns of local files
+    that are gone. What a living process holds is never touched. What a killed penstock index,
+    materialize or tokenize had finished goes, too: without this it is used by the same command,
+    run again.
     """
     if path is not None and is_remote(path):
         report = _report(path, [], [], [], dry_run=dry_run, note=_REMOTE)
@@ -77,10 +90,13 @@ def clean(
     removed: list[Leftover] = []
     kept: list[Leftover] = []
     restored = [*_restored_below(root, errors, dry_run=dry_run)]
-    for leftover in _leftovers_below(root, errors):
+    entries = _entries_of_gone_files() if path is None else {}
+    for leftover in [*_leftovers_below(root, errors), *entries]:
         undecided = older_than is not None and leftover.entry.modified < time.time() - older_than
         going = leftover.writer == "gone" or (leftover.writer == "unknown" and undecided)
-        if going and dry_run:
+        if leftover in entries:
+            going = going and (dry_run or remove_entry(Path(leftover.entry.name), undecided=True))
+        elif going and dry_run:
             going = leftover_problem(leftover.entry.name, storage_options) is None
         elif going:
             going = _removed(leftover, storage_options, errors, undecided=undecided)
@@ -88,7 +104,7 @@ def clean(
             (removed if going else kept).append(leftover)
     for text in errors:
         echo(f"penstock: {text}", err=True)
-    report = _report(path or root, removed, kept, restored, dry_run=dry_run)
+    report = _report(path or root, removed, kept, restored, dry_run=dry_run, of=entries)
     report.data(errors=errors)
     report.print(as_json=as_json)
     return FAILED if errors else FINE
@@ -121,6 +137,17 @@ def _leftovers_below(root: str, errors: list[str]) -> Iterator[Leftover]:
         yield from drafts_in(directory)
 
 
+def _entries_of_gone_files() -> dict[Leftover, str]:
+    """Return the indexes and columns in the cache none of whose files are there, with the first."""
+    found = {}
+    for entry in cache_entries():
+        files = files_of_entry(entry.path)
+        if files is not None and not any(map(os.path.lexists, files)):
+            facts = Entry(str(entry.path), entry.bytes, entry.used)
+            found[Leftover(facts, user_of(entry.path))] = files[0]
+    return found
+
+
 def _removed(
     leftover: Leftover, options: StorageOptions, errors: list[str], *, undecided: bool
 ) -> bool:
@@ -142,19 +169,30 @@ def _report(  # noqa: PLR0913 (what became of what)
     *,
     dry_run: bool,
     note: str | None = None,
+    of: Mapping[Leftover, str] | None = None,
 ) -> Report:
-    """Report what became of leftovers."""
+    """Report what became of leftovers; `of` are the files that entries of the cache had."""
+    made_of = of or {}
+    in_use = [one for one in made_of if one.writer == "at work"]
     did, brought = ("would remove", "would bring") if dry_run else ("removed", "brought")
     size = sum(leftover.entry.size for leftover in removed)
     total = f"{did} {counted(len(removed), 'leftover')}, {bytes_text(size)}"
     return Report(
         *(f"{brought} back {final}" for final in restored),
-        *(f"{did} {one.entry.name} ({bytes_text(one.entry.size)})" for one in removed),
-        *(f"kept {one.entry.name} ({_WHY_KEPT[one.writer]})" for one in kept),
+        *(
+            f"{did} {one.entry.name} ({bytes_text(one.entry.size)})"
+            + (f": {made_of[one]} is gone" if one in made_of else "")
+            for one in removed
+        ),
+        *(
+            f"kept {one.entry.name} "
+            f"({'a process uses it' if one in in_use else _WHY_KEPT[one.writer]})"
+            for one in kept
+        ),
         f"{path}: {note or total}",
         path=path,
         dry_run=dry_run,
-        removed=[leftover_document(one) for one in removed],
+        removed=[leftover_document(one) | {"of": made_of.get(one)} for one in removed],
         bytes=size,
         kept=[leftover_document(one) for one in kept],
         restored=restored,

@@ -25,6 +25,7 @@ from penstock.index import (
     decode_meta,
     exists,
     format_named,
+    is_own,
     list_files,
     place_of,
     read_meta,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from penstock.datasets import Source
-    from penstock.index import Detected, Format, Found, IndexPlace, Listing, Meta
+    from penstock.index import Detected, Format, Found, IndexPlace, Listing, Meta, Refresh
     from penstock.storage import Leftover, StorageOptions
 
 _META, _ROWS = "meta.json", "sample_locations.bin"
@@ -173,10 +174,16 @@ class Indexed:
         """The option that makes it fresh."""
         return "--overwrite" if self.since.changed else "--update"
 
-    def source(self, found: Detected) -> Source:
-        """Return the records; raise `StaleIndexError` where files changed."""
+    @property
+    def is_own(self) -> bool:
+        """Whether `penstock.open` made it, and keeps it fresh."""
+        return self.meta is not None and is_own(self.meta, self.place)
+
+    def source(self, found: Detected, refresh: Refresh = "never") -> Source:
+        """Return the records; raise `StaleIndexError` where files changed and `refresh` says so."""
         indexed = replace(found, format=self.format, listing=self.listing)
-        return open_found(indexed, made_with=self.meta.options if self.meta is not None else {})
+        made_with = self.meta.options if self.meta is not None else {}
+        return open_found(indexed, made_with=made_with, refresh=refresh)
 
 
 def index_of(path: str, found: Detected) -> Indexed | None:
@@ -202,14 +209,16 @@ def places_of(found: Detected) -> Iterator[IndexPlace]:
         yield place_of(listing, scanner, options, beside_remote=True)
 
 
-def indexed_source(path: str, found: Detected, *, is_needed: bool = False) -> Source | None:
+def indexed_source(
+    path: str, found: Detected, *, is_needed: bool = False, refresh: Refresh = "never"
+) -> Source | None:
     """Return the records of a PATH if it has an index that is right; warn of one that is not.
 
     Where it is needed, or was chosen, one that is not right is an error.
     """
     try:
         indexed = index_of(path, found)
-        return None if indexed is None else indexed.source(found)
+        return None if indexed is None else indexed.source(found, refresh)
     except (CorruptIndexError, StaleIndexError) as failure:
         if is_needed or found.index is not None:
             raise

@@ -90,7 +90,7 @@ class ProfileSearch:
         if found.format.scanner is None:
             return self._of_source(open_found(found))
         place = place_of(found.listing, found.scanner(), found.options, found.index)
-        self._build(found.listing, found.scanner(), "new", place.folder)
+        self._build(found.listing, found.scanner(), "new", place.folder, made_by="open")
         return replace(self._of_source(open_found(found)), is_new=True)
 
     def _build(
@@ -122,6 +122,7 @@ class ProfileSearch:
             full_hash=meta.is_hashed,
             validate=meta.validated,
             max_line_bytes=meta.max_line_bytes,
+            made_by=meta.made_by,
         )
         return replace(self._of_source(indexed.source(self.at_path)), is_new=True)
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.datasets.columns._materialize import drop_columns_in as drop_columns_in
     from penstock.datasets.columns._materialize import drop_columns_of as drop_columns_of
     from penstock.datasets.columns._materialize import estimate_columns as estimate_columns
+    from penstock.datasets.columns._materialize import files_of_entry as files_of_entry
     from penstock.datasets.columns._materialize import list_columns_in as list_columns_in
     from penstock.datasets.columns._materialize import list_columns_of as list_columns_of
     from penstock.datasets.columns._materialize import missing_columns as missing_columns
@@ -75,7 +76,7 @@ _FOR_ROOMS = {
     "_vocabulary": "root_of vocabulary",
     "columns._materialize": (
         "ListedColumn columns_of drop_columns_in drop_columns_of estimate_columns "
-        "list_columns_in list_columns_of missing_columns"
+        "files_of_entry list_columns_in list_columns_of missing_columns"
     ),
     "columns._materialized": (
         "Materialized gone_columns has_columns known_bad knows_bad without_columns"

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 
 from penstock.errors import StorageError
-from penstock.storage import LocalStore, cache_directory, mark_as_cache, open_regular
+from penstock.storage import (
+    LocalStore,
+    cache_directory,
+    mark_as_cache,
+    open_regular,
+    trim_cache,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,6 +106,8 @@ def from_cache(path: Path, read: Callable[[Path], T]) -> T | None:
     """Return what `read` finds in a file; None where the file is missing or cannot be used."""
     try:
         open_regular(path).close()
+        with suppress(OSError):
+            os.utime(path)  # Files that were not used for longest leave the cache first.
         return read(path)
     except FileNotFoundError:
         return None
@@ -119,3 +127,4 @@ def keep_file(path: Path, write: Callable[[Draft], object]) -> None:
     # The mark keeps backup programs and git out; a cache without it works as well.
     with suppress(OSError):
         mark_as_cache(path.parent, _WHAT)
+    trim_cache(path)

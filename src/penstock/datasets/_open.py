@@ -15,7 +15,7 @@ from penstock.storage import StorageOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock.index import Detected
+    from penstock.index import Detected, Refresh
     from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
@@ -26,6 +26,7 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
     *,
     format: str | None = None,  # noqa: A002 (as users know it)
     index: str | os.PathLike[str] | None = None,
+    refresh: Refresh = "auto",
     progress: bool | View | None = None,
     storage_options: Mapping[str, Any] | None = None,
     format_options: Mapping[str, Any] | None = None,
@@ -43,6 +44,12 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
         format: The format of the files (`"jsonl"`, `"csv"`, `"parquet"` …), where their names and
             first bytes say another one, or nothing.
         index: The folder of the index, where the default is not writable or not shared.
+        refresh: What becomes of an index whose files changed. "auto": one that `open` made is
+            brought up to date; one that was built on purpose (`penstock index`) raises
+            `StaleIndexError`. "update": any index gets what is new, and raises where a file
+            changed, shrank or is gone. "rebuild": any index is built anew, each time. "never": no
+            index is touched. New files and lines get the numbers after the others; building anew
+            numbers all records again. Reads what is new, or with "rebuild" everything.
         progress: True or False shows or hides the bar of a build; by default a terminal shows it.
             An object with `add(count)` receives the bytes read.
         storage_options: Credentials, endpoint, retries and cache of remote paths; see
@@ -76,13 +83,13 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
     found = look().checked()
     found.warn_of_left_out()
     try:
-        return open_found(found, progress=progress)
+        return open_found(found, progress=progress, refresh=refresh)
     except CorruptIndexError:
         # Another process may have made tokens of these records after the listing.
         again = look()
         if again.format is found.format:
             raise
-        return open_found(again, progress=progress)
+        return open_found(again, progress=progress, refresh=refresh)
 
 
 def open_found(
@@ -90,10 +97,11 @@ def open_found(
     *,
     made_with: Mapping[str, object] | None = None,
     progress: bool | View | None = None,
+    refresh: Refresh = "auto",
 ) -> Source:
     """Return the source of what lies at a path; an index that it needs and has not is built.
 
-    `made_with` are the options of an existing index.
+    `made_with` are the options of an existing index, `refresh` is as for `open`.
     """
     opens = load(found.format.source)
     if found.format.scanner is None:
@@ -108,6 +116,7 @@ def open_found(
         index=found.index,
         progress=progress,
         given=found.given,
+        refresh=refresh,
     )
     records: Source = opens(index)
     return records

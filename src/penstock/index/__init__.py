@@ -52,11 +52,13 @@ if TYPE_CHECKING:
     from penstock.index._open_index import load_beside as load_beside
     from penstock.index._open_index import load_place as load_place
     from penstock.index._open_index import make_index as make_index
-    from penstock.index._open_index import open_or_build as open_or_build
     from penstock.index._parts import FilePart as FilePart
     from penstock.index._parts import LinePiece as LinePiece
     from penstock.index._parts import opened_lines as opened_lines
     from penstock.index._parts import parts_of as parts_of
+    from penstock.index._refresh import Refresh as Refresh
+    from penstock.index._refresh import is_own as is_own
+    from penstock.index._refresh import open_or_build as open_or_build
     from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
@@ -112,8 +114,9 @@ _FOR_ROOMS = {
     "_load": "meta_of read_meta",
     "_meta": "FileMeta Meta TokensMeta decode_meta",
     "_names": "DOCUMENT_FILES TOKEN_FOLDER rebuilding",
-    "_open_index": "exists load_beside load_place make_index open_or_build",
+    "_open_index": "exists load_beside load_place make_index",
     "_parts": "FilePart LinePiece opened_lines parts_of",
+    "_refresh": "Refresh is_own open_or_build",
     "_sample_index": "Documents rows_before",
     "_scan": "LARGEST_FRAME LineScanner Scanner",
     "_stale": "Changes Hashed changes hashed_files",

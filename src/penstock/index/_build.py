@@ -30,7 +30,7 @@ from penstock.index._scan import (
 from penstock.index._stale import changes, hashed_files
 from penstock.index.checked._checks import Checks
 from penstock.order import whole_number
-from penstock.storage import join
+from penstock.storage import join, trim_cache
 from penstock.work import viewed
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class BuildOptions:
     """Processes; by default one a processor, and none for little data."""
     unit_bytes: int = 32 << 20
     """Bytes of a unit of work."""
+    made_by: str | None = "index"
+    """As `meta.json` says it: `open` for an index that nobody asked for."""
 
     @property
     def checks(self) -> Checks:
@@ -83,7 +85,7 @@ class BuildOptions:
             whole_number("num_workers", self.num_workers, 0)
 
     def on_top_of(self, old: Meta, folder: str) -> BuildOptions:
-        """Return the options of an update: it has the checks of the first build."""
+        """Return the options of an update: it has the checks and the maker of the first build."""
         was = {
             "validate": old.validated,
             "profile": old.profiled,
@@ -97,7 +99,7 @@ class BuildOptions:
                     f"only what is new. Build it anew: --overwrite --{option.replace('_', '-')} "
                     "(overwrite=True)."
                 )
-        return replace(self, **was)  # type: ignore[arg-type]
+        return replace(self, made_by=old.made_by, **was)  # type: ignore[arg-type]
 
 
 def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
@@ -126,6 +128,7 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
             _scan_all(builder, folder.path)
         meta = builder.write(folder.path, None if place.beside else place.base)
         folder.publish(replace=replacing, keep_columns=replacing and _keeps_columns(place, meta))
+    trim_cache(place.folder)
     return meta
 
 
@@ -331,6 +334,7 @@ class Builder:
             validated=self.options.validate,
             max_line_bytes=self.options.max_line_bytes,
             profiled=self.options.profile,
+            made_by=self.options.made_by,
         )
         write_meta(folder, meta)
         return meta

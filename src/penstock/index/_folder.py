@@ -192,11 +192,16 @@ def bring_back(place: IndexPlace) -> None:
     gone.
     """
     final = work_place(place)
-    if not os.path.lexists(final):
-        for old in old_indexes(str(final))[:1]:
-            os.rename(old, final)
+    bring_back_records(str(final))
     options, reach = place.options, Reach(place.folder, (place.base,), place.options)
     _remove_dead(final, lambda found: _has_journal(found) and take_back_dead(found, options, reach))
+
+
+def bring_back_records(folder: str) -> None:
+    """Give an index that a killed builder put aside its name again; the caller builds alone."""
+    if not os.path.lexists(folder) and not has_builder(folder):
+        for old in old_indexes(folder)[:1]:
+            os.rename(old, folder)
 
 
 def clear_dead_folders(final: Path) -> None:

@@ -113,6 +113,19 @@ def list_files(
     return listing
 
 
+def list_again(
+    listing: Listing, endings: Sequence[tuple[str, ...]], options: StorageOptions
+) -> Listing:
+    """Return the same files as they are now, without those that are gone and with new ones.
+
+    The first of `endings` that all names have chooses among the files of a folder or a pattern.
+    """
+    names = [found.entry.name.lower() for found in listing.files]
+    fitting = (ends for ends in endings if all(name.endswith(ends) for name in names))
+    chosen = next(fitting, ())  # Else the first bytes said what they are.
+    return replace(listing, files=list_files(listing.named, chosen, options).files)
+
+
 def list_lines(what: What | Sequence[What], options: StorageOptions) -> Listing:
     """Return the files of a path, folder, pattern or list that the seed's indexers read."""
     listing = list_files(what, INDEXER_ENDINGS, options)
@@ -248,6 +261,11 @@ def place_of(
             is_own = os.access(listing.folder, os.W_OK | os.X_OK) or os.path.isdir(own)
         if is_own:
             return IndexPlace(own, listing.folder, options, beside=True)
+    return cached_place(listing, scanner, options)
+
+
+def cached_place(listing: Listing, scanner: Scanner, options: StorageOptions) -> IndexPlace:
+    """Return where the index of these files lies if it is in the cache directory."""
     key = digest([scanner.kind, scanner.options(), listing.named])
     folder = str(cache_directory() / "indexes" / key)
     return IndexPlace(folder, listing.base, options, beside=False)

@@ -34,6 +34,7 @@ from penstock.index._names import (
 from penstock.index._sample_index import Documents, SampleIndex, rows_before
 from penstock.storage import (
     fetch_metadata,
+    hold_entry,
     join,
     locate,
     open_regular,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.index._listing import IndexPlace
+    from penstock.storage import Held
 
 _SCHEMA, _TOKENS = "sample_schema.json", "tokens"
 
@@ -60,15 +62,16 @@ def load_index(origin: IndexPlace) -> SampleIndex:
     meanwhile is loaded either as it was or as it is.
     """
     while True:
+        held = hold_entry(origin.folder)
         with _OpenFolder(origin.folder, origin.base) as folder:
             try:
-                return _loaded(origin, folder)
+                return _loaded(origin, folder, held)
             except (ObjectNotFoundError, CorruptIndexError):
                 if not folder.was_replaced():
                     raise
 
 
-def _loaded(origin: IndexPlace, folder: _OpenFolder) -> SampleIndex:
+def _loaded(origin: IndexPlace, folder: _OpenFolder, held: Held | None) -> SampleIndex:
     if folder.has(_SCHEMA):
         raise CorruptIndexError(
             f"{folder.path} holds token samples with extra arrays ({_SCHEMA}), which only the "
@@ -85,7 +88,7 @@ def _loaded(origin: IndexPlace, folder: _OpenFolder) -> SampleIndex:
         outside = names[files.index("")]
         what = f"it names {outside!r}, which does not lie below {origin.base}"
         raise folder.damaged(f"{what}; it is not opened")
-    index = SampleIndex(files, rows, meta=meta, origin=origin, reload=reload_index)
+    index = SampleIndex(files, rows, meta=meta, origin=origin, reload=reload_index, held=held)
     if folder.has(FRAMES):
         index.frames = folder.mapped(FRAMES, "<u8", 5)
     if folder.has(DOCUMENT_OFFSETS):

@@ -149,6 +149,9 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether there is a `profile.json`."""
     tokens: TokensMeta | None = None
     """Of an index of tokens: its samples."""
+    made_by: str | None = None
+    """`open`: `penstock.open` made it on the way, and keeps it fresh; `index`: a caller asked for
+    it; None: a release without this key."""
 
     @property
     def is_hashed(self) -> bool:
@@ -168,6 +171,11 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     def bytes(self) -> int:
         """Of all records, uncompressed."""
         return sum(file.bytes for file in self.files)
+
+    @property
+    def stored(self) -> int:
+        """Bytes of all files, as they are stored."""
+        return sum(file.size for file in [*self.files, *self.empty])
 
     @property
     def fingerprint(self) -> str:

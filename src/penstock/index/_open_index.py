@@ -1,4 +1,4 @@
-"""The index of some files: opened, or built on the way."""
+"""The index of some files: where it lies, built on purpose, loaded, refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock._words import counted
 from penstock.errors import (
     CorruptIndexError,
     IndexExistsError,
@@ -20,12 +19,11 @@ from penstock.errors import (
 )
 from penstock.index._build import BuildOptions, build_index, has_additions
 from penstock.index._fingerprint import digest
-from penstock.index._folder import appears, bring_back, only_builder, refuse_put_aside
-from penstock.index._formats import format_named
+from penstock.index._folder import appears, bring_back, only_builder
 from penstock.index._listing import IndexPlace, place_of
-from penstock.index._load import kind_in, load_index, meta_of
+from penstock.index._load import kind_in, load_index
 from penstock.index._names import FILES, META, rebuilding
-from penstock.index._stale import check_fresh, listing_of
+from penstock.index._stale import changes, listing_of, refuse_stale
 from penstock.storage import (
     HiddenFolder,
     StorageOptions,
@@ -35,66 +33,20 @@ from penstock.storage import (
     join,
     locate,
     publish_folder,
+    trim_cache,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.index._build import Mode
     from penstock.index._listing import Listing
     from penstock.index._meta import Meta
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
-    from penstock.work import View
 
 _log = logging.getLogger("penstock.index")
 LARGEST_UNASKED = 10_000_000_000
 """Bytes of remote data that are indexed without being asked to."""
-_BUILD_SECONDS = 3600.0
-
-
-def open_or_build(  # noqa: PLR0913 (options, given by name)
-    listing: Listing,
-    scanner: Scanner,
-    *,
-    options: StorageOptions | None = None,
-    index: str | os.PathLike[str] | None = None,
-    progress: bool | View | None = None,
-    given: Mapping[str, object] | None = None,
-) -> SampleIndex:
-    """Return the index of files, fresh; build it first where there is none.
-
-    `given` are the options of the scanner that an index must have; by default all of them. Of many
-    processes one builds; the others wait for it, an hour at most.
-    """
-    options = options or StorageOptions()
-    places = [place_of(listing, scanner, options, index)]
-    if index is None and listing.is_remote:
-        places.append(place_of(listing, scanner, options, beside_remote=True))
-    there = next(filter(exists, places), None)
-    place = there or places[0]
-    if there is not None and given is not None:
-        scanner = _as_made(there, scanner, given)
-    if there is None:
-        _refuse_unasked(listing)
-        with only_builder(place.folder, _BUILD_SECONDS, lambda: exists(place)) as mine:
-            if mine:
-                refuse_put_aside(place.folder)
-                refuse_other_folder(place)
-                with suppress(IndexExistsError):  # Another machine was quicker.
-                    build_index(listing, scanner, place, BuildOptions(progress))
-    opened = load_place(place)
-    if opened.meta is not None:
-        _check_kind(opened.meta, scanner, place.folder)
-        command = _repairing(listing, place, index, opened.meta)
-        fresh = check_fresh(listing, opened.meta, command)
-        if fresh.new:
-            _log.warning(
-                "%s not in the index; %s --update adds what is new",
-                counted(len(fresh.new), "new file", ("is", "are")),
-                command,
-            )
-    return opened
+BUILD_SECONDS = 3600.0
 
 
 def make_index(  # noqa: PLR0913 (options, given by name)
@@ -112,7 +64,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     build = build or BuildOptions()
     build.check()
     _refuse_no_files(listing)
-    with only_builder(place.folder, _BUILD_SECONDS):
+    with only_builder(place.folder, BUILD_SECONDS):
         bring_back(place)
         if not exists(place):
             refuse_other_folder(place)
@@ -131,7 +83,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
                 f"{place.folder} was made by another tool and cannot be updated, only built anew: "
                 "--overwrite"
             )
-        _check_kind(old.meta, scanner, place.folder)
+        check_kind(old.meta, scanner, place.folder)
         build = build.on_top_of(old.meta, place.folder)
         if not has_additions(listing, old.meta, place.folder):
             return old.meta
@@ -144,7 +96,8 @@ def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
     index = load_place(place)
     if index.meta is not None:
         listing = listing_of(index.meta, base, options)
-        check_fresh(listing, index.meta, _repairing(listing, place, None, index.meta))
+        command = repairing(listing, place, None, index.meta)
+        refuse_stale(changes(listing, index.meta), index.meta, command)
     return index
 
 
@@ -178,47 +131,38 @@ def local_folder(place: IndexPlace) -> str:
     meta = entries[META]
     key = digest([place.folder, meta.version, meta.modified, meta.size])
     final = cache_directory() / "fetched-indexes" / key
-    with only_builder(str(final), _BUILD_SECONDS, final.exists) as mine:
+    with only_builder(str(final), BUILD_SECONDS, final.exists) as mine:
         if mine:
             final.parent.mkdir(parents=True, exist_ok=True)
             # A machine that shares the cache may be quicker.
             with HiddenFolder(final, key=key) as hidden, suppress(ObjectExistsError):
                 fetch_files(store, entries, hidden.path)
                 publish_folder(hidden.path, final, replace=False)
+            trim_cache(final)
     return str(final)
 
 
 def _refuse_no_files(listing: Listing) -> None:
     if not listing.files:
         raise ObjectNotFoundError(
-            f"{_shown(listing)} holds no files that can be read as records.", path=listing.base
+            f"{shown(listing)} holds no files that can be read as records.", path=listing.base
         )
 
 
-def _refuse_unasked(listing: Listing) -> None:
+def refuse_unasked(listing: Listing, to_read: int) -> None:
     _refuse_no_files(listing)
-    if listing.is_remote and listing.bytes > LARGEST_UNASKED:
+    if listing.is_remote and to_read > LARGEST_UNASKED:
         requests = sum(-(-found.entry.size // (8 << 20)) for found in listing.files)
+        requests = requests * to_read // listing.bytes
         raise OptionError(
-            f"{_shown(listing)} holds {listing.bytes / 1e9:,.1f} GB in {len(listing.files):,} "
-            f"objects and has no index; building one reads all of it, about {requests:,} requests. "
-            f"Do that once, where it is cheap: penstock index {_shown(listing)}"
+            f"{shown(listing)} holds {listing.bytes / 1e9:,.1f} GB in {len(listing.files):,} "
+            f"objects, and {to_read / 1e9:,.1f} GB of them have no index; building one reads all "
+            f"of that, about {requests:,} requests. Do that once, where it is cheap: penstock "
+            f"index {shown(listing)}"
         )
 
 
-def _as_made(place: IndexPlace, scanner: Scanner, given: Mapping[str, object]) -> Scanner:
-    """Return the scanner with the options of an index that is there, except for given ones."""
-    row = format_named(scanner.kind)
-    if row is None or not scanner.options():
-        return scanner
-    with suppress(CorruptIndexError, ObjectNotFoundError):  # Loading it says more.
-        meta = meta_of(place)
-        if meta is not None and meta.kind == scanner.kind:
-            return row.scanner_for({**meta.options, **given})
-    return scanner
-
-
-def _check_kind(meta: Meta, scanner: Scanner, folder: str) -> None:
+def check_kind(meta: Meta, scanner: Scanner, folder: str) -> None:
     there, wanted = (meta.kind, meta.options), (scanner.kind, scanner.options())
     if there != wanted:
         raise CorruptIndexError(
@@ -258,7 +202,7 @@ def refuse_other_folder(place: IndexPlace) -> None:
         )
 
 
-def _repairing(
+def repairing(
     listing: Listing, place: IndexPlace, index: str | os.PathLike[str] | None, meta: Meta
 ) -> str:
     """Return the command that repairs an index, as far as one command can."""
@@ -268,9 +212,9 @@ def _repairing(
         return f"remove {shlex.quote(place.folder)} and open the files again, or: penstock index"
     chosen = f" --index {shlex.quote(os.fspath(index))}" if index is not None else ""
     checks = " --validate" * meta.validated + " --profile" * meta.profiled
-    return f"penstock index {_shown(listing)}{chosen}{checks}"
+    return f"penstock index {shown(listing)}{chosen}{checks}"
 
 
-def _shown(listing: Listing) -> str:
+def shown(listing: Listing) -> str:
     """Return what the user named, as a shell takes it."""
     return shlex.quote(listing.folder or listing.named[0])

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.index._listing import IndexPlace
     from penstock.index._meta import Meta
+    from penstock.storage import Held
 
 _LARGEST = 2**63 - 1
 
@@ -87,6 +88,8 @@ class SampleIndex:
     )
     """Loads the index from its origin, with the fingerprint and the number of records of this one;
     so a pickle is small."""
+    held: Held | None = field(default=None, kw_only=True, repr=False)
+    """Keeps the folder in the cache directory while this index is used."""
     _frame_borders: NDArray[np.int64] | None = field(default=None, init=False, repr=False)
 
     def __len__(self) -> int:

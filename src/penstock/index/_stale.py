@@ -27,6 +27,13 @@ class Changes(NamedTuple):
     """Path, and the change."""
     new: list[Found]
 
+    def text(self) -> str:
+        """Return the changes in a few words."""
+        many = {"new": len(self.new), "longer": len(self.grown), "other": len(self.changed)}
+        counts = [f"{count:,} {word}" for word, count in many.items() if count]
+        path, what = self.changed[0] if self.changed else ("", "")
+        return f"files since it was indexed: {', '.join(counts)}" + (path and f" ({path}: {what})")
+
 
 def changes(listing: Listing, meta: Meta) -> Changes:
     """Compare a listing with an index; read only files whose time differs at equal size."""
@@ -80,9 +87,8 @@ def hashed_files(listing: Listing, meta: Meta) -> list[Hashed]:
     ]
 
 
-def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
-    """Return the changes if all are harmless; raise `StaleIndexError` for the others."""
-    found = changes(listing, meta)
+def refuse_stale(found: Changes, meta: Meta, command: str) -> None:
+    """Raise `StaleIndexError` for changes; new files alone are harmless."""
     stale = [f"{path} ({what})" for path, what in found.changed]
     stale += [f"{grown.path} (grew)" for grown in found.grown]
     if stale:
@@ -94,7 +100,6 @@ def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
             f"the index was built: {', '.join(stale[:_SHOWN])}{more}. Repair it: {command}{flag}",
             path=stale[0],
         )
-    return found
 
 
 def _is_other_version(found: Found, was: FileMeta) -> bool:

@@ -24,6 +24,7 @@ from penstock.storage._folders import (
     CACHE_TAG,
     COLUMNS_LOCK,
     HiddenFolder,
+    bytes_and_time,
     fetch_files,
     has_builder,
     hidden_beside,
@@ -60,6 +61,15 @@ from penstock.storage._untrusted import (
     remove_tree,
 )
 from penstock.storage.cache._blocks import Block, BlockCache, block_cache, block_key
+from penstock.storage.cache._entries import (
+    CacheEntry,
+    Held,
+    cache_entries,
+    hold_entry,
+    remove_entry,
+    trim_cache,
+    user_of,
+)
 
 if TYPE_CHECKING:
     from penstock.storage._object import CachedStore as CachedStore

@@ -24,6 +24,11 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "penstock"
 
 
+def cache_limit_text() -> str:
+    """Return `PENSTOCK_CACHE_LIMIT`, how much the cache may hold; empty where it is not set."""
+    return os.environ.get("PENSTOCK_CACHE_LIMIT", "").strip()
+
+
 def new_remote_path(name: str) -> str:
     """Return a fresh place for `name`: below `PENSTOCK_REMOTE`, else below the cache."""
     if ".." in name.split("/") or name.startswith("/"):

@@ -302,7 +302,18 @@ def remove_dead(
 
 def _leftover(path: Path) -> Leftover:
     """Return a folder with its bytes, the last change of anything in it, and its builder."""
+    size, modified = bytes_and_time(path)
+    with holder_of(_lock_of(path)) as holder:
+        return Leftover(Entry(str(path), size, modified), holder)
+
+
+def bytes_and_time(path: Path) -> tuple[int, float]:
+    """Return the bytes of a file, or of all in a folder, and the last change of any of it."""
     size, modified = 0, 0.0
+    if not path.is_dir():
+        with suppress(OSError):
+            status = path.lstat()
+            return status.st_size, status.st_mtime
     # Neither fails where a folder is removed while it looks, nor follows links.
     for folder, _, files in os.walk(path):
         for place in (folder, *(f"{folder}/{name}" for name in files)):
@@ -310,8 +321,7 @@ def _leftover(path: Path) -> Leftover:
                 status = os.lstat(place)
                 size += 0 if place is folder else status.st_size
                 modified = max(modified, status.st_mtime)
-    with holder_of(_lock_of(path)) as holder:
-        return Leftover(Entry(str(path), size, modified), holder)
+    return size, modified
 
 
 def _lock_of(path: Path) -> str:

@@ -1,6 +1,6 @@
 """Locks between processes: a file or a folder is held until its holder releases it or ends.
 
-All of them are exclusive `flock`s, and no other module takes one. The system drops a lock when its
+All of them are `flock`s, and no other module takes one. The system drops a lock when its
 process ends, also by kill -9: a lock that can be taken shows that its holder is gone. A lock
 belongs to the process that took it: a forked child closes its copies at once, so it neither
 releases a lock of its parent nor holds it when the parent is gone.
@@ -72,15 +72,22 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def take(
-    path: PathLike, *, waits: bool = False, create: bool = False, mode: int = 0o666
+    path: PathLike,
+    *,
+    waits: bool = False,
+    create: bool = False,
+    mode: int = 0o666,
+    shared: bool = False,
 ) -> Lock | None:
     """Return a lock on a file or a folder, not through a link; None while another has it.
 
-    Raises `OSError` where the path cannot be opened or the file system has no locks.
+    Any number of processes may have a `shared` one, while none has another. Raises `OSError` where
+    the path cannot be opened or the file system has no locks.
     """
     lock = Lock(_opened(path, create=create, mode=mode))
     try:
-        fcntl.flock(lock.descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(lock.descriptor, kind | (0 if waits else fcntl.LOCK_NB))
     except BaseException as failure:
         lock.release()
         if isinstance(failure, BlockingIOError):

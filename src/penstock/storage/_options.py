@@ -33,6 +33,19 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _MASK = "***"
 
 
+def parsed_size(text: str) -> int | None:
+    """Return bytes; None for a text that names none.
+
+    >>> parsed_size("0"), parsed_size("1.5 GB"), parsed_size("2MiB"), parsed_size("much")
+    (0, 1500000000, 2097152, None)
+    """
+    size = _SIZE.fullmatch(text.strip())
+    if size is None:
+        return None
+    power = " kmgt".index(size[2].lower() or " ")
+    return int(float(size[1]) * (1024 if size[3] else 1000) ** power)
+
+
 class StorageOptions(Mapping[str, str]):
     """Options for a store as plain text; `repr`, `str` and errors mask what is secret.
 
@@ -115,12 +128,11 @@ class StorageOptions(Mapping[str, str]):
         given = self.get("cache_limit")
         if given is None:
             return None
-        size = _SIZE.fullmatch(given.strip())
+        size = parsed_size(given)
         if size is None:
             message = f'storage option cache_limit={given!r}: expected bytes, or a text as "10GB"'
             raise OptionError(message)
-        power = " kmgt".index(size[2].lower() or " ")
-        return int(float(size[1]) * (1024 if size[3] else 1000) ** power)
+        return size
 
     @property
     def place(self) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from penstock._cpus import usable_cpus
-from penstock.cli._by_number import open_numbered
+from penstock.cli._by_number import open_indexed
+from penstock.cli._paths import look_at
 from penstock.cli._terminal import Report, echo
 from penstock.cli._typed_fields import all_types, cheap_types, field_types, parse_fields
 from penstock.cli._units import bytes_text, counted, few
@@ -88,43 +89,42 @@ def bench(  # noqa: PLR0913 (one argument an option)
 ) -> int:
     """Run penstock.DataLoader over PATH for a while, show where the time goes, and suggest.
 
-    Nothing is done with the batches, so that all of the time is the loader's. PATH needs an index
-    (penstock index), or is CSV, Parquet or tokens. Without torch batches are Arrow record batches.
-    Every run decodes; one more gathers from columns (penstock materialize), if they are there, or
-    can be made in a few seconds for this run.
+    Nothing is done with the batches, so that all of the time is the loader's. An index that PATH
+    needs and has not is built first. Without torch batches are Arrow record batches. Every run
+    decodes; one more gathers from columns (penstock materialize), if they are there, or can be
+    made in a few seconds for this run.
     """
     given = parse_fields(fields) if fields is not None else None
-    with open_numbered(path, storage_options, folder) as opened:
-        source = opened.source
-        if not len(source):
-            echo(f"penstock: {path} holds no records: there is nothing to run.", err=True)
-            return FINDINGS
-        facts = BenchFacts(
-            path,
-            is_remote=any(map(is_remote, source.files)),
-            compressions=frozenset(filter(None, map(compression_of, source.files))),
-            names_fields=given is not None or is_tokens(source),
-            sequential=next(filter(SEQUENTIAL.__contains__, source.stream_files.values()), ""),
-        )
-        in_order = facts.sequential if shuffle == "true" else ""
-        output: Literal["arrow"] | None = "arrow" if find_spec("torch") is None else None
-        notes = ["torch is not installed: batches are Arrow record batches, not tensors"]
-        notes = notes * bool(output)
-        notes += [f"{in_order} can only be read in order: not shuffled"] * bool(in_order)
-        base = Setting(
-            workers="auto",
-            types=_types(path, source, given),
-            batch_size=min(batch_size, len(source)),
-            shuffle=False if in_order else SHUFFLES[shuffle],
-            output=output,
-        )
-        if workers is None:
-            cores = usable_cpus()
-            workers = [0, "auto", *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
-        if is_tokens(source) and {0, "auto"} <= set(workers):
-            workers.remove(0)  # For tokens auto is 0.
-        with columns_for(source, base.types, is_remote=facts.is_remote) as made:
-            cold, runs = _runs(source, base, workers, seconds, facts, made)
+    source = open_indexed(path, look_at(path, storage_options, folder))
+    if not len(source):
+        echo(f"penstock: {path} holds no records: there is nothing to run.", err=True)
+        return FINDINGS
+    facts = BenchFacts(
+        path,
+        is_remote=any(map(is_remote, source.files)),
+        compressions=frozenset(filter(None, map(compression_of, source.files))),
+        names_fields=given is not None or is_tokens(source),
+        sequential=next(filter(SEQUENTIAL.__contains__, source.stream_files.values()), ""),
+    )
+    in_order = facts.sequential if shuffle == "true" else ""
+    output: Literal["arrow"] | None = "arrow" if find_spec("torch") is None else None
+    notes = ["torch is not installed: batches are Arrow record batches, not tensors"]
+    notes = notes * bool(output)
+    notes += [f"{in_order} can only be read in order: not shuffled"] * bool(in_order)
+    base = Setting(
+        workers="auto",
+        types=_types(path, source, given),
+        batch_size=min(batch_size, len(source)),
+        shuffle=False if in_order else SHUFFLES[shuffle],
+        output=output,
+    )
+    if workers is None:
+        cores = usable_cpus()
+        workers = [0, "auto", *sorted({n for n in (2, 4, 8, cores) if 1 < n <= cores})]
+    if is_tokens(source) and {0, "auto"} <= set(workers):
+        workers.remove(0)  # For tokens auto is 0.
+    with columns_for(source, base.types, is_remote=facts.is_remote) as made:
+        cold, runs = _runs(source, base, workers, seconds, facts, made)
     report = _report(path, source, cold, runs, notes)
     advised = advice(runs, facts, made)
     for number, one in enumerate(advised, 1):

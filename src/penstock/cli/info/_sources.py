@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -13,15 +14,15 @@ from penstock.cli._by_number import by_number
 from penstock.cli._paths import as_typed, leftover_document, leftovers_of
 from penstock.cli._terminal import Report
 from penstock.cli._units import age_text, bytes_text, counted, few
-from penstock.datasets import is_tokens, known_profile, list_columns_of, open_found
+from penstock.datasets import column_folders, is_tokens, known_profile, list_columns_of, open_found
 from penstock.errors import CorruptIndexError
-from penstock.storage import locate
+from penstock.storage import bytes_and_time, locate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from penstock.cli._paths import Indexed
-    from penstock.datasets import Source, TokenSource
+    from penstock.datasets import ListedColumn, Source, TokenSource
     from penstock.index import Detected, Format
     from penstock.storage import Leftover
 
@@ -82,6 +83,14 @@ def add_records(report: Report, records: int | None, stored: int) -> None:
     report.row("stored", bytes_text(stored), bytes=stored)
 
 
+class KeptFolder(NamedTuple):
+    """A folder that Penstock made, and may make again."""
+
+    what: Literal["index", "columns"]
+    path: str
+    bytes: int
+
+
 class PathIndex(NamedTuple):
     """The index of a PATH, or why it cannot be used, or neither."""
 
@@ -126,6 +135,7 @@ class PathIndex(NamedTuple):
                 "fresh": None if meta is None else not found.is_stale,
                 "bad_lines": bad_lines,
                 "profiled": meta is not None and meta.profiled,
+                "made_by": "open" if found.is_own else meta and (meta.made_by or "index"),
                 "changed": [{"path": path, "what": what} for path, what in changed.items()],
                 "grown": grown,
                 "new": new,
@@ -142,7 +152,27 @@ class PathIndex(NamedTuple):
         if new:
             report.row("new", f"{counted(len(new), 'file')} not in it: {few(new, 5)}")
         if stale or new:
-            report.row("remedy", f"penstock index {shlex.quote(self.path)} {found.remedy}")
+            command = f"penstock index {shlex.quote(self.path)} {found.remedy}"
+            own = "none needed: penstock.open made this index, and refreshes it"
+            report.row("remedy", own if found.is_own else command)
+
+    def kept(self, columns: Sequence[ListedColumn]) -> list[KeptFolder]:
+        """Return where Penstock keeps index and columns of these records."""
+        kept, roots = [], {Path(column.folder) for column in columns}
+        if self.found is not None:
+            place = self.found.place
+            roots.update(filter(Path.is_dir, column_folders(place)))  # Those of a stale index, too.
+            if place.is_remote:
+                store, name = locate(place.folder, place.options)
+                size = sum(entry.size for entry in store.list(name))
+            else:
+                folder = Path(place.folder)
+                size = bytes_and_time(folder)[0] - bytes_and_time(folder / "columns")[0]
+            kept.append(KeptFolder("index", place.folder, size))
+        return [
+            *kept,
+            *(KeptFolder("columns", str(root), bytes_and_time(root)[0]) for root in sorted(roots)),
+        ]
 
     def _typed(self, name: str) -> str:
         """Return the path of a file that changed; that of a missing one is relative."""
@@ -167,7 +197,10 @@ def add_known(
     stale = sum(bool(column.stale) for column in columns)
     folders = sorted({column.folder for column in columns})
     held = {"columns": len(columns), "bytes": size, "stale": stale, "folders": folders}
-    report.data(materialized=held, profile=None)
+    kept = index.kept(columns)
+    report.data(materialized=held, profile=None, kept=[one._asdict() for one in kept])
+    for one in kept:
+        report.row("kept", f"{one.what}, {bytes_text(one.bytes)}: {one.path}")
     if columns:
         text = f"{counted(len(columns), 'column')}, {bytes_text(size)}"
         report.row("materialised", text + f", {stale:,} of them stale" * bool(stale))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from penstock.cli._by_number import open_numbered
+from penstock.cli._by_number import ByNumber, open_indexed
 from penstock.cli._terminal import echo
 from penstock.cli._units import parse_range, parse_size
 from penstock.cli._verb import (
@@ -30,6 +30,7 @@ from penstock.cli._verb import (
 from penstock.cli.plan._epoch import RunLayout, RunPlan, list_steps, steps_of
 from penstock.datasets import is_tokens, list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
+
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
 from penstock.order import Cursor, Skips
 from penstock.storage import locate
@@ -37,7 +38,6 @@ from penstock.storage import locate
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._by_number import ByNumber
     from penstock.datasets import Source
     from penstock.storage import StorageOptions
 
@@ -143,8 +143,7 @@ def plan(  # noqa: PLR0913 (one argument an option)
     """Show what a run over PATH will do: steps, rows, padding, reads, and which records come when.
 
     It is the order of penstock.DataLoader with the same numbers. Nothing but the index is read,
-    unless --show asks for records. PATH needs an index (penstock index), or is CSV, Parquet
-    or tokens.
+    unless --show asks for records. An index that PATH needs and has not is built first.
     """
     asked = _RunNumbers(**numbers)
     if show and step is None:
@@ -160,22 +159,22 @@ def plan(  # noqa: PLR0913 (one argument an option)
         cache_size = _CACHE_BYTES if limit is None else limit
     layout = RunLayout(workers, hosts, cache_size)
     state = None if asked.state is None else _read_state(asked.state)
-    with open_numbered(path, storage_options, folder) as found:
-        opened = _windows(found, length, stride, state)
-        try:
-            cursor, why = _cursor(asked, opened.source, state)
-        except ChangedSourceError as failure:
-            hint = _OF_WINDOWS if is_tokens(opened.source) else _OF_A_VIEW
-            echo(f"penstock: {storage_options.redact(str(failure))} {hint}", err=True)
-            return FINDINGS
-        if step is not None:
-            ranks = range(asked.world_size) if rank is None else [rank]
-            return list_steps(opened, cursor, sharing, step, ranks, show=show, as_json=as_json)
-        steps = steps_of(cursor, opened.source, sharing)
-        sizes, columns = _sizes(opened.source, storage_options), _columns(opened.source)
-        has_state = state is not None
-        run = RunPlan(path, opened.source, steps, why, layout, sizes, columns, has_state)
-        run.report().print(as_json=as_json)
+    source = open_indexed(path, look_at(path, storage_options, folder))
+    opened = _windows(ByNumber(path, source), length, stride, state)
+    try:
+        cursor, why = _cursor(asked, opened.source, state)
+    except ChangedSourceError as failure:
+        hint = _OF_WINDOWS if is_tokens(opened.source) else _OF_A_VIEW
+        echo(f"penstock: {storage_options.redact(str(failure))} {hint}", err=True)
+        return FINDINGS
+    if step is not None:
+        ranks = range(asked.world_size) if rank is None else [rank]
+        return list_steps(opened, cursor, sharing, step, ranks, show=show, as_json=as_json)
+    steps = steps_of(cursor, opened.source, sharing)
+    sizes, columns = _sizes(opened.source, storage_options), _columns(opened.source)
+    has_state = state is not None
+    run = RunPlan(path, opened.source, steps, why, layout, sizes, columns, has_state)
+    run.report().print(as_json=as_json)
     return FINE
 
 

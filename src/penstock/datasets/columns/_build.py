@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from itertools import chain
@@ -38,6 +38,7 @@ from penstock.storage import (
     BUILDING,
     COLUMNS_LOCK,
     NO_ROOM,
+    hold_entry,
     holder_of,
     is_of_columns,
     is_remote,
@@ -46,12 +47,12 @@ from penstock.storage import (
     refuse_full_disk,
     remove_special,
     remove_tree,
+    trim_cache,
 )
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -109,7 +110,8 @@ def first_record(wanted: Wanted) -> int:
     return max((column.meta.length for column in wanted.values() if column), default=0)
 
 
-def only_column_builder(root: Path) -> AbstractContextManager[None]:
+@contextmanager
+def only_column_builder(root: Path) -> Iterator[None]:
     """Be the only process, on any host, that changes the columns in a folder.
 
     While another one is at it, wait as long as it finishes something; large data takes long.
@@ -122,9 +124,15 @@ def only_column_builder(root: Path) -> AbstractContextManager[None]:
         f"{_STUCK_SECONDS:,.0f} s. Wait for it or end it, or give another folder: path=",
         path=str(root),
     )
-    return only_one(
-        root / COLUMNS_LOCK, _STUCK_SECONDS, stuck, lambda: {*glob.glob(parts, include_hidden=True)}
-    )
+
+    def progress() -> object:
+        return {*glob.glob(parts, include_hidden=True)}
+
+    with only_one(root / COLUMNS_LOCK, _STUCK_SECONDS, stuck, progress):
+        held = hold_entry(root)
+        yield
+    del held
+    trim_cache(root)
 
 
 def build(source: Source, wanted: Wanted, root: Path, how: Building, freshness: Freshness) -> None:

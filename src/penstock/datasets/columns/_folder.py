@@ -28,6 +28,7 @@ from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import CorruptIndexError
 from penstock.storage import (
     HiddenFolder,
+    hold_entry,
     is_plain_name,
     publish_folder,
     read_metadata,
@@ -115,6 +116,7 @@ class Column:
 
     def __init__(self, root: Path, name: str, meta: ColumnMeta, type_: pa.DataType) -> None:
         self.meta = meta
+        self._held = hold_entry(root)
         folder = root / name
         lists = [*map(root.joinpath, meta.lists)]
         self._sizes = {}

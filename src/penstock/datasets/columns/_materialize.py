@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.datasets._arrow import whole_schema
@@ -16,7 +17,9 @@ from penstock.datasets.columns._folder import drop_columns, list_columns
 from penstock.datasets.columns._materialized import Materialized, without_columns
 from penstock.datasets.columns._place import Freshness, column_place
 from penstock.datasets.columns._write import check_type
-from penstock.errors import OptionError
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
+from penstock.index import read_meta
+from penstock.storage import path_below
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -183,6 +186,23 @@ def drop_columns_of(
 ) -> list[ColumnMeta]:
     """Remove the columns of these fields, or all; a process that uses one keeps it."""
     return drop_columns_in([column_place(origin, path).root for origin in _origins(source)], names)
+
+
+def files_of_entry(entry: Path) -> list[str] | None:
+    """Return the local files that an index or columns in the cache directory were made from.
+
+    None where that is not known: of remote data, of views, and where metadata is damaged.
+    """
+    with suppress(CorruptIndexError, ObjectNotFoundError):
+        meta = read_meta(str(entry))
+        if meta is not None and meta.base is not None:
+            names = [file.path for file in [*meta.files, *meta.empty]]
+            files = [path_below(meta.base, name) or "" for name in names] or [meta.base]
+        else:
+            files = [file.path for column in list_columns(entry) for file in column.files]
+        if files and all(map(os.path.isabs, files)):
+            return files
+    return None
 
 
 def list_columns_in(folders: Iterable[Path]) -> list[ListedColumn]:
