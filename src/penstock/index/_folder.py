@@ -1,7 +1,4 @@
-"""The folder of an index: one process at a time builds it, and it appears whole or not at all.
-
-A builder puts the index that it replaces aside: for a moment, or for good where it is killed.
-"""
+"""The folder of an index: one process at a time builds it, and it appears whole or not at all."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from penstock.cli._by_number import ByNumber, open_indexed
+from penstock.cli._paths import look_at
 from penstock.cli._terminal import echo
 from penstock.cli._units import parse_range, parse_size
 from penstock.cli._verb import (
@@ -30,7 +31,6 @@ from penstock.cli._verb import (
 from penstock.cli.plan._epoch import RunLayout, RunPlan, list_steps, steps_of
 from penstock.datasets import is_tokens, list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
-
 from penstock.loading import Sharing, chosen_order, read_skips, resumed
 from penstock.order import Cursor, Skips
 from penstock.storage import locate
