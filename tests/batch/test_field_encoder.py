@@ -326,7 +326,7 @@ def test_types_come_from_a_schema_by_name_and_path() -> None:
         ("user", "'user.age', 'user.home', 'user.home.city'"),
         ("items", r"'items\[\].price'"),
         ("none", "null in all records"),
-        ("gone", "no field 'gone'; there are: user"),
+        ("usr", r"no field 'usr': did you mean 'user'\? If others have it.*'int64\?'"),
         ("money", "no tensor stands for the Arrow type decimal128"),
     ],
 )

@@ -19,7 +19,7 @@ from penstock.datasets._projection import (
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import type_at
-from penstock.decode import WholeSchema, unify
+from penstock.decode import WholeSchema, plain_columns, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.R
         return table_of(source, fields)
     numbers = source._numbers(ids)  # noqa: SLF001 (the contract's own)
     if fields is not None:
-        return projected(source, numbers, fields)
+        return plain_columns(projected(source, numbers, fields))
     table = whole_records(source, numbers)
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
@@ -62,7 +62,7 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
         if has_types(fields):
             raise
         return table_of(TableSource(table_of(source, None)), fields)
-    return pa.Table.from_batches(batches, schema)
+    return plain_columns(pa.Table.from_batches(batches, schema))
 
 
 def whole_schema(source: Source) -> pa.Schema:

@@ -105,8 +105,11 @@ class Source(AboutSource, ABC):
         "_repr_html_": "_display.html_of",
         "arrow": "_arrow.arrow_of",
         "materialize": "columns._materialize.materialize",
+        "read": "_arrow.plain_columns",
         "split": "_split.split",
         "take": "_views.Taken",
+        "value_counts": "_vocabulary.value_counts",
+        "vocabulary": "_vocabulary.words_of",
         "where": "where._where.where",
     }
     """Method of the surface → the function or class of `penstock.datasets` that does its work.
@@ -276,7 +279,7 @@ class Source(AboutSource, ABC):
         numbers = self._numbers(ids)
         if fields is None:
             return self._records(numbers)
-        return self._projected(numbers, fields)
+        return self._later("read")(self._projected(numbers, fields))
 
     @overload
     def __getitem__(self, which: int) -> Any: ...
@@ -363,6 +366,14 @@ class Source(AboutSource, ABC):
         """
         view: Source = self._later("where")(self, expression)
         return view
+
+    def vocabulary(self, field: str) -> list[Any]:
+        """Return the values of a `category`, in the order of their codes: those of all views."""
+        return list(self._later("vocabulary")(self, field))
+
+    def value_counts(self, field: str) -> dict[Any, int]:
+        """Return how many of these records hold each value of `vocabulary(field)`."""
+        return dict(self._later("value_counts")(self, field))
 
     def take(self, ids: Any) -> Source:
         """Return a view of the records of these numbers, in this order."""

@@ -13,7 +13,7 @@ from pyarrow import csv
 from penstock.datasets._join_batches import joined
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._texts import grouped
-from penstock.decode import as_records, bad_rows, empty_batch, fit_batch
+from penstock.decode import HOLDS_ALL, JSON, as_records, bad_rows, empty_batch, fit_batch
 from penstock.errors import CorruptIndexError, MalformedLineError, SchemaMismatchError
 from penstock.index import CSV, CsvScanner, list_files, open_or_build
 from penstock.index.csv import (
@@ -141,7 +141,15 @@ class CsvRows(Dataset):
         return self._columns(ids, self.schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        _, parsers, of_file = self._layout
+        own, parsers, of_file = self._layout
+        if JSON in schema.types:
+            # The value that `json` stands for is the one of the column's own type.
+            there = {field.name: field.type for field in own}
+            typed = [
+                (field.name, there.get(field.name, pa.null()) if field.type == JSON else field.type)
+                for field in schema
+            ]
+            return fit_batch(self._columns(ids, pa.schema(typed)), schema, ids)
         rows = self._bytes_of(ids)
         if len(parsers) == 1 or not len(ids):
             return self._parsed(parsers[0], rows, ids, schema)
@@ -170,7 +178,8 @@ class CsvRows(Dataset):
                     **details,
                 ) from None
             raise SchemaMismatchError(
-                f"{where}: field {field!r} holds {fact}. Give the field a type that holds it.",
+                f"{where}: field {field!r} holds {fact}.",
+                remedy=HOLDS_ALL,
                 field=field,
                 **details,
             ) from None

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from penstock.datasets.text._dataset import Dataset
-from penstock.decode import decode_as_json, decode_fast
+from penstock.decode import HOLDS_ALL, decode_as_json, decode_fast
 from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ class JsonlDataset(Dataset):
         def fail(line_index: int, line: bytes, why: Exception) -> None:
             number = int(ids[line_index])
             if isinstance(why, SchemaMismatchError):
-                text, details = self._described(number, line, why)
-                raise SchemaMismatchError(text, **details) from None
+                text, details = self._described(number, line, why.fact.rstrip("."))
+                raise SchemaMismatchError(text, remedy=HOLDS_ALL, **details) from None
             raise self._malformed(number, line, why) from None
 
         return fail
