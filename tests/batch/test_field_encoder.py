@@ -367,3 +367,19 @@ def test_categories_of_numbers_are_read_as_numbers() -> None:
     assert batch["c"].decoded() == [10, None, None, 30]
     again = pickle.loads(pickle.dumps(encoder))
     assert again.fields == encoder.fields
+
+
+def test_a_string_in_place_of_json_is_json_text_and_another_column_its_value() -> None:
+    encoder = FieldEncoder({"a": "json", "b": "json", "c": "text", "n": "int64"})
+    columns = pa.record_batch(
+        {"a": ['{"k": [1]}', None], "b": [{"k": 1}, None], "c": [1, None], "n": pa.array([1, 2])}
+    )
+    batch = encoder.encode(columns, position([7, 8]))
+    assert (batch["a"], batch["b"]) == ([{"k": [1]}, None], [{"k": 1}, None])
+    assert batch["c"] == ["1", None]
+
+
+def test_a_text_that_is_not_json_is_named_by_its_record() -> None:
+    with pytest.raises(SchemaMismatchError, match="'a' holds a text that is not JSON") as failure:
+        FieldEncoder({"a": "json"}).encode(pa.record_batch({"a": ["1", "{"]}), position([7, 8]))
+    assert failure.value.record == 8  # type: ignore[attr-defined]

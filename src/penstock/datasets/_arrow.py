@@ -46,6 +46,23 @@ def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.R
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
+_plain: dict[int, pa.Schema] = {}
+"""Schemas without `text` and `json` that were read lately: to look costs a twentieth of a batch."""
+_MOST_PLAIN = 64
+
+
+def read_plainly(columns: pa.RecordBatch, fields: Fields) -> pa.RecordBatch:
+    """Return columns that were read, with plain strings in place of `text` and `json`."""
+    if _plain.get(id(fields)) is fields:
+        return columns
+    found = plain_columns(columns)
+    if found is columns and isinstance(fields, pa.Schema):
+        if len(_plain) >= _MOST_PLAIN:
+            _plain.clear()
+        _plain[id(fields)] = fields  # Its address is its own while it is kept.
+    return found
+
+
 def table_of(source: Source, fields: Fields | None) -> pa.Table:
     """Return all records with the named fields, or with every field of any record.
 

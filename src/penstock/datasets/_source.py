@@ -105,7 +105,7 @@ class Source(AboutSource, ABC):
         "_repr_html_": "_display.html_of",
         "arrow": "_arrow.arrow_of",
         "materialize": "columns._materialize.materialize",
-        "read": "_arrow.plain_columns",
+        "read": "_arrow.read_plainly",
         "split": "_split.split",
         "take": "_views.Taken",
         "value_counts": "_vocabulary.value_counts",
@@ -279,7 +279,7 @@ class Source(AboutSource, ABC):
         numbers = self._numbers(ids)
         if fields is None:
             return self._records(numbers)
-        return self._later("read")(self._projected(numbers, fields))
+        return self._later("read")(self._projected(numbers, fields), fields)
 
     @overload
     def __getitem__(self, which: int) -> Any: ...

@@ -69,26 +69,34 @@ def plain_columns(columns: Columns) -> Columns:
     [DataType(string)]
     """
     types: list[pa.DataType] = columns.schema.types
-    plain = [*map(plain_type, types)]
-    if all(map(lambda one, other: one is other, types, plain)):
+    if not any(map(_has_values, types)):
         return columns
     # Only these: of a slice of lists of nothing but nulls, Arrow's cast loses values.
     arrays = [
-        array if own is type_ else array.cast(type_)
-        for array, own, type_ in zip(columns.columns, types, plain, strict=True)
+        array.cast(plain_type(type_)) if _has_values(type_) else array
+        for array, type_ in zip(columns.columns, types, strict=True)
     ]
     return type(columns).from_arrays(arrays, columns.schema.names)
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
     """Return a type, or a type of lists, with string in place of `text` and `json`."""
+    if not _has_values(type_):
+        return type_
     if isinstance(type_, ValueType):
         return type_.storage_type
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        item = plain_type(type_.value_type)
-        if item is not type_.value_type and item != type_.value_type:
-            return (pa.large_list if pa.types.is_large_list(type_) else pa.list_)(item)
-    return type_
+    is_large = pa.types.is_large_list(type_)
+    return (pa.large_list if is_large else pa.list_)(plain_type(type_.value_type))
+
+
+_LISTS = {pa.list_(pa.null()).id, pa.large_list(pa.null()).id}
+
+
+def _has_values(type_: pa.DataType) -> bool:
+    """Whether a type is one of both, or lists of them; asked of every column of every batch."""
+    while type_.id in _LISTS:
+        type_ = type_.value_type
+    return isinstance(type_, ValueType)
 
 
 class ValueColumn(JsonColumn):
