@@ -383,3 +383,9 @@ def test_a_text_that_is_not_json_is_named_by_its_record() -> None:
     with pytest.raises(SchemaMismatchError, match="'a' holds a text that is not JSON") as failure:
         FieldEncoder({"a": "json"}).encode(pa.record_batch({"a": ["1", "{"]}), position([7, 8]))
     assert failure.value.record == 8  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("values", [5, None, [1, "a"], [object()]])
+def test_a_vocabulary_that_is_no_list_of_values_is_refused(values: Any) -> None:
+    with pytest.raises(OptionError, match="vocabulary of 'c'"):
+        FieldEncoder({"c": "category"}, {"c": values})

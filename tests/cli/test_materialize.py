@@ -161,6 +161,12 @@ def test_columns_are_listed_and_dropped_whatever_became_of_the_index(
     assert len(document("materialize", path, "--drop")["dropped"]) == 1
 
 
+def test_columns_of_a_file_of_no_known_format_are_refused(tmp_path: Path) -> None:
+    done = invoke("materialize", written(tmp_path / "a.txt", "text"), "--list")
+    assert done.exit_code == 2
+    assert "cannot tell what" in done.stderr
+
+
 def test_columns_in_a_folder_of_their_own_need_no_index(lines: Path, tmp_path: Path) -> None:
     document("materialize", lines, "id", "--path", tmp_path / "own")
     written(lines / "a.jsonl", '{"id": 7}')

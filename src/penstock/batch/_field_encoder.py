@@ -215,7 +215,10 @@ class FieldEncoder:
 
 
 def _vocabulary(name: str, values: pa.Array | Sequence[Any]) -> pa.Array:
-    array = values if isinstance(values, pa.Array) else pa.array(list(values))
+    try:
+        array = values if isinstance(values, pa.Array) else pa.array(list(values))
+    except (pa.ArrowException, TypeError) as why:
+        raise OptionError(f"the vocabulary of {name!r} is no list of values: {why}") from None
     if pa.types.is_null(array.type):
         array = array.cast(pa.string())
     if array.null_count or len(array.unique()) < len(array):

@@ -219,7 +219,9 @@ class Jagged(Movable):
                 f"{len(offsets):,} offsets do not fit {rows:,} rows: there is one more"
             )
         # On a device, without waiting for the numbers.
-        first, last = offsets[[0, -1]].tolist() if offsets.is_cpu else (0, len(values))
+        first, last = 0, len(values)
+        if offsets.is_cpu:  # An index of two would cost as much as a batch of short lists.
+            first, last = int(offsets[0]), int(offsets[-1])
         if (first, last) != (0, len(values)):
             raise OptionError(
                 f"the rows go from {first:,} to {last:,}, and there are {len(values):,} values: "

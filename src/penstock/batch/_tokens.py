@@ -89,7 +89,10 @@ class Tokens:
             raise OptionError(f"shift={shift!r}: expected True or False.")
         self.shift = bool(shift)
         if boundaries is not None and not isinstance(boundaries, bool):
-            boundaries = whole_number("boundaries", boundaries, 0)
+            try:
+                boundaries = whole_number("boundaries", boundaries, 0)
+            except OptionError as why:
+                raise OptionError(f"{str(why)[:-1]}, True, False or None.") from None
         self.boundaries = boundaries
         self.field = field
         self.token_dtype = None if token_dtype is None else _integers(token_dtype)

@@ -122,10 +122,13 @@ def open_existing(path: str, found: Detected) -> Source | None:
     if found.format.scanner is None:
         return open_found(found.checked())
     try:
-        return indexed_source(path, found, is_needed=True)
+        source = indexed_source(path, found, is_needed=True)
     except (CorruptIndexError, ObjectNotFoundError, StaleIndexError) as failure:
         _log.warning("%s", failure)
         return None
+    if source is None:
+        found.checked()
+    return source
 
 
 def folders_without_index(found: Detected, target: str | None) -> list[Path]:

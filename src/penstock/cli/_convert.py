@@ -123,10 +123,8 @@ def convert(
     if target.lower().endswith(OTHER_FORMATS):
         raise OptionError(f"cannot write {target}: only .jsonl[.zst|.gz] and directories.")
     writer = (_file_writer if is_jsonl(target) else _dir_writer)(found, target, chosen)
-    is_tiny = (chosen.max_records_per_shard or _STEP) < _STEP
-    is_tiny = is_tiny or chosen.max_bytes_per_shard < _STEP * _STEP
     policy = ErrorPolicy("skip" if on_error == "skip" else _refuse)
-    copy = _Copy(writer, policy, is_tiny, storage_options)
+    copy = _Copy(writer, policy, chosen, storage_options)
     if has_lines:
         with Progress(found.bytes) as progress:
             copy.run(copy.lines(found.files, progress))
@@ -234,8 +232,7 @@ class _Copy:
 
     writer: JsonlWriterSync
     policy: ErrorPolicy
-    is_tiny: bool
-    """Whether shards are smaller than the texts that come."""
+    shape: _WriteOptions
     options: StorageOptions
     records: int = 0
     text_bytes: int = 0
@@ -252,13 +249,10 @@ class _Copy:
         """Write all lines; after a failure or Ctrl-C remove what was published."""
         try:
             with self.writer as writer:
-                for text in texts:
-                    # Of tiny shards a text has many; Ctrl-C does not wait for all of them.
-                    lines = (line + b"\n" for line in text.split(b"\n")[:-1])
-                    for step in lines if self.is_tiny else [text]:
-                        # A signal between publishing a shard and noting it would leave it behind.
-                        with uninterrupted():
-                            writer.write_raw(step)
+                for text in self._steps(texts):
+                    # A signal between publishing a shard and noting it would leave it behind.
+                    with uninterrupted():
+                        writer.write_raw(text)
                 with uninterrupted():
                     writer.close()
                     self.complete = True
@@ -300,6 +294,19 @@ class _Copy:
             else:
                 good.append(line.text + b"\n")
         return b"".join(good), len(good)
+
+    def _steps(self, texts: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the same in steps of about a shard, so that Ctrl-C does not wait long."""
+        most_bytes, most_lines = self.shape.max_bytes_per_shard, self.shape.max_records_per_shard
+        for text in texts:
+            # Lines are counted only where a limit could be below what the text holds.
+            lines = text.split(b"\n")[:-1] if most_lines or len(text) > most_bytes else []
+            step = min(most_lines or len(lines), most_bytes * len(lines) // max(1, len(text)))
+            if len(lines) <= step:
+                yield text
+                continue
+            for start in range(0, len(lines), max(1, step)):
+                yield b"\n".join([*lines[start : start + max(1, step)], b""])
 
     def _take_back(self, failure: BaseException) -> None:
         """Remove the shards that were published, and note that on the error."""

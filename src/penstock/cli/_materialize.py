@@ -141,13 +141,13 @@ def materialize(
 def _schema(given: dict[str, str | None], source: Source) -> pa.Schema:
     """Return all fields with their Arrow types: the one given, or that of profile or schema."""
     known = {name: type_ for name, type_ in given.items() if type_ is not None}
-    unknown = given.keys() - known.keys()
+    unknown = [name for name in given if name not in known]
     profile = None
     if unknown and not source.schema_is_complete:
         profile = known_profile(source)
     if profile is not None:
         found = profile_types(profile.document)
-        for odd in unknown & found.left_out.keys():
+        for odd in filter(found.left_out.__contains__, unknown):
             raise OptionError(
                 f"{odd} has no type of its own: {found.left_out[odd]}. Give it one: {odd}:json."
             )

@@ -56,7 +56,11 @@ def _in_order(table: pa.Table, order: np.ndarray) -> pa.RecordBatch:
     rows = table.unify_dictionaries().combine_chunks()
     if not (np.diff(order) == 1).all():
         rows = rows.take(pa.array(order)).combine_chunks()
-    return rows.to_batches()[0] if len(order) else empty_batch(table.schema, 0)
+    if not len(order):
+        return empty_batch(table.schema, 0)
+    found = rows.to_batches()
+    # Text that is too long for one batch stays in chunks: that raises, and none is lost.
+    return found[0] if len(found) == 1 else pa.concat_batches(found)
 
 
 def _name(source: Source) -> str:

@@ -316,12 +316,15 @@ def _of_one_size(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the same bytes in blocks of about one size, so that a mark is seen in the first."""
     held: list[bytes] = []
     held_bytes = 0
-    for block in blocks:
-        held.append(block)
-        held_bytes += len(block)
-        if held_bytes >= TEXT_BYTES:
-            whole = b"".join(held)
-            for at in range(0, len(whole), 2 * TEXT_BYTES):
-                yield whole[at : at + 2 * TEXT_BYTES]
-            held, held_bytes = [], 0
+    try:
+        for block in blocks:
+            held.append(block)
+            held_bytes += len(block)
+            if held_bytes >= TEXT_BYTES:
+                whole, held, held_bytes = b"".join(held), [], 0
+                for at in range(0, len(whole), 2 * TEXT_BYTES):
+                    yield whole[at : at + 2 * TEXT_BYTES]
+    except Exception:
+        yield b"".join(held)  # What comes before the damage is good.
+        raise
     yield b"".join(held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -81,9 +82,13 @@ class Cursor:
         left_out, skip = _settled(self.skip, self.epoch, self.length)
         object.__setattr__(self, "skip", skip)
         object.__setattr__(self, "_left_out", left_out)
+        self._check_position()
+
+    def _check_position(self) -> None:
         _integer("position", self.position, least=0)
-        if self.position > left_out.kept:
-            raise _wrong("position", self.position, f"at most the {left_out.kept:,} records kept")
+        kept = self._left_out.kept
+        if self.position > kept:
+            raise _wrong("position", self.position, f"at most the {kept:,} records kept")
 
     @property
     def order_skip(self) -> Ranges:
@@ -124,6 +129,12 @@ class Cursor:
 
         `lanes` are those of that epoch's order, which a skip that has come due may change.
         """
+        if lanes is None and epoch in (None, self.epoch):
+            # The same epoch leaves out the same records: nothing is sorted again, at every step.
+            moved = copy.copy(self)
+            object.__setattr__(moved, "position", position)
+            moved._check_position()  # noqa: SLF001 (of the same class)
+            return moved
         epoch = self.epoch if epoch is None else epoch
         lanes = self.lanes if lanes is None else lanes
         return replace(self, epoch=epoch, position=position, lanes=lanes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import logging
 import re
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -37,6 +38,7 @@ from penstock.storage import (
     BUILDING,
     COLUMNS_LOCK,
     NO_ROOM,
+    holder_of,
     is_of_columns,
     is_remote,
     only_one,
@@ -48,7 +50,7 @@ from penstock.storage import (
 from penstock.work import Shared, UnitResults, run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -165,13 +167,25 @@ def build(source: Source, wanted: Wanted, root: Path, how: Building, freshness: 
         _publish(source, wanted, units, root, freshness)
     except Exception as why:
         # After Ctrl-C what is finished stays, for the next time.
-        _remove_leftovers(root)
+        shutil.rmtree(folder, ignore_errors=True)
         if isinstance(why, OSError) and (
             not isinstance(why, PenstockError) or why.errno in NO_ROOM
         ):
             raise unwritable(root, why) from why
         raise
     _remove_leftovers(root)
+
+
+def remove_finished(root: Path, has_all: Callable[[pa.Schema], bool]) -> None:
+    """Remove units of columns that are all there: their builder was killed after the last one."""
+    folders = [*root.glob(f"{BUILDING}*")]
+    if not folders:
+        return
+    with holder_of(root / COLUMNS_LOCK) as builder:
+        for folder in folders if builder == "gone" else ():
+            schema = _schema_in(folder)
+            if schema is not None and has_all(schema):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _schema_in(folder: Path) -> pa.Schema | None:
@@ -285,16 +299,22 @@ def _look(source: Source, schema: pa.Schema, start: int) -> tuple[float, float]:
             # Slow, record by record: its time is not that of other records.
             if not sized:
                 batch = decoded(source, ids[:_FIRST], schema, "null", 0).columns
-                size, sized = batch.nbytes, batch.num_rows
+                size, sized = _stored_bytes(batch), batch.num_rows
             continue
         if sized or len(ids) > _FIRST:
             took += time.perf_counter() - began
             rows += len(ids)
-        size += batch.nbytes
+        size += _stored_bytes(batch)
         sized += len(ids)
         if took > _LOOK_SECONDS:
             break
     return took / max(1, rows), size / max(1, sized)
+
+
+def _stored_bytes(batch: pa.RecordBatch) -> int:
+    """Return about how many bytes columns take: as many as Arrow's, but a whole one for a bool."""
+    bools = [type_ for type_ in batch.schema.types if pa.types.is_boolean(type_)]
+    return int(batch.nbytes + batch.num_rows * len(bools))
 
 
 def _sample(source: Source, start: int) -> Iterator[NDArray[np.int64]]:

@@ -21,6 +21,7 @@ from penstock.datasets.columns._build import (
     estimated,
     first_record,
     only_column_builder,
+    remove_finished,
 )
 from penstock.datasets.columns._folder import META, column_name, decode_column, sizes_in
 from penstock.datasets.columns._materialized import ColumnSpec
@@ -74,7 +75,9 @@ class SourceColumns:
     def ensured(self, schema: pa.Schema, how: Building) -> dict[ColumnSpec, Column]:
         """Return columns of all fields; build those that are missing."""
         found = self._all_found(schema)
-        if len(found) < len(schema):
+        if len(found) == len(schema):
+            remove_finished(self.place.root, lambda units: not self.missing(units))
+        else:
             with only_column_builder(self.place.root):
                 # The builder before may have built them, and files may have changed.
                 self._freshness = Freshness(self._origin)

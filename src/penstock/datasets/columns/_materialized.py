@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +24,7 @@ from penstock.datasets.fields._paths import steps_of, type_at
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
@@ -81,7 +82,7 @@ class Materialized(OverSource):
         self.specs = tuple(self.by_field.values())
         self._known = found or {}
         self._opened = Once(self._open)
-        self._plans: dict[int, tuple[Fields, GatherPlan]] = {}
+        self._plans: dict[object, tuple[Fields, GatherPlan]] = {}
 
     @property
     def origin(self) -> Source:
@@ -133,18 +134,23 @@ class Materialized(OverSource):
         if schema is not None:
             # Else these records hold something wider than the schema knows.
             with suppress(SchemaMismatchError):
-                return self.plan(schema).read(ids)
+                return self.plan(schema, tuple(schema.names)).read(ids)
         return self.source._projected(ids, fields)
 
-    def plan(self, fields: Fields) -> GatherPlan:
-        """Return how fields with types are read; a schema is looked at when it first comes."""
-        known = self._plans.get(id(fields))
+    def plan(self, fields: Fields, key: object = None) -> GatherPlan:
+        """Return how fields with types are read; they are looked at when they first come."""
+        if key is None:
+            # The address of a schema is its own while it is kept.
+            key = tuple(fields.items()) if isinstance(fields, Mapping) else id(fields)
+        try:
+            known = self._plans.get(key)
+        except TypeError:  # Not a type: reading it raises.
+            known, key = None, object()
         if known is None:
             schema = typed_fields(self.source, fields, lambda: self.source.schema)
             known = fields, GatherPlan(self.source, schema, self.by_field, self._opened.get())
-            if isinstance(fields, pa.Schema):  # Its address is its own while it is kept.
-                self._plans = self._plans if len(self._plans) < _MOST_PLANS else {}
-                self._plans[id(fields)] = known
+            self._plans = self._plans if len(self._plans) < _MOST_PLANS else {}
+            self._plans[key] = known
         return known[1]
 
     def _named(self, fields: Fields) -> pa.Schema | None:

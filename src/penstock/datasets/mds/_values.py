@@ -208,7 +208,7 @@ def _nested(arrays: Sequence[NDArray[Any]]) -> pa.Array:
 
 def arrays_of(name: str, column: str) -> Arrays:
     """Return the encoding `ndarray`, `ndarray:DTYPE` or `ndarray:DTYPE:LENGTH,LENGTH…`."""
-    made = _NDARRAY.fullmatch(name)
+    made = _NDARRAY.fullmatch(name.replace(" ", "").rstrip(":"))
     dtype, shape = made.groups() if made is not None else (None, None)
     axes = tuple(map(int, shape.split(","))) if shape else ()
     is_known = dtype is None or dtype in _DTYPE_CODES.values()

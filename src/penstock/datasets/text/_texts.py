@@ -62,8 +62,10 @@ def grouped(files: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     >>> [here.tolist() for here in grouped(np.array([7, 5, 7]))]
     [[1], [0, 2]]
     """
+    if not len(files) or (files == files[0]).all():
+        return [np.arange(len(files))] if len(files) else []
     order = np.argsort(files, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(files[order])) + 1) if len(files) else []
+    return np.split(order, np.flatnonzero(np.diff(files[order])) + 1)
 
 
 def read_grouped(
@@ -214,10 +216,16 @@ class PartedText(FileText):
     def read(self, offset: int, size: int) -> bytes:
         # A forged offset may be more than int64 holds.
         _refuse_behind(self._path, offset + size, self._end)
-        return super().read(offset, size)
+        number = int(self._starts.searchsorted(offset, "right")) - 1
+        low = offset - int(self._starts[number])
+        if number < 0 or low + size > self._parts[number, 3]:
+            return super().read(offset, size)
+        return bytes(self._texts([number])[number][low : low + size])
 
-    def _spans(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> list[range]:
-        """Return the parts in which each record lies."""
+    def _spans(
+        self, begin: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Return the first and the last part of each record, and the parts of all of them."""
         _refuse_behind(self._path, int(end.max()), self._end)
         first = np.searchsorted(self._starts, begin, "right") - 1
         if first.min() < 0:
@@ -227,19 +235,22 @@ class PartedText(FileText):
                 path=self._path,
             )
         last = np.maximum(first, np.searchsorted(self._starts, end, "left") - 1)
-        return [*map(range, first.tolist(), (last + 1).tolist())]
+        ones, others = first.tolist(), last.tolist()
+        spans = map(range, ones, (last + 1).tolist())
+        return ones, others, sorted({number for span in spans for number in span})
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         begin = np.asarray(offsets, np.int64)
         end = begin + np.asarray(sizes, np.int64)
-        spans = self._spans(begin, end)
-        texts = self._texts(sorted({number for span in spans for number in span}))
-        bases = self._starts[[span[0] for span in spans]]
+        ones, others, numbers = self._spans(begin, end)
+        texts, bases = self._texts(numbers), self._starts[ones]
         found = []
-        for span, low, high in zip(
-            spans, (begin - bases).tolist(), (end - bases).tolist(), strict=True
+        for one, other, low, high in zip(
+            ones, others, (begin - bases).tolist(), (end - bases).tolist(), strict=True
         ):
-            text = texts[span[0]] if len(span) == 1 else b"".join([texts[n] for n in span])
+            text = texts[one]
+            if one != other:
+                text = b"".join([texts[number] for number in range(one, other + 1)])
             found.append(bytes(text[low:high]))
         return found
 

@@ -26,6 +26,7 @@ TOKENS = "tokens"
 Ends: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 """Values, and where those of each row begin in them; at last where the last row's end."""
 _FEW = 32
+_MOST_ITEMS = 2**31 - 1
 
 
 class TokenSource(Source):
@@ -207,7 +208,11 @@ class TokenSource(Source):
             column = pa.FixedSizeListArray.from_arrays(values, type=type_)
         else:
             flat, lengths = self._flat(ids)
-            # Raises for more tokens than a list column of Arrow holds.
+            if len(flat) > _MOST_ITEMS:
+                raise OptionError(
+                    f"{len(ids):,} rows have {len(flat):,} tokens, more than a list column of "
+                    "Arrow holds. Ask for fewer rows at a time."
+                )
             offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
             column = pa.ListArray.from_arrays(offsets, pa.array(flat), type=type_)
         return pa.RecordBatch.from_arrays([column], schema=schema)

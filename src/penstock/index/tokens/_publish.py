@@ -275,6 +275,7 @@ class Publication:
         for one in self._bins:
             store, name = locate(one.path, self._options)
             refuse_taken = partial(_refuse_taken, store, name, one.path)
+            refuse_taken()  # Before all its bytes travel.
             is_exclusive = one.staged.stat().st_size <= _LARGEST_EXCLUSIVE
             try:
                 upload_file(store, one.staged, name, exclusive=is_exclusive, before=refuse_taken)

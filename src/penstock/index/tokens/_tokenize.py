@@ -326,7 +326,7 @@ class TokenizedSampleGenerator:
         except BadText as bad:
             raise MalformedLineError(
                 f"{self._from}, line {self._line:,} is no document: {bad}. Repair it, or give "
-                " process_text_line_func= a function that takes its text.",
+                "process_text_line_func= a function that takes its text.",
                 **about,
             ) from bad.__cause__
         try:

@@ -191,7 +191,12 @@ class TokenStream:
 
     def lengths(self) -> NDArray[np.int64]:
         """Return the length of every document."""
-        return np.concatenate([np.empty(0, np.int64), *(some for _, some in self.all_documents())])
+        # Copied one by one: each is a view of a map, and all of them would be too many open files.
+        lengths, at = np.empty(self.documents, np.int64), 0
+        for _, some in self.all_documents():
+            lengths[at : at + len(some)] = some
+            at += len(some)
+        return lengths
 
     def mapped(self, scratch: Path) -> NDArray[np.integer]:
         """Return all tokens as one map; `scratch` is written for it, unless one unit has all."""
