@@ -326,7 +326,7 @@ def test_types_come_from_a_schema_by_name_and_path() -> None:
         ("user", "'user.age', 'user.home', 'user.home.city'"),
         ("items", r"'items\[\].price'"),
         ("none", "null in all records"),
-        ("gone", "no field 'gone'; there are: user"),
+        ("usr", r"no field 'usr': did you mean 'user'\? If others have it.*'int64\?'"),
         ("money", "no tensor stands for the Arrow type decimal128"),
     ],
 )
@@ -367,6 +367,22 @@ def test_categories_of_numbers_are_read_as_numbers() -> None:
     assert batch["c"].decoded() == [10, None, None, 30]
     again = pickle.loads(pickle.dumps(encoder))
     assert again.fields == encoder.fields
+
+
+def test_a_string_in_place_of_json_is_json_text_and_another_column_its_value() -> None:
+    encoder = FieldEncoder({"a": "json", "b": "json", "c": "text", "n": "int64"})
+    columns = pa.record_batch(
+        {"a": ['{"k": [1]}', None], "b": [{"k": 1}, None], "c": [1, None], "n": pa.array([1, 2])}
+    )
+    batch = encoder.encode(columns, position([7, 8]))
+    assert (batch["a"], batch["b"]) == ([{"k": [1]}, None], [{"k": 1}, None])
+    assert batch["c"] == ["1", None]
+
+
+def test_a_text_that_is_not_json_is_named_by_its_record() -> None:
+    with pytest.raises(SchemaMismatchError, match="'a' holds a text that is not JSON") as failure:
+        FieldEncoder({"a": "json"}).encode(pa.record_batch({"a": ["1", "{"]}), position([7, 8]))
+    assert failure.value.record == 8  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("values", [5, None, [1, "a"], [object()]])

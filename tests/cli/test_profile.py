@@ -143,6 +143,7 @@ def test_the_dict_for_a_loader_can_be_pasted_and_nothing_fails_under_it(lines: P
     assert types == {
         "id": "int64",
         "flag": "bool",
+        "code": "text",
         "city": "category",
         "tags": "list<int64>",
         "user.age": "int64?",
@@ -150,7 +151,7 @@ def test_the_dict_for_a_loader_can_be_pasted_and_nothing_fails_under_it(lines: P
     }
     assert load_all(lines, types) == 2000
     text = succeed("profile", lines, "--as", "fields")
-    assert '    # "code" is left out: code is int in records 0 to 1,499, and string from' in text
+    assert '    "code": "text",  # code is int in records 0 to 1,499, and string from' in text
     assert fields(lines, "--fields", "user,id") == {"id": "int64", "user.age": "int64?"}
 
 

@@ -92,16 +92,8 @@ def test_every_kind_of_field_has_the_type_that_takes_its_nulls() -> None:
 @pytest.mark.parametrize(
     ("records", "path", "why"),
     [
-        ([{"a": 1}, {"a": "x"}], "a", "a is int in record 0, and string from record 1 on"),
-        ([{"a": [1]}, {"a": 2}], "a", "a is list in record 0, and int from record 1 on"),
-        (
-            [{"a": [1, "x"]}],
-            "a",
-            "a[] is int in record 0 (1 value) and string in record 0",
-        ),
         ([{"a": []}], "a", "all its lists are empty"),
         ([{"a": None}], "a", "it is null everywhere"),
-        ([{"a": 2**64}], "a", "fit neither int64 nor uint64"),
         ([{"a": {"b.c": 1}}], "a.b.c", "a name in it looks like a path"),
         ([{"a": {"b": 1}}, {"a": "x"}], "a.b", "a is not always an object"),
         ([{"a": {"b": 1}, "a.b": 2}], "a.b", "two fields have this path"),
@@ -113,6 +105,26 @@ def test_what_has_no_type_is_left_out_with_the_reason(
     found = types_of(*records)
     assert path not in found.types
     assert why in found.left_out[path]
+
+
+@pytest.mark.parametrize(
+    ("records", "type_", "why"),
+    [
+        ([{"a": 1}, {"a": "x"}], "text", "a is int in record 0, and string from record 1 on"),
+        ([{"a": [1]}, {"a": 2}], "json", "a is list in record 0, and int from record 1 on"),
+        ([{"a": {"b": 1}}, {"a": "x"}], "json", "a is object in record 0, and string from record"),
+        ([{"a": [1, "x"]}], "list<text>", "a[] is int in record 0 (1 values) and string in rec"),
+        ([{"a": [[], "x"]}], "list<json>", "a[] is list in record 0 (1 values) and string in r"),
+        ([{"a": 2**64}], "text", "fit neither int64 nor uint64"),
+        ([{"a": True}, {"a": 1}], "text", "a is bool in record 0, and int from record 1 on"),
+    ],
+)
+def test_what_no_other_type_holds_is_text_or_json_with_the_reason(
+    records: list[Any], type_: str, why: str
+) -> None:
+    found = types_of(*records)
+    assert found.types["a"] == type_
+    assert why in found.mixed["a"]
 
 
 def test_only_texts_that_come_again_and_again_are_categories() -> None:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import penstock
 from penstock.batch import FieldEncoder
 from penstock.errors import OptionError
 
@@ -28,6 +31,10 @@ def defaults(name: str) -> st.SearchStrategy[str]:
     return st.integers(low, high).map(str)
 
 
+DEFAULTS = ['string = ""', 'string = "a \\"b"', 'text = "-"']
+sign = st.sampled_from(["", "?"])
+
+
 @st.composite
 def type_texts(draw: st.DrawFn) -> str:
     """Return any type in the spelling that types are shown in."""
@@ -38,14 +45,15 @@ def type_texts(draw: st.DrawFn) -> str:
     if shape == "optional":
         return f"{name}{sizes}?"
     if shape == "padded":
-        return f"{name}{sizes}[:{draw(st.integers(1, 99))}]{default}"
+        return f"{name}{sizes}[:{draw(st.integers(1, 99))}]{default or draw(sign)}"
     if shape == "category":
-        return shape
+        return shape + draw(sign)
     text = f"{name}{sizes}{default}"
     if shape == "text":
-        text = draw(st.sampled_from(["string", "binary", 'string = ""', 'string = "a \\"b"']))
+        text = draw(st.sampled_from(["string", "binary", "text", "json", *DEFAULTS]))
     depth = draw(st.integers(1, 3)) if shape == "list" else draw(st.sampled_from([0, 0, 2]))
-    return "list<" * depth + text + ">" * depth
+    may_end = depth or text in ("string", "binary", "text", "json")
+    return "list<" * depth + text + ">" * depth + (draw(sign) if may_end else "")
 
 
 def type_of(text: Any) -> str:
@@ -104,25 +112,59 @@ FAULTS = [
     ("float32[]", 7, "a size was expected"),
     ("float32[-1]", 7, "a size was expected"),
     ("int64[:5][3]", 9, "nothing more"),
-    ("int64[:5]?", 9, "nothing more"),
+    ("int64[:5] = 1?", 13, "nothing more"),
     ("list<int64?>", 5, "cannot stand inside"),
     ("list<category>", 5, "cannot stand inside"),
     ("list<int64[:5]>", 5, "cannot stand inside"),
     ("list<int64>[5]", 11, "nothing more"),
     ("list<int64> = 0", 12, "nothing more"),
-    ("string?", 6, "nothing more"),
+    ('string = ""?', 11, "nothing more"),
+    ("list<json?>", 9, "'>' was expected"),
     ("string[3]", 6, "nothing more"),
     ("string = 5", 9, "in quotes"),
     ('string = "a', 9, "in quotes"),
     ('string = "\\x"', 9, "no text"),
     ('string = "\\ud800"', 9, "no text"),
-    ("category?", 8, "nothing more"),
+    ("category??", 9, "nothing more"),
+    ("json = 1", 5, "nothing more"),
     ("timestamp", 0, "timestamp[us]"),
     ("timestamp[min]", 0, "timestamp[us]"),
     ("duration[us, UTC]", 0, "duration[us]"),
     ("int64 int64", 6, "nothing more"),
     ("int64? = 3", 7, "nothing more"),
 ]
+
+
+MEANT = {
+    "int": "int64", "integer": "int64", "long": "int64", "float": "float32", "double": "float64",
+    "str": "string", "boolean": "bool", "bytes": "binary", "datetime": "timestamp[us]",
+    "date": "date32", "dict": "json", "object": "json", "Any": "json", "list": "list<int64>",
+    "list[int]": "list<int64>", "List[str]": "list<string>",
+    "list[list[float]]": "list<list<float32>>",
+    "int[]": "list<int64>", "float[3]": "float32[3]", "array<int>": "list<int64>",
+    "int = -1": "int64 = -1", "INT64": "int64", "np.float32": "float32", "torch.int8": "int8",
+    "int?": "'int64?'", "Optional[int]": "'int64?'", "int | None": "'int64?'", "enum": "category",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MEANT)
+def test_a_name_from_elsewhere_gets_the_type_that_it_stands_for(text: str) -> None:
+    with pytest.raises(OptionError) as failure:
+        type_of(text)
+    (near,) = re.findall(r"; did you mean (.*)\?$", str(failure.value), re.MULTILINE)
+    assert near == MEANT[text]
+    assert type_of(near.strip("'")) == near.strip("'")
+
+
+@pytest.mark.parametrize(
+    ("type_", "near"),
+    [(int, "int64"), (str, "string"), (list[int], "list<int64>"), (np.float32, "float32")],
+)
+def test_a_type_of_python_gets_the_text_to_write(type_: Any, near: str) -> None:
+    with pytest.raises(OptionError, match=f"did you mean '{near}'"):
+        type_of(type_)
+    with pytest.raises(OptionError, match=f"did you mean '{near}'"):
+        penstock.open([{"x": 1}]).read([0], {"x": type_})
 
 
 @pytest.mark.parametrize(("text", "at", "says"), FAULTS, ids=[repr(fault[0]) for fault in FAULTS])

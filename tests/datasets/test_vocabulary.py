@@ -212,3 +212,40 @@ def test_all_views_of_a_source_have_one_root(tmp_path: Path) -> None:
     assert root_of(views[0] + views[1]) is one
     pairs = [views[0] + other.take([0]), views[1] + other.take([1]), (views[1] + other).take([0])]
     assert {root_of(pair).fingerprint for pair in pairs} == {(one + other).fingerprint}
+
+
+@pytest.mark.parametrize("kind", ["lines", "parquet", "csv", "list"])
+def test_a_user_knows_the_classes_of_a_view_and_their_counts_before_the_first_batch(
+    kind: str, tmp_path: Path
+) -> None:
+    records = [{"c": "xyz"[n % 3] if n % 5 else None, "n": n} for n in range(100)]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(records), tmp_path / "a.parquet")
+    elif kind == "csv":
+        text = "".join(f"{one['c'] or ''},{one['n']}\n" for one in records)
+        (tmp_path / "a.csv").write_text("c,n\n" + text)
+    elif kind == "lines":
+        (tmp_path / "a.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    source = penstock.open(records if kind == "list" else tmp_path)
+    few = source.where("n < 5").materialize({"c": "string"})
+    assert few.vocabulary("c") == source.vocabulary("c") == ["y", "z", "x"]
+    assert few.value_counts("c") == {"y": 2, "z": 1, "x": 1}
+    assert sum(source.value_counts("c").values()) == 80
+    (batch,) = penstock.DataLoader(few, {"c": "category"}, batch_size=5)
+    assert list(batch["c"].vocabulary) == few.vocabulary("c")
+    assert few.take([0]).value_counts("c") == {"y": 0, "z": 0, "x": 0}
+    with pytest.raises(OptionError, match="no record has a field 'd'"):
+        source.vocabulary("d")
+
+
+def test_integers_and_booleans_are_counted() -> None:
+    source = penstock.open([{"n": n % 3, "b": n > 1} for n in range(7)])
+    assert source.value_counts("n") == {0: 3, 1: 2, 2: 2}
+    assert source.value_counts("b") == {False: 2, True: 5}
+
+
+def test_a_category_that_may_be_missing_everywhere_has_no_classes(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 1}\n')
+    loader = penstock.DataLoader(tmp_path, {"c": "category?"}, batch_size=1)
+    (batch,) = loader
+    assert (batch["c"].codes.tolist(), list(batch["c"].vocabulary)) == ([-1], [])

@@ -16,6 +16,7 @@ import penstock
 from penstock import DataLoader
 from penstock.batch import Batch, BatchPosition, FieldEncoder, SimpleEncoder
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
+from penstock.index import create_default_jsonl_indexer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,28 +91,54 @@ class TestMisspelt:
         batches = list(DataLoader(records, {"late": "float32"}, batch_size=1000))
         assert batches[-1]["late"].tolist() == [2.0]
 
-    def test_is_logged_once_where_only_some_lines_were_looked_at(
-        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize("kind", ["float32", "int64", "list<int64>", "category", "json"])
+    def test_is_refused_where_only_some_lines_were_looked_at(
+        self, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        lines = ['{"price": ', *RECORDS]
-        source = write(tmp_path / "a.jsonl", lines)
-        types = {"pirce": "float32", "price": "float32", "user.age": "int64 = 0"}
-        loader = DataLoader(source, types, batch_size=4, on_error="mask")
+        source = write(tmp_path / "a.jsonl", ['{"price": ', *RECORDS])
+        with pytest.raises(OptionError, match=r"'pirce': did you mean 'price'\?") as failure:
+            DataLoader(source, {"pirce": kind, "price": "float32"}, batch_size=4)
+        # The remedy works: the field may be missing in all records, and is.
+        assert failure.value.remedy.endswith(f"{{'pirce': '{kind}?'}}")
+        types = {"pirce": f"{kind}?", "price": "float32", "user.age": "int64 = 0"}
+        loader = DataLoader(source, types, batch_size=4, on_error="mask", materialize=False)
         (told,) = [one for one in caplog.messages if "pirce" in one]
         assert told.startswith("no record that was looked at has a field 'pirce': did you mean 'pr")
-        assert len(caplog.messages) == 1
-        list(loader)
-        assert len([one for one in caplog.messages if "pirce" in one]) == 1
+        assert len(list(loader)) == 4
 
-    def test_of_remote_lines_is_logged_with_the_first_batch(
-        self, s3_server: S3Server, bucket: str, caplog: pytest.LogCaptureFixture
+    @pytest.mark.parametrize("text", ["string", "text", "binary", "int64[:5]", "float32[3]"])
+    @pytest.mark.parametrize("source", CERTAIN)
+    def test_a_sign_allows_it_in_every_source(self, source: str, text: str, tmp_path: Path) -> None:
+        (batch, *_) = DataLoader(CERTAIN[source](tmp_path), {"pirce": f"{text}?"}, batch_size=2)
+        assert len(batch["pirce"]) == 2
+
+    def test_a_default_allows_it(self, tmp_path: Path) -> None:
+        source = write(tmp_path / "a.jsonl", [*RECORDS])
+        (batch,) = DataLoader(source, {"gone": "int64 = -1", "no": 'string = "-"'}, batch_size=12)
+        assert batch["gone"].tolist() == [-1] * 12
+        assert batch["no"] == ["-"] * 12
+
+    def test_a_field_that_only_the_profile_knows_is_there(self, tmp_path: Path) -> None:
+        write(tmp_path / "a.jsonl", [*RECORDS * 300, {"late": 1}, *RECORDS * 300])
+        create_default_jsonl_indexer(tmp_path, profile=True)()
+        source = penstock.open(tmp_path)
+        assert "late" not in source.schema.names
+        loader = DataLoader(source, {"late": "float32"}, batch_size=3601, materialize=False)
+        assert next(iter(loader))["late"][-1] == 1
+
+    @pytest.mark.parametrize("workers", WORKERS)
+    def test_of_remote_lines_is_refused_with_the_first_batch(
+        self, s3_server: S3Server, bucket: str, caplog: pytest.LogCaptureFixture, workers: Any
     ) -> None:
         text = "".join(json.dumps(one) + "\n" for one in RECORDS)
         s3_server.put(bucket, "set/a.jsonl", text.encode())
         source = penstock.open(f"s3://{bucket}/set", storage_options=s3_server.storage_options)
-        loader = DataLoader(source, {"pirce": "float32", "price": "float32"}, batch_size=4)
-        assert not [one for one in caplog.messages if "price" in one]
-        assert len(list(loader)) == 3
+        types = {"pirce": "float32", "price": "float32"}
+        loader = DataLoader(source, types, batch_size=4, num_workers=workers)
+        with pytest.raises(OptionError, match=r"'pirce': did you mean 'price'\?"):
+            next(iter(loader))
+        types["pirce"] = "float32?"
+        assert len(list(DataLoader(source, types, batch_size=4, num_workers=0))) == 3
         (told,) = [one for one in caplog.messages if "price" in one]
         assert told.startswith("no record that was looked at has a field 'pirce': did you mean 'pr")
 
@@ -119,13 +146,10 @@ class TestMisspelt:
     def test_the_error_about_its_null_says_that_there_is_no_such_field(
         self, tmp_path: Path, workers: Any
     ) -> None:
-        loader = DataLoader(
-            write(tmp_path / "a.jsonl", [*RECORDS]),
-            {"pirce": "int64"},
-            batch_size=4,
-            num_workers=workers,
-        )
-        with pytest.raises(SchemaMismatchError, match=r"'pirce' holds null.*did you mean 'price'"):
+        # Arrow types have no sign for a field that may be missing: the loader only warns.
+        source = write(tmp_path / "a.jsonl", [*RECORDS])
+        loader = DataLoader(source, NeedsValues("pirce"), batch_size=4, num_workers=workers)
+        with pytest.raises(SchemaMismatchError, match=r"'pirce' is null.*did you mean 'price'"):
             next(iter(loader))
 
     @pytest.mark.parametrize("fields", [{"pirce": pa.float32()}, ["pirce"]], ids=["types", "names"])
@@ -140,6 +164,20 @@ class TestMisspelt:
             DataLoader(RECORDS, Doubling("pirce"), batch_size=4)
         with pytest.raises(OptionError, match="did you mean 'price'"):
             DataLoader(RECORDS, {"pirce": "float32"}, batch_size=4, output="arrow")
+
+
+class NeedsValues:
+    """An encoder that has no place for null."""
+
+    def __init__(self, name: str) -> None:
+        self.fields = {name: pa.float32()}
+
+    def encode(self, columns: pa.RecordBatch, where: BatchPosition) -> Any:
+        (name,) = self.fields
+        if columns[name].null_count:
+            record = int(where.ids[0])
+            raise SchemaMismatchError(f"{name!r} is null", record=record, field=name)
+        return Batch({})
 
 
 class TestCategories:

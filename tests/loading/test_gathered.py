@@ -183,7 +183,7 @@ class TestTogether:
         assert peak < 60_000_000
 
     def test_whoever_writes_into_a_batch_writes_into_nothing_else(self, lines: Path) -> None:
-        types = {**TYPES, "v": "int64[:2]", "text": "string"}
+        types = {**TYPES, "v": "int64[:2]?", "text": "string"}
         for _ in range(2):
             for batch in DataLoader(lines, types, batch_size=7):
                 numbers = batch.ids.tolist()

@@ -159,10 +159,13 @@ def test_gzip_there_is_shuffled_for_whoever_asks_for_columns(
 
 
 @pytest.mark.parametrize("materialize", [False, True])
-def test_a_field_that_no_record_has_is_told_once(
+def test_a_field_that_no_record_has_is_refused_or_told_once(
     source: Source, materialize: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     types = {"n": "int64", "tax": "float32"}
+    with pytest.raises(OptionError, match="no record that was looked at has a field 'tax'"):
+        next(iter(DataLoader(source, types, batch_size=30, materialize=materialize)))
+    types["tax"] = "float32?"
     loader = DataLoader(source, types, batch_size=30, materialize=materialize)
     assert not caplog.messages
     assert len(list(loader)) == 7

@@ -18,6 +18,7 @@ from penstock.datasets import (
     Category,
     Dense,
     FieldType,
+    Json,
     ListOf,
     Number,
     Optional,
@@ -25,6 +26,7 @@ from penstock.datasets import (
     UpTo,
     number_in,
 )
+from penstock.decode import decode_line
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -62,15 +64,17 @@ class ValuePlace:
 def encoded(type_: FieldType, array: pa.Array, place: ValuePlace) -> Any:
     """Return the arrays of a column; the type decides how many.
 
-    An array for `Number`, `Dense` and `Category` (codes), a list for `Text`, (values, mask) for
-    `Optional`, (values, lengths) for `UpTo`, (values, offsets) for `ListOf`, where the values of
-    lists of lists are such a pair themselves; lists of texts are lists of lists.
+    An array for `Number`, `Dense` and `Category` (codes), a list for `Text` and `Json`, (values,
+    mask) for `Optional`, (values, lengths) for `UpTo`, (values, offsets) for `ListOf`, where the
+    values of lists of lists are such a pair themselves; lists of texts are lists of lists.
     """
     match type_:
         case Number():
             return _numbers(type_, array, place)
         case Text():
             return _texts(type_, array)
+        case Json():
+            return _objects(array, place)
         case Category():
             return _codes(array, place)
         case Dense():
@@ -124,6 +128,23 @@ def _texts(type_: Text, array: pa.Array) -> list[Any]:
     return texts
 
 
+def _objects(array: pa.Array, place: ValuePlace) -> list[Any]:
+    texts = array.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist()
+    objects: list[Any] = []
+    for at, text in enumerate(texts):
+        try:
+            # In place of a bad record there is an empty text.
+            objects.append(decode_line(text) if text else None)
+        except ValueError as why:
+            record = int(place.ids[place.row_of(at)])
+            raise SchemaMismatchError(
+                f"record {record:,}: field {place.field!r} holds a text that is not JSON: {why}",
+                field=place.field,
+                record=record,
+            ) from None
+    return objects
+
+
 def _codes(array: pa.Array, place: ValuePlace) -> Array:
     # Each distinct value is looked up once. Arrow's own `index_in` would hash the vocabulary anew
     # for every batch.
@@ -158,6 +179,7 @@ def _optional(type_: Optional, array: pa.Array, place: ValuePlace) -> tuple[Arra
     mask = ~_nulls(array)
     if isinstance(type_.item, Dense):
         return _dense(type_.item, array, place, 0), mask
+    assert isinstance(type_.item, Number)  # noqa: S101 (other types have no mask)
     values = _values(array, type_.item)
     values[~mask] = 0
     return values, mask

@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock._lazy import require
 from penstock._words import counted
 from penstock.batch._parts import Categories, Jagged, Masked, Movable, Padded, tensor
+from penstock.decode import json_texts
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -269,7 +270,12 @@ def _column(value: Any) -> pa.Array:
         return pa.DictionaryArray.from_arrays(
             pa.array(codes, mask=codes < 0), pa.array(value.vocabulary)
         )
-    return _dense(_numpy(value)) if hasattr(value, "detach") else pa.array(value)
+    if hasattr(value, "detach"):
+        return _dense(_numpy(value))
+    try:
+        return pa.array(value)
+    except (pa.ArrowException, OverflowError):  # Objects of `json` that no Arrow type holds.
+        return json_texts(value)
 
 
 def _dense(values: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> pa.Array:

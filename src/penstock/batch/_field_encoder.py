@@ -15,9 +15,14 @@ from penstock.datasets import (
     Category,
     Dense,
     FieldType,
+    Json,
     ListOf,
     Number,
+    Optional,
     Text,
+    closest,
+    may_be_missing,
+    meant,
     missing_fields,
     parsed,
     paths_in,
@@ -25,7 +30,7 @@ from penstock.datasets import (
     type_at,
     vocabulary,
 )
-from penstock.decode import fit_batch
+from penstock.decode import JSON, TEXT, fit_batch, plain_columns, plain_type
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -48,8 +53,8 @@ class FieldEncoder:
     """Turns columns into tensors by field types.
 
     A type is a text (`int64`, `int64 = -1`, `int64?`, `float32[768]`, `int64[:50]`,
-    `list<int64>`, `string`, `category`) or a `pyarrow.DataType`. It works in two steps, so that a
-    worker process needs no torch: `arrays`, then `batch`.
+    `list<int64>`, `string`, `text`, `json`, `category`) or a `pyarrow.DataType`. It works in two
+    steps, so that a worker process needs no torch: `arrays`, then `batch`.
 
     >>> import numpy as np
     >>> from penstock.batch import BatchPosition
@@ -67,9 +72,12 @@ class FieldEncoder:
         vocabularies: Mapping[str, pa.Array | Sequence[Any]] | None = None,
     ) -> None:
         """Encode the fields of `types`; a category has the codes of its vocabulary."""
-        self._types = {name: _field_type(name, type_) for name, type_ in types.items()}
-        self.types = {name: str(type_) for name, type_ in self._types.items()}
+        given = {name: _field_type(name, type_) for name, type_ in types.items()}
+        self.types = {name: str(type_) for name, type_ in given.items()}
         """The type of each field as a text."""
+        self.may_be_missing = {name for name, type_ in given.items() if may_be_missing(type_)}
+        """The fields that no record needs to have: `?` or a default says so."""
+        self._types = {name: _without_sign(type_) for name, type_ in given.items()}
         self.vocabularies = {
             name: _vocabulary(name, values) for name, values in (vocabularies or {}).items()
         }
@@ -121,10 +129,14 @@ class FieldEncoder:
         """
         if not self.categories or type(self) is not FieldEncoder:
             return source, self  # A subclass may not be copied in this way.
-        if any(missing.is_certain for missing in missing_fields(source, self.categories)):
+        unknown = {missing.path for missing in missing_fields(source, self.categories)}
+        if not unknown <= self.may_be_missing:
             return source, self  # The loader refuses it, without a pass over all records.
         root = root_of(source)
-        found = {name: vocabulary(root, name, len(root)) for name in self.categories}
+        found = {
+            name: vocabulary(root, name, len(root), may_be_missing=name in unknown)
+            for name in self.categories
+        }
         return source, self.with_vocabularies(found)
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
@@ -135,12 +147,21 @@ class FieldEncoder:
                 f"with_vocabularies({{{missing[0]!r}: […]}})"
             )
         if not columns.schema.equals(self._schema):
-            columns = fit_batch(columns, self._schema, where.ids)
+            columns = self._fitted(columns, where)
         arrays = {}
         for (name, type_), column in zip(self._types.items(), columns.columns, strict=True):
             place = ValuePlace(name, type_, where.ids, self._codes.get(name, {}))
             arrays[name] = encoded(type_, column, place)
         return arrays
+
+    def _fitted(self, columns: pa.RecordBatch, where: BatchPosition) -> pa.RecordBatch:
+        there = columns.schema
+        schema = pa.schema(
+            # A string in place of `json` is JSON text already, as `Source.read` returns it.
+            (name, plain if name in there.names and there.field(name).type == plain else type_)
+            for (name, type_), plain in zip(self.fields.items(), self._schema.types, strict=True)
+        )
+        return plain_columns(fit_batch(columns, schema, where.ids))
 
     def part(self, arrays: Mapping[str, Any], start: int, stop: int) -> dict[str, Any]:
         """Return some rows of what `arrays` made, without a copy."""
@@ -171,7 +192,8 @@ class FieldEncoder:
 
     @cached_property
     def _schema(self) -> pa.Schema:
-        return pa.schema(list(self.fields.items()))
+        """Columns as they are handed over."""
+        return pa.schema([(name, plain_type(type_)) for name, type_ in self.fields.items()])
 
     @cached_property
     def _words(self) -> dict[str, list[Any]]:
@@ -218,33 +240,41 @@ def _field_type(name: str, type_: str | pa.DataType) -> FieldType:
     found = _of(type_) if isinstance(type_, pa.DataType) else None
     if found is None:
         kind = f"the Arrow type {type_}" if isinstance(type_, pa.DataType) else repr(type_)
+        hint = f"; did you mean {near!r}?" if (near := meant(type_)) else "."
         raise OptionError(
-            f"field {name!r}: no tensor stands for {kind}. Field types are\n{GRAMMAR}"
+            f"field {name!r}: no tensor stands for {kind}{hint} Field types are\n{GRAMMAR}"
         )
     return found
+
+
+def _without_sign(type_: FieldType) -> FieldType:
+    """Return the type that decides about the values: only numbers have a mask for `?`."""
+    has_mask = isinstance(type_, Optional) and isinstance(type_.item, Number | Dense)
+    return type_.item if isinstance(type_, Optional) and not has_mask else type_
 
 
 def _known(schema: pa.Schema, name: str) -> pa.DataType:
     """Return the type that a schema has for a name or path, if a tensor may stand for it."""
     type_ = type_at(schema, name)
     if type_ is None or is_.is_null(type_):
-        there = ", ".join(paths_in(schema)) or "none"
         fact = (
-            f"the schema has no field {name!r}; there are: {there}"
+            f"the schema has no field {name!r}: {closest(name, paths_in(schema))}"
             if type_ is None
-            else f"field {name!r} is null in all records that were looked at"
+            else f"field {name!r} is null in all records that were looked at."
         )
-        raise OptionError(f"{fact}. Give it a type, as in {{{name!r}: 'int64'}}")
+        raise OptionError(fact, remedy=f"If others have it, give its type: {{{name!r}: 'int64?'}}")
     below = [path for path in paths_in(schema) if path.startswith((f"{name}.", f"{name}[]."))]
     if below and _of(type_) is None:
         raise OptionError(
             f"field {name!r} holds objects, and no tensor stands for those: name the fields "
-            f"below it, {', '.join(map(repr, below))}"
+            f"below it, {', '.join(map(repr, below))}, or ask for {{{name!r}: 'json'}}"
         )
     return type_
 
 
 def _of(type_: pa.DataType) -> FieldType | None:
+    if type_ in (TEXT, JSON):
+        return Text(TEXT) if type_ == TEXT else Json()
     if isinstance(type_, pa.BaseExtensionType):
         return _of(type_.storage_type)
     if _is(type_, _NUMBERS):
@@ -258,7 +288,7 @@ def _of(type_: pa.DataType) -> FieldType | None:
         return Dense(item, type_.list_size) if isinstance(item, Number | Dense) else None
     if _is(type_, _LISTS):
         item = _of(type_.value_type)
-        return ListOf(item) if isinstance(item, Number | Dense | Text | ListOf) else None
+        return ListOf(item) if isinstance(item, Number | Dense | Text | Json | ListOf) else None
     return None
 
 

@@ -130,7 +130,7 @@ def materialize(
             report = _build(task, source, _schema(types or {}, source))
     except (BadRecordsError, MalformedLineError, SchemaMismatchError, StaleIndexError) as failure:
         if failure.remedy and not isinstance(failure, StaleIndexError):
-            failure.advise("With --on-error null such values become null, and are counted.")
+            failure.advise(failure.remedy.replace("on_error='null'", "--on-error null"))
         echo(f"penstock: {task.storage_options.redact(str(failure))}", err=True)
         return FINDINGS
     report.print(as_json=task.as_json)
@@ -147,7 +147,9 @@ def _schema(given: dict[str, str | None], source: Source) -> pa.Schema:
     if profile is not None:
         found = profile_types(profile.document)
         for odd in filter(found.left_out.__contains__, unknown):
-            raise OptionError(f"{odd} has no type of its own: {found.left_out[odd]}. Give it one.")
+            raise OptionError(
+                f"{odd} has no type of its own: {found.left_out[odd]}. Give it one: {odd}:json."
+            )
         known = found.types | known
     types = {name: known.get(name) for name in given}
     if None in types.values():

@@ -264,7 +264,8 @@ def _fields(path: str, document: dict[str, Any], found: FoundProfile) -> str:
     lines = ["{", f"    # {path}: {_heading(document, found)}"]
     for name in dict.fromkeys(paths):
         if name in types.types:
-            lines.append(f"    {_quoted(name)}: {_quoted(types.types[name])},")
+            why = f"  # {types.mixed[name]}" if name in types.mixed else ""
+            lines.append(f"    {_quoted(name)}: {_quoted(types.types[name])},{why}")
         else:
             lines.append(f"    # {_quoted(name)} is left out: {types.left_out[name]}")
     return "\n".join([*lines, "}"])

@@ -40,18 +40,22 @@ if TYPE_CHECKING:
     from penstock.datasets.columns._materialized import without_columns as without_columns
     from penstock.datasets.columns._place import column_folders as column_folders
     from penstock.datasets.fields._grammar import GRAMMAR as GRAMMAR
+    from penstock.datasets.fields._grammar import meant as meant
     from penstock.datasets.fields._grammar import parsed as parsed
+    from penstock.datasets.fields._paths import closest as closest
     from penstock.datasets.fields._paths import paths_in as paths_in
     from penstock.datasets.fields._paths import type_at as type_at
     from penstock.datasets.fields._profile_types import profile_types as profile_types
     from penstock.datasets.fields._tensor_types import Category as Category
     from penstock.datasets.fields._tensor_types import Dense as Dense
     from penstock.datasets.fields._tensor_types import FieldType as FieldType
+    from penstock.datasets.fields._tensor_types import Json as Json
     from penstock.datasets.fields._tensor_types import ListOf as ListOf
     from penstock.datasets.fields._tensor_types import Number as Number
     from penstock.datasets.fields._tensor_types import Optional as Optional
     from penstock.datasets.fields._tensor_types import Text as Text
     from penstock.datasets.fields._tensor_types import UpTo as UpTo
+    from penstock.datasets.fields._tensor_types import may_be_missing as may_be_missing
     from penstock.datasets.fields._tensor_types import number_in as number_in
     from penstock.datasets.fields._tensor_types import type_text as type_text
     from penstock.datasets.mds._rows import MdsRows as MdsRows
@@ -82,11 +86,12 @@ _FOR_ROOMS = {
         "Materialized gone_columns has_columns known_bad knows_bad without_columns"
     ),
     "columns._place": "column_folders",
-    "fields._grammar": "GRAMMAR parsed",
-    "fields._paths": "paths_in type_at",
+    "fields._grammar": "GRAMMAR meant parsed",
+    "fields._paths": "closest paths_in type_at",
     "fields._profile_types": "profile_types",
     "fields._tensor_types": (
-        "Category Dense FieldType ListOf Number Optional Text UpTo number_in type_text"
+        "Category Dense FieldType Json ListOf Number Optional Text UpTo may_be_missing number_in "
+        "type_text"
     ),
     "tokens._source": "is_tokens",
     "where._where": "TextCondition",

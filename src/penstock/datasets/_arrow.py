@@ -19,7 +19,7 @@ from penstock.datasets._projection import (
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import type_at
-from penstock.decode import WholeSchema, unify
+from penstock.decode import WholeSchema, plain_columns, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -40,10 +40,27 @@ def arrow_of(source: Source, ids: Any, fields: Fields | None) -> pa.Table | pa.R
         return table_of(source, fields)
     numbers = source._numbers(ids)  # noqa: SLF001 (the contract's own)
     if fields is not None:
-        return projected(source, numbers, fields)
+        return plain_columns(projected(source, numbers, fields))
     table = whole_records(source, numbers)
     batches = table.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+
+
+_plain: dict[int, pa.Schema] = {}
+"""Schemas without `text` and `json` that were read lately: to look costs a twentieth of a batch."""
+_MOST_PLAIN = 64
+
+
+def read_plainly(columns: pa.RecordBatch, fields: Fields) -> pa.RecordBatch:
+    """Return columns that were read, with plain strings in place of `text` and `json`."""
+    if _plain.get(id(fields)) is fields:
+        return columns
+    found = plain_columns(columns)
+    if found is columns and isinstance(fields, pa.Schema):
+        if len(_plain) >= _MOST_PLAIN:
+            _plain.clear()
+        _plain[id(fields)] = fields  # Its address is its own while it is kept.
+    return found
 
 
 def table_of(source: Source, fields: Fields | None) -> pa.Table:
@@ -62,7 +79,7 @@ def table_of(source: Source, fields: Fields | None) -> pa.Table:
         if has_types(fields):
             raise
         return table_of(TableSource(table_of(source, None)), fields)
-    return pa.Table.from_batches(batches, schema)
+    return plain_columns(pa.Table.from_batches(batches, schema))
 
 
 def whole_schema(source: Source) -> pa.Schema:

@@ -30,7 +30,7 @@ def joined_schema(schemas: Sequence[pa.Schema], sources: Sequence[Source]) -> pa
             held = (f"{type_at(schema, path)} in {_name(distinct[schema])}" for schema in pair)
             raise SchemaMismatchError(
                 f"field {path!r} is {' and '.join(held)}: no type holds both. Say which one you "
-                f"want: source.arrow(fields={{{path!r}: ...}})"
+                f"want, such as JSON text: source.arrow(fields={{{path!r}: 'json'}})"
             )
     return unify(empty_batch(schema, 0) for schema in distinct).schema
 

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._memory import ListSource
+from penstock.datasets._profile_source import known_profile
 from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
-from penstock.errors import MalformedLineError
+from penstock.errors import CorruptIndexError, MalformedLineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,6 +30,7 @@ _HINTS = 20
 class Missing(NamedTuple):
     """A field that is not there, as far as is known."""
 
+    path: str
     text: str
     is_certain: bool
     """Whether no record can have it; else some were looked at, and none of them had it."""
@@ -48,8 +50,8 @@ def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
 
 def _missing(path: str, hint: str, is_certain: bool) -> Missing:  # noqa: FBT001 (of `Missing`)
     if is_certain:
-        return Missing(f"there is no field {path!r} in these records{hint}", is_certain)
-    return Missing(f"no record that was looked at has a field {path!r}{hint}", is_certain)
+        return Missing(path, f"there is no field {path!r} in these records{hint}", is_certain)
+    return Missing(path, f"no record that was looked at has a field {path!r}{hint}", is_certain)
 
 
 def _has(source: Source, path: str, head_of: Callable[[Source], list[Any]]) -> bool | None:
@@ -59,7 +61,17 @@ def _has(source: Source, path: str, head_of: Callable[[Source], list[Any]]) -> b
     if source.schema_is_complete:
         return _is_in(source.schema, path)
     is_near = source.sample_index is not None and _any_holds(head_of(source), path)
-    return is_near or _is_in(source.schema, path) or None
+    return is_near or _is_in(source.schema, path) or _is_profiled(source, path) or None
+
+
+def _is_profiled(source: Source, path: str) -> bool:
+    """Whether the profile, which all records are in, has a field."""
+    with suppress(CorruptIndexError):
+        profile = known_profile(source)
+        return profile is not None and any(
+            field["path"] == path for field in profile.document["fields"]
+        )
+    return False
 
 
 def _head(source: Source) -> list[Any]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock._words import counted
 from penstock.datasets._about import AboutSource, ColumnHome
+from penstock.datasets._numbers import record_number
 from penstock.errors import OptionError, RecordIndexError
 
 if TYPE_CHECKING:
@@ -60,22 +61,6 @@ def _as_many_rows(read: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def record_number(which: Any, length: int) -> int:
-    """Return the number, from 0 on, of one of so many records; an unknown one raises."""
-    try:
-        if isinstance(which, bool):
-            raise TypeError  # noqa: TRY301 (True is 1 to Python, and a mistake here)
-        number = operator.index(which)
-    except TypeError:
-        raise TypeError(
-            f"records are numbered: expected an integer, a slice or a list of integers, "
-            f"not {type(which).__name__}"
-        ) from None
-    if not -length <= number < length:
-        raise RecordIndexError(f"there is no record {which}: there are {length:,}.")
-    return number % length
-
-
 class Location(NamedTuple):
     """Where a record lies; for many records each part is an array."""
 
@@ -107,8 +92,11 @@ class Source(AboutSource, ABC):
         "arrow": "_arrow.arrow_of",
         "map": "_mapped.Mapped",
         "materialize": "columns._materialize.materialize",
+        "read": "_arrow.read_plainly",
         "split": "_split.split",
         "take": "_views.Taken",
+        "value_counts": "_vocabulary.value_counts",
+        "vocabulary": "_vocabulary.words_of",
         "where": "where._where.where",
     }
     """Method of the surface → the function or class of `penstock.datasets` that does its work.
@@ -278,7 +266,7 @@ class Source(AboutSource, ABC):
         numbers = self._numbers(ids)
         if fields is None:
             return self._records(numbers)
-        return self._projected(numbers, fields)
+        return self._later("read")(self._projected(numbers, fields), fields)
 
     @overload
     def __getitem__(self, which: int) -> Any: ...
@@ -377,6 +365,14 @@ class Source(AboutSource, ABC):
         """
         view: Source = self._later("map")(self, function)
         return view
+
+    def vocabulary(self, field: str) -> list[Any]:
+        """Return the values of a `category`, in the order of their codes: those of all views."""
+        return list(self._later("vocabulary")(self, field))
+
+    def value_counts(self, field: str) -> dict[Any, int]:
+        """Return how many of these records hold each value of `vocabulary(field)`."""
+        return dict(self._later("value_counts")(self, field))
 
     def take(self, ids: Any) -> Source:
         """Return a view of the records of these numbers, in this order."""

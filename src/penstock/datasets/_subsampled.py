@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 
+from penstock.datasets._numbers import record_number
 from penstock.datasets._once import Once
-from penstock.datasets._source import record_number
 from penstock.errors import OptionError
 from penstock.order import Permutation
 

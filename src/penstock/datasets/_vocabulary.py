@@ -45,32 +45,61 @@ _KINDS = (pa.string(), pa.binary(), pa.bool_(), pa.int64(), pa.uint64())
 is_ = pa.types
 
 
-def vocabulary(source: Source, name: str, length: int) -> pa.Array:
+def vocabulary(source: Source, name: str, length: int, *, may_be_missing: bool = False) -> pa.Array:
     """Return the distinct values, without null, of a field of the first `length` records.
 
     They stand in the order of their first appearance, so records that are appended never change
     the place of a value. For records in files they are kept in the cache directory. Values are
     texts, bytes, whole numbers or booleans, of the kind that the first one is of; `name` may be a
     dotted path. Records that cannot be read, or only as another kind, are left out; reading
-    them raises.
+    them raises. A field that no record has raises, too, unless it `may_be_missing`.
 
     >>> from penstock.datasets._memory import ListSource
     >>> vocabulary(ListSource([{"a": "y"}, {"a": "x"}, {}, {"a": "y"}]), "a", 4).to_pylist()
     ['y', 'x']
     """
     if not lies_in_files(source):
-        return _found(source, name, length)
+        return _found(source, name, length, may_be_missing)
     own = (source.fingerprint, state_of(source))
     key = fingerprint_of("vocabulary", *own, str(_VERSION), name, str(length))
     path = cache_directory() / "views" / f"{key}.arrow"
     values = from_cache(path, _mapped_values)
     if values is None:
-        values = _found(source, name, length)
+        values = _found(source, name, length, may_be_missing)
         try:
             _keep(path, values)
         except StorageError as error:
             _log.warning("the vocabulary of %r is found again next time: %s", name, error)
     return values
+
+
+def words_of(source: Source, name: str) -> list[Any]:
+    """Return the vocabulary of the whole source that records come from, as a loader has it."""
+    root = root_of(source)
+    return _words(vocabulary(root, name, len(root)))
+
+
+def value_counts(source: Source, name: str) -> dict[Any, int]:
+    """Return how many records hold each value of the vocabulary; null has no code.
+
+    >>> from penstock.datasets._memory import ListSource
+    >>> value_counts(ListSource([{"a": "y"}, {"a": "x"}, {}, {"a": "y"}]).take([0, 3]), "a")
+    {'y': 2, 'x': 0}
+    """
+    root = root_of(source)
+    values = vocabulary(root, name, len(root))
+    counts = dict.fromkeys(_words(values), 0)
+    for ids in id_ranges(0, len(source)):
+        words, numbers = _column(source, name, ids, [values.type]).value_counts().flatten()
+        for word, count in zip(_words(words), numbers.to_pylist(), strict=True):
+            if word in counts:
+                counts[word] += count
+    return counts
+
+
+def _words(values: pa.Array) -> list[Any]:
+    words: list[Any] = values.to_numpy(zero_copy_only=False).tolist()
+    return words
 
 
 def root_of(source: Source) -> Source:
@@ -83,10 +112,10 @@ def root_of(source: Source) -> Source:
     return next(iter(roots.values())) if len(roots) == 1 else Concatenated([*roots.values()])
 
 
-def _found(source: Source, name: str, length: int) -> pa.Array:
+def _found(source: Source, name: str, length: int, may_be_missing: bool) -> pa.Array:  # noqa: FBT001
     first = _first_value(source, name, length)
     if first is None:
-        if length:
+        if length and not may_be_missing:
             refuse_unknown(source, name)
         return pa.array([], pa.string())
     types = _types_of(source, name, first)
@@ -96,7 +125,7 @@ def _found(source: Source, name: str, length: int) -> pa.Array:
     for ids in id_ranges(first, length):
         for _, column in _readable(source, name, ids, types, left_out):
             distinct = column.unique().drop_null()
-            places.update(dict.fromkeys(distinct.to_numpy(zero_copy_only=False).tolist()))
+            places.update(dict.fromkeys(_words(distinct)))
     if left_out:
         _log.warning(
             "the vocabulary of %r is without %s that cannot be read, the first: %s",
@@ -179,7 +208,7 @@ def _types_of(source: Source, name: str, number: int) -> tuple[pa.DataType, ...]
         return (pa.int64(), pa.uint64())
     raise OptionError(
         f"field {name!r} is no category: record {number:,} holds {type_}, and only texts, bytes, "
-        f"whole numbers and booleans have codes. Ask for a type that holds it"
+        f"whole numbers and booleans have codes. Ask for another type: json holds every value"
     )
 
 

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 WHOLE_FLOATS = 2**53
 """Up to here a float that is a whole number is exactly that number."""
 
+HOLDS_ALL = (
+    "Give the field a type that holds all its values: text holds every string, number and boolean, "
+    "list<text> lists of them, json every value that JSON has."
+)
+"""What to do about a value that does not fit, where field types are given."""
 _LONGEST_VALUE = 80
 _TICKS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
@@ -34,15 +39,16 @@ class Misfit(Exception):  # noqa: N818 - says what a value is, not what went wro
         super().__init__(path, value, wanted, why)
         self.path, self.value, self.wanted, self.why, self.row = path, value, wanted, why, row
 
-    def text(self) -> str:
-        value = repr(self.value)
+    @property
+    def fact(self) -> str:
+        try:
+            value = repr(self.value)
+        except RecursionError:
+            value = f"a {type(self.value).__name__}"
         if len(value) > _LONGEST_VALUE:
             value = value[: _LONGEST_VALUE - 1] + "…"
         why = f" ({self.why})" if self.why else ""
-        return (
-            f"field {self.path!r} holds {value}, which does not fit {self.wanted}{why}. "
-            "Give the field a type that holds it"
-        )
+        return f"field {self.path!r} holds {value}, which does not fit {self.wanted}{why}."
 
 
 def json_types(values: Sequence[object]) -> set[type]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from penstock.decode._as_records import as_shown
 from penstock.decode._assemble import (
     LISTS,
+    STRINGS,
     TEXTS,
     dictionary_array,
     is_any,
@@ -26,8 +27,9 @@ from penstock.decode._assemble import (
     struct_array,
 )
 from penstock.decode._bad_rows import bad_rows
-from penstock.decode._columns import REFUSALS, WHOLE_FLOATS, Misfit, narrowed_floats
+from penstock.decode._columns import HOLDS_ALL, REFUSALS, WHOLE_FLOATS, Misfit, narrowed_floats
 from penstock.decode._nested_columns import column_for
+from penstock.decode._value_types import TEXT, ValueType
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
         return fit_array(array.storage, type_, path, cast)
     if is_.is_dictionary(array.type):
         return fit_array(array.dictionary_decode(), type_, path, cast)
-    if isinstance(type_, pa.BaseExtensionType):
+    if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, ValueType):
         storage = fit_array(array, type_.storage_type, path, cast)
         return pa.ExtensionArray.from_storage(type_, storage)
     if is_.is_dictionary(type_):
@@ -113,7 +115,7 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
 def mismatch(misfit: Misfit, number: int) -> SchemaMismatchError:
     """Return the error about a value of a record that does not fit."""
     return SchemaMismatchError(
-        f"record {number:,}: {misfit.text()}", field=misfit.path, record=number
+        f"record {number:,}: {misfit.fact}", remedy=HOLDS_ALL, field=misfit.path, record=number
     )
 
 
@@ -199,6 +201,10 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         return narrowed_floats(array.cast(pa.float64(), safe=False), type_)
     if is_.is_dictionary(type_):
         return dictionary_array(type_, array)
+    if isinstance(type_, ValueType):
+        if type_ == TEXT and is_any(have, STRINGS):
+            return pa.ExtensionArray.from_storage(type_, array.cast(type_.storage_type))
+        return column_for(type_, path).build(array.to_pylist())
     is_number = is_.is_integer(type_) and is_.is_decimal(have)
     if is_number or any(is_any(have, one) and is_any(type_, one) for one in _FAMILIES):
         return array.cast(type_)

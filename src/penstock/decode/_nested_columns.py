@@ -34,6 +34,7 @@ from penstock.decode._columns import (
     NullColumn,
     TextColumn,
 )
+from penstock.decode._value_types import ValueType, column_of_values
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -261,8 +262,7 @@ def column_for(type_: pa.DataType, path: str) -> JsonColumn:
 
 def column_of(type_: pa.DataType, path: str) -> JsonColumn:
     if isinstance(type_, pa.BaseExtensionType):
-        inner = column_of(type_.storage_type, path)
-        return WrappedColumn(type_, path, inner, pa.ExtensionArray.from_storage)
+        return _extension_column(type_, path)
     for kinds, leaf in _LEAVES:
         if is_any(type_, kinds):
             return leaf(type_, path)
@@ -282,6 +282,13 @@ def column_of(type_: pa.DataType, path: str) -> JsonColumn:
     if pa.types.is_dictionary(type_):
         return WrappedColumn(type_, path, column_of(type_.value_type, path), dictionary_array)
     raise _unsupported(type_, path)
+
+
+def _extension_column(type_: pa.BaseExtensionType, path: str) -> JsonColumn:
+    if isinstance(type_, ValueType):
+        return column_of_values(type_, path)
+    inner = column_of(type_.storage_type, path)
+    return WrappedColumn(type_, path, inner, pa.ExtensionArray.from_storage)
 
 
 def _unsupported(type_: pa.DataType, path: str, why: str = "") -> OptionError:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+_REMEDY = "Give it another type, or no schema: then a field of several types becomes strings."
+
+
 class TypedDecoder:
     r"""Decodes just the columns of a schema; every value fits its type, or its line is bad.
 
@@ -110,7 +113,7 @@ class TypedDecoder:
                 return _build(field, column, values[start:stop])  # noqa: B023 (used at once)
 
             for row, why in bad_rows(len(values), build, (Misfit,)):
-                misfits.setdefault(row, SchemaMismatchError(why.text()))
+                misfits.setdefault(row, SchemaMismatchError(why.fact, remedy=_REMEDY))
         return misfits
 
 

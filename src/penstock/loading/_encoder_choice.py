@@ -18,7 +18,7 @@ from penstock.datasets import (
     type_at,
 )
 from penstock.errors import CorruptIndexError, OptionError
-from penstock.loading._fetch import warn_of
+from penstock.loading._fetch import check_missing, warn_of
 from penstock.loading._order_choice import lies_remote
 from penstock.loading._recipes import (
     ArrowRecipe,
@@ -46,7 +46,7 @@ def recipe_for(
 ) -> tuple[Any, Recipe]:
     """Return the records that a loader goes over, and how they become batches.
 
-    A field that the source does not have is refused; where that is not certain, it is logged.
+    A field that no record seems to have is refused, unless its type says that it may be missing.
     """
     if output not in (None, "arrow"):
         raise OptionError(f"output={output!r}: expected None or 'arrow'.")
@@ -59,13 +59,15 @@ def recipe_for(
     encoder = _encoder(encode, source)
     if hasattr(encoder, "bind"):
         source, encoder = encoder.bind(source)
-    if isinstance(source, Source):
-        _look_for(_names(getattr(encoder, "fields", None)), source)
+    recipe: Recipe
     if output is not None:
-        return source, ArrowRecipe(encoder.fields)
-    if has_stages(encoder):
-        return source, EncoderRecipe(encoder)
-    return source, CallRecipe(encoder)
+        recipe = ArrowRecipe(encoder.fields)
+    else:
+        recipe = EncoderRecipe(encoder) if has_stages(encoder) else CallRecipe(encoder)
+    recipe.types = _type_texts(encoder)
+    if isinstance(source, Source):
+        _look_for(_names(getattr(encoder, "fields", None)), source, recipe.types)
+    return source, recipe
 
 
 def _collated(collate: Any, encode: object, output: object) -> Recipe:  # noqa: ANN401
@@ -133,12 +135,12 @@ def _seen_types(names: list[str], source: Source) -> dict[str, str]:
         return {}
     if profile is None:
         return {}
-    types, left_out = profile_types(profile.document)
+    types, left_out, _ = profile_types(profile.document)
     for name in names:
         if name in left_out:
             raise OptionError(
-                f"field {name!r} has no type that holds all its values: {left_out[name]}. Give it "
-                f"one, as in {{{name!r}: 'string'}}"
+                f"field {name!r} has no type of its own: {left_out[name]}. Give it one, as in "
+                f"{{{name!r}: 'json'}}, which holds every value"
             )
     return {name: types[name] for name in names if name in types}
 
@@ -151,11 +153,16 @@ def _names(fields: object) -> list[str]:
     return []  # All fields, or an invalid value, which reading refuses.
 
 
-def _look_for(names: Iterable[str], source: Source) -> None:
+def _type_texts(encoder: Any) -> dict[str, str]:  # noqa: ANN401 (what a user may give)
+    """Return the fields whose types are texts, which can say that a field may be missing."""
+    types = getattr(encoder, "types", None) or getattr(encoder, "fields", None)
+    given = types.items() if isinstance(types, Mapping) else ()
+    return {name: type_ for name, type_ in given if isinstance(type_, str)}
+
+
+def _look_for(names: Iterable[str], source: Source, types: Mapping[str, str]) -> None:
     if lies_remote(source) and not source.schema_is_complete:
         return  # Nothing is fetched now: `Fetch` looks at its first batch.
-    for missing in missing_fields(source, names):
-        if missing.is_certain:
-            raise OptionError(f"{missing.text} Name one that is there, or leave it out")
-        if len(source):
-            warn_of(missing)
+    found = [one for one in missing_fields(source, names) if one.is_certain or len(source)]
+    check_missing(found, types)
+    warn_of(found)

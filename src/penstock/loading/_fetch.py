@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
-from penstock.datasets import known_bad, knows_bad, missing_fields
+from penstock.datasets import known_bad, knows_bad, may_be_missing, missing_fields, parsed
 from penstock.decode import bad_rows
-from penstock.errors import MalformedLineError, SchemaMismatchError
+from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
 from penstock.loading._feed import Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -195,15 +195,19 @@ class Fetch:
         return self.recipe.filled(read, rows, source)
 
     def _look_once(self, read: Any, source: Source) -> None:  # noqa: ANN401 (what a recipe reads)
-        """Warn of fields that are null throughout, if no record seems to have them."""
+        """Refuse fields that are null throughout, if no record seems to have them."""
         if self._has_looked:
             return
-        self._has_looked = True
+        found: list[Missing] = []
         if getattr(self.recipe, "fields", None) is not None and len(read):
             columns = zip(read.schema.names, read.columns, strict=True)
             empty = [name for name, column in columns if column.null_count == len(column)]
-            for missing in missing_fields(source, empty):
-                warn_of(missing)
+            found = missing_fields(source, empty)
+            # Each batch that is made meanwhile in another thread raises by itself, too.
+            check_missing(found, self.recipe.types)
+        is_first, self._has_looked = not self._has_looked, True
+        if is_first:
+            warn_of(found)
 
     def _known_bad(self, source: Source, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which records are known to be bad before they are read."""
@@ -292,9 +296,26 @@ def _placed(source: Source, number: int, error: Exception) -> str:
     return f"{why.rstrip('.')}. It is record {number:,} of this source{place}."
 
 
-def warn_of(missing: Missing) -> None:
-    """Warn of a field that seems to be misspelt."""
-    _log.warning("%s Where it is missing it is null", missing.text)
+def check_missing(found: Iterable[Missing], types: Mapping[str, str]) -> None:
+    """Raise for a field that no record seems to have, unless its type says that it may be missing.
+
+    `types` are those given as texts. An Arrow type has no sign for it: a field of one is refused
+    only if it is certain to be missing.
+    """
+    for missing in found:
+        remedy, text = "Name one that is there, or leave it out.", types.get(missing.path)
+        if text is not None and not may_be_missing(parsed(text)):
+            allowed = f"{{{missing.path!r}: '{text}?'}}"
+            remedy += f" If it may be missing in all records, say so: {allowed}"
+            raise OptionError(missing.text, remedy=remedy)
+        if text is None and missing.is_certain:
+            raise OptionError(missing.text, remedy=remedy)
+
+
+def warn_of(found: Iterable[Missing]) -> None:
+    """Warn of fields that may be missing, and may be misspelt as well."""
+    for missing in found:
+        _log.warning("%s Where it is missing it is null", missing.text)
 
 
 def listed(numbers: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,6 +78,8 @@ class Recipe:
     """Whether several batches are made together and cut when they are handed over."""
     has_even_rows: bool = False
     """Whether all records have the same size."""
+    types: Mapping[str, str] = MappingProxyType({})
+    """The types of fields, where they are given as texts."""
     reads_tokens: bool = False
     """Whether rows of tokens are read, rather than records or columns."""
     learner: Any = None

@@ -81,9 +81,9 @@ def too_many(source: Source, bad: Ids, schema: pa.Schema, most: int) -> BadRecor
     return BadRecordsError(
         f"{counted(len(bad), 'record')} or more cannot be read as the types asked for, and at most "
         f"{most:,} are set aside.{first}",
-        remedy="Give the fields types that hold their values. Where the records are bad indeed: "
-        "on_error='null' of materialize has null in their place, skip= of a loader leaves them "
-        "out, and its max_bad= with on_error='mask' allows for more.",
+        remedy="Give the fields types that hold their values, such as text or json. Where the "
+        "records are bad indeed: on_error='null' of materialize has null in their place, skip= of "
+        "a loader leaves them out, and its max_bad= with on_error='mask' allows for more.",
     )
 
 
@@ -126,7 +126,7 @@ def located(
     if record is None:
         record = int(ids[next(_bad_rows(source, ids, schema))])
     details: dict[str, object] = {"record": record}
-    text = str(why).rstrip(". ")
+    text = why.fact.rstrip(". ")
     if source.files:
         path, details["offset"], _ = source.location(record)
         details["path"], line = path, _line_number(source, record)
@@ -136,7 +136,7 @@ def located(
         elif path not in text:
             text += f". It lies in {path} at {details['offset']:,}"
     vars(why).update(details, fact=f"{text}.")
-    why.advise(_REMEDY)
+    why.advise(f"{why.remedy} {_REMEDY}".strip())
     return why
 
 

@@ -27,6 +27,7 @@ from penstock.datasets.columns._write import (
     narrow_name,
     width_of,
 )
+from penstock.decode import ValueType
 from penstock.errors import CorruptFileError, CorruptIndexError, OptionError
 from penstock.storage import open_regular
 
@@ -74,6 +75,8 @@ def map_column(place: LevelFiles, type_: pa.DataType, length: int) -> Values:
     """Map the files of a column of so many values; files of another size raise."""
     if is_.is_list(type_) or is_.is_large_list(type_):
         return _Lists(type_, place, length)
+    if isinstance(type_, ValueType):
+        return _Named(type_, place, length)
     if is_.is_null(type_):
         return _Nulls(type_)
     if is_.is_boolean(type_):
@@ -106,6 +109,19 @@ class _Nulls(Values):
 
     def _parts(self, _: Ids) -> Parts:
         return [], []
+
+
+class _Named(Values):
+    """Texts under the name of `text` or `json`."""
+
+    def __init__(self, type_: ValueType, place: LevelFiles, length: int) -> None:
+        self._type, self._texts = type_, map_column(place, type_.storage_type, length)
+
+    def take(self, ids: Ids) -> pa.Array:
+        return pa.ExtensionArray.from_storage(self._type, self._texts.take(ids))
+
+    def _parts(self, _: Ids) -> Parts:
+        raise NotImplementedError  # `take` asks for none.
 
 
 class _Bools(Values):

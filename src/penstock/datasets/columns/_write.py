@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.datasets.fields._paths import is_listlike
+from penstock.decode import ValueType
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -94,12 +95,14 @@ def check_type(path: str, type_: pa.DataType) -> None:
         one = pending.pop()
         if is_listlike(one):
             pending.append(one.value_type)
+        elif isinstance(one, ValueType):
+            pending.append(one.storage_type)
         elif is_.is_struct(one):
             pending += [field.type for field in one]
         elif not (has_width(one) or is_text(one) or is_.is_boolean(one) or is_.is_null(one)):
             raise OptionError(
                 f"field {path!r}: values of type {one} cannot be kept as a column. Ask for a "
-                f"number, a text, a moment, or lists and objects of those"
+                f"number, a text, a moment, lists and objects of those, or json"
             )
 
 
@@ -147,6 +150,9 @@ def write_column(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
         _write_valid(own, arrays)
         _write_offsets(own, OFFSETS, lambda: map(_list_lengths, arrays()))
         write_column(place.of_items, type_.value_type, lambda: (one.flatten() for one in arrays()))
+        return
+    if isinstance(type_, ValueType):
+        write_column(place, type_.storage_type, lambda: (one.storage for one in arrays()))
         return
     _write_valid(place, arrays)
     if is_.is_boolean(type_):

@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import replace
 from functools import lru_cache
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +16,16 @@ from penstock.datasets.fields._tensor_types import (
     Category,
     Dense,
     FieldType,
+    Json,
     ListOf,
     Number,
     Optional,
     Text,
     UpTo,
+    may_be_missing,
     number_in,
 )
+from penstock.decode import TEXT
 from penstock.errors import OptionError
 
 GRAMMAR = """\
@@ -34,7 +37,10 @@ GRAMMAR = """\
     int64[:50]      at most 50 values, filled up with 0; int64[:50] = -1 with -1
     list<int64>     any number of values; list<int64 = -1>, list<list<int64>>, list<float32[3]>
     string          a list of texts; string = "" for null; binary, list<string>
-    category        codes and a vocabulary"""
+    text            a list of texts: strings as they are, other scalars as JSON text
+    json            a list of values of any kind, as Python has them
+    category        codes and a vocabulary
+    string?         as string, and the field may be missing in all records; so with every type"""
 
 _SCALARS = {
     "bool": pa.bool_(),
@@ -47,14 +53,35 @@ _WITH_UNIT = {name: getattr(pa, name) for name in ("timestamp", "duration", "tim
 _TEXTS = {
     name: getattr(pa, name)() for name in ("string", "large_string", "binary", "large_binary")
 }
+_TEXTS["text"] = TEXT
 _OF_NULLS = {"null": pa.null(), "list<null>": pa.list_(pa.null())}
 """Types of columns without a value, which no tensor has."""
-_KNOWN = [*_SCALARS, *_WITH_UNIT, *_TEXTS, "category", "list"]
+_KNOWN = [*_SCALARS, *_WITH_UNIT, *_TEXTS, "json", "category", "list"]
+_MEANT = {
+    "int": "int64", "integer": "int64", "long": "int64", "bigint": "int64", "short": "int16",
+    "byte": "int8", "float": "float32", "double": "float64", "half": "float16",
+    "number": "float64", "decimal": "float64", "str": "string", "utf8": "string",
+    "varchar": "string", "char": "string", "boolean": "bool", "bytes": "binary",
+    "datetime": "timestamp[us]", "date": "date32", "time": "time64[us]",
+    "timedelta": "duration[us]", "dict": "json", "object": "json", "any": "json",
+    "struct": "json", "map": "json", "enum": "category", "categorical": "category",
+    "array": "list", "sequence": "list", "tuple": "list",
+}  # fmt: skip
+"""Names that types have elsewhere."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 _UNIT = re.compile(r"\[\s*(\w+)\s*(?:,\s*(?:tz\s*=\s*)?([^\]\s]+)\s*)?\]")
 _SIZE = re.compile(r"\[\s*(:?)\s*([0-9]+)\s*\]")
 _WORD = re.compile(r"""[^\s<>?\[\]"']+""")
+_ELSEWHERE = re.compile(r"\b(?:torch|np|numpy|pa|pyarrow|typing|datetime)\.(?=\w)")
+_REWRITTEN = (
+    (re.compile(r"\s*\|\s*none\b|\s+or\s+(?:none|null)\b"), "?"),
+    (re.compile(r"\boptional\s*\[(.+)\]$"), r"\1?"),
+    (re.compile(r"\blist\s*\[([^\[\]]*(?:\[[^\[\]]*\])?)\]"), r"list<\1>"),
+    (re.compile(r"\b(\w+)\[\]"), r"list<\1>"),
+    (re.compile(r"\blist\b(?!\s*<)"), "list<int64>"),
+)
+"""Types as Python and other languages write them."""
 _QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*")|'([^']*)'""", re.DOTALL)
 
 
@@ -76,20 +103,42 @@ def arrow_type(type_: str | pa.DataType) -> pa.DataType:
         return type_
     if isinstance(type_, str):
         return _OF_NULLS.get(type_) or parsed(type_).arrow
+    hint = f"; did you mean {near!r}?" if (near := meant(type_)) else ""
     raise OptionError(
-        f"a field's type is a text such as 'int64' or a pyarrow.DataType, not {type_!r}"
+        f"a field's type is a text such as 'int64' or a pyarrow.DataType, not {type_!r}{hint}"
     )
+
+
+def meant(type_: object) -> str | None:
+    """Return the field type that another language's type, or a Python type, stands for.
+
+    >>> meant("int"), meant("list[str]"), meant(float), meant("Optional[int]"), meant("flaot32")
+    ('int64', 'list<string>', 'float32', 'int64?', None)
+    """
+    text = _ELSEWHERE.sub("", type_.__name__ if isinstance(type_, type) else str(type_)).lower()
+    text = _NAME.sub(lambda name: _MEANT.get(name[0], name[0]), text)
+    for pattern, other in _REWRITTEN:
+        while (changed := pattern.sub(other, text)) != text:
+            text = changed
+    try:
+        return str(_TypeParser(text, hints=False).whole())
+    except OptionError:
+        return None
 
 
 class _TypeParser:
     """One pass over a text, from left to right."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, hints: bool = True) -> None:
         self.text = text
+        self._hints = hints
         self.at = 0
 
     def whole(self) -> FieldType:
         type_ = self._type()
+        if self._peek("?") and _takes_sign(type_):
+            self.at += 1
+            type_ = Optional(type_)
         if self._skip() < len(self.text):
             self._fault("nothing more was expected here")
         return type_
@@ -103,6 +152,8 @@ class _TypeParser:
             return self._list(is_large=name[0] == "large_list")
         if name[0] in _TEXTS:
             return self._text(_TEXTS[name[0]])
+        if name[0] == "json":
+            return Json()
         if name[0] == "category":
             return Category(pa.string())
         return self._number(name[0], start)
@@ -155,8 +206,7 @@ class _TypeParser:
             return _SCALARS[name]
         if name not in _WITH_UNIT:
             near = difflib.get_close_matches(name, _KNOWN, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            self._fault(f"no type is called {name}{hint}", start)
+            self._fault(f"no type is called {name}", start, *near)
         self._skip()
         unit = self._take(_UNIT)
         arguments = [] if unit is None else [part for part in unit.groups() if part]
@@ -198,12 +248,20 @@ class _TypeParser:
             self._fault(f"{sign!r} was expected here")
         self.at += 1
 
-    def _fault(self, what: str, at: int | None = None) -> NoReturn:
+    def _fault(self, what: str, at: int | None = None, near: str = "") -> NoReturn:
         at = self.at if at is None else at
+        near = (self._hints and meant(self.text)) or near
+        hint = f"; did you mean {repr(near) if near.endswith('?') else near}?" if near else ""
         raise OptionError(
-            f"this is no field type:\n    {self.text}\n    {' ' * at}^ {what}\n"
+            f"this is no field type:\n    {self.text}\n    {' ' * at}^ {what}{hint}\n"
             f"Field types are\n{GRAMMAR}"
         )
+
+
+def _takes_sign(type_: FieldType) -> TypeGuard[UpTo | Text | Json | Category | ListOf]:
+    """Whether `?` may follow: it says the same as a default. Numbers take it by themselves."""
+    is_other = isinstance(type_, UpTo | Text | Json | Category | ListOf)
+    return is_other and not may_be_missing(type_)
 
 
 def _value(word: str, number: Number) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,11 +15,13 @@ from penstock.datasets.fields._tensor_types import (
     Category,
     Dense,
     FieldType,
+    Json,
     ListOf,
     Number,
     Optional,
     Text,
 )
+from penstock.decode import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +31,8 @@ _ANY_NAME = "*"
 _FEW_WORDS = 256
 _TIMES_EACH = 10
 """A text is a category where there are few of them, and each comes again so often on average."""
+_OF_TEXT = {"bool", "int", "float", "string"}
+_INTEGERS = (pa.int64(), pa.uint64())
 _PLAIN: dict[str, FieldType] = {
     "bool": Number(pa.bool_()),
     "float": Number(pa.float64()),
@@ -43,6 +48,8 @@ class ProfileTypes(NamedTuple):
     """For each path a field type that holds all its values, null included."""
     left_out: dict[str, str]
     """The paths without a type, and why."""
+    mixed: Mapping[str, str] = MappingProxyType({})
+    """The paths of type `text` or `json`, and why no other type holds all their values."""
 
 
 def profile_types(
@@ -64,12 +71,13 @@ def profile_types(
     >>> profile.add([{"id": 2, "x": "one"}], 1)
     >>> found = profile_types(profile.document())
     >>> found.types
-    {'id': 'int64', 'tags': 'list<string>', 'user.age': 'int64?'}
-    >>> found.left_out
+    {'id': 'int64', 'tags': 'list<string>', 'user.age': 'int64?', 'x': 'text'}
+    >>> found.mixed
     {'x': 'x is int in record 0, and string from record 1 on'}
     """
     types: dict[str, str] = {}
     left_out: dict[str, str] = {}
+    mixed: dict[str, str] = {}
     has_lists = "list" in document["record_types"]
     drift = {found["path"]: str(found["text"]) for found in document["drift"]}
     for field in _fields(document):
@@ -77,6 +85,7 @@ def profile_types(
             continue  # Items of a list have its path; records that are lists have none.
         if field.path in types or field.path in left_out:
             types.pop(field.path, None)
+            mixed.pop(field.path, None)
             left_out[field.path] = "two fields have this path, one with a dot in its name"
             continue
         try:
@@ -84,14 +93,16 @@ def profile_types(
             if known is not None:
                 types[field.path] = str(_with_null(parsed(known), field))
             elif schema_types is None or not field.is_object:
-                innermost = _checked(field, drift, has_schema=schema_types is not None)
+                innermost = _checked(field, has_schema=schema_types is not None)
                 types[field.path] = str(_with_null(_wrapped(innermost), field))
+                if why_mixed := innermost.why_mixed:
+                    mixed[field.path] = drift.get(innermost.path, why_mixed)
             if categories and field.is_category and types.get(field.path) == "string":
                 types[field.path] = str(Category(pa.string()))
         except _HasNoTypeError as why:
             if str(why):
                 left_out[field.path] = str(why)
-    return ProfileTypes(types, left_out)
+    return ProfileTypes(types, left_out, mixed)
 
 
 class _HasNoTypeError(Exception):
@@ -148,6 +159,21 @@ class _Field:
         """Whether it is nothing but objects, whose fields have paths of their own."""
         return self.innermost is not None and self.innermost.kinds == {"object"}
 
+    @property
+    def why_mixed(self) -> str:
+        """Why only `text` or `json` holds all values; empty where another type does."""
+        if len(self.kinds) > 1 and self.kinds != {"int", "float"}:
+            return f"it holds {' and '.join(sorted(self.kinds))}"
+        is_wide = self.kinds == {"int"} and not any(map(self.fits, _INTEGERS))
+        return "some of its integers fit neither int64 nor uint64" if is_wide else ""
+
+    def fits(self, integer: pa.DataType) -> bool:
+        """Whether a type holds its integers."""
+        limits = np.iinfo(str(integer))
+        return all(
+            isinstance(end, int) and limits.min <= end <= limits.max for end in self.integers
+        )
+
 
 def _fields(document: Mapping[str, Any]) -> list[_Field]:
     """Return all fields; each knows what it is a part of, which comes before it."""
@@ -162,7 +188,7 @@ def _fields(document: Mapping[str, Any]) -> list[_Field]:
     return fields
 
 
-def _checked(field: _Field, drift: Mapping[str, str], *, has_schema: bool) -> _Field:
+def _checked(field: _Field, *, has_schema: bool) -> _Field:
     """Return the innermost items of a field whose values can have one type."""
     innermost = field.innermost
     if innermost is None:
@@ -182,9 +208,6 @@ def _checked(field: _Field, drift: Mapping[str, str], *, has_schema: bool) -> _F
         raise _HasNoTypeError
     if has_schema:
         raise _HasNoTypeError(f"no tensor stands for {' and '.join(sorted(kinds))}")
-    if len(kinds) > 1 and kinds != {"int", "float"}:
-        drifted = drift.get(innermost.path)
-        raise _HasNoTypeError(drifted or f"it holds {' and '.join(sorted(kinds))}")
     return innermost
 
 
@@ -192,22 +215,20 @@ def _wrapped(innermost: _Field) -> FieldType:
     """Return the type of a field with these items, of one kind, as if there was no null."""
     type_ = _plain(innermost)
     for _ in range(innermost.lists):
-        assert isinstance(type_, Number | Dense | Text | ListOf)  # noqa: S101 (of plain kinds)
+        assert isinstance(type_, Number | Dense | Text | Json | ListOf)  # noqa: S101 (plain kinds)
         type_ = ListOf(type_)
     return type_
 
 
 def _plain(field: _Field) -> FieldType:
+    if field.why_mixed:
+        return Text(TEXT) if field.kinds <= _OF_TEXT else Json()
     kind = "float" if len(field.kinds) > 1 else min(field.kinds)
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind != "int":
         raise _HasNoTypeError(f"of {kind} only a schema knows the type")
-    for type_ in (pa.int64(), pa.uint64()):
-        limits = np.iinfo(str(type_))
-        if all(isinstance(end, int) and limits.min <= end <= limits.max for end in field.integers):
-            return Number(type_)
-    raise _HasNoTypeError("some of its integers fit neither int64 nor uint64")
+    return Number(next(filter(field.fits, _INTEGERS)))
 
 
 def _with_null(type_: FieldType, field: _Field) -> FieldType:

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from penstock.decode import JSON
+
 is_ = pa.types
 
 _NAMES = {
@@ -68,7 +70,7 @@ def _dtype(arrow: pa.DataType) -> np.dtype[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text, or bytes, for each row: a list."""
+    """A text, or bytes, for each row: a list; of the Arrow type `TEXT` also of other scalars."""
 
     arrow: pa.DataType
     default: str | bytes | None = None
@@ -78,6 +80,16 @@ class Text:
             return str(self.arrow)
         text = self.default if isinstance(self.default, str) else self.default.decode()
         return f"{self.arrow} = {json.dumps(text, ensure_ascii=False)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """A value of any kind for each row: a list of Python objects."""
+
+    arrow: pa.DataType = JSON
+
+    def __str__(self) -> str:
+        return "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +125,13 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Optional:
-    """Values and a mask of the missing ones: `Masked`."""
+    """Values and a mask of the missing ones: `Masked`.
 
-    item: Number | Dense
+    For other types than numbers, null has a place of its own and nothing changes. The sign says
+    that the field may be missing in all records.
+    """
+
+    item: Number | Dense | UpTo | Text | Json | Category | ListOf
 
     @property
     def arrow(self) -> pa.DataType:
@@ -144,7 +160,7 @@ class UpTo:
 class ListOf:
     """Any number of values for each row: `Jagged`, or lists of lists of texts."""
 
-    item: Number | Dense | Text | ListOf
+    item: Number | Dense | Text | Json | ListOf
     is_large: bool = False
     """Whether their offsets have 64 bits in Arrow; what comes out is the same."""
 
@@ -156,7 +172,7 @@ class ListOf:
         return f"{'large_list' if self.is_large else 'list'}<{self.item}>"
 
 
-FieldType: TypeAlias = Number | Text | Category | Dense | Optional | UpTo | ListOf
+FieldType: TypeAlias = Number | Text | Json | Category | Dense | Optional | UpTo | ListOf
 
 
 def number_in(type_: Number | Dense) -> Number:
@@ -164,6 +180,19 @@ def number_in(type_: Number | Dense) -> Number:
     while isinstance(type_, Dense):
         type_ = type_.item
     return type_
+
+
+def may_be_missing(type_: FieldType) -> bool:
+    """Whether a type says that no record needs to have the field: by `?` or by a default.
+
+    >>> may_be_missing(Number(pa.int8(), default=0)), may_be_missing(Text(pa.string()))
+    (True, False)
+    """
+    if isinstance(type_, Optional):
+        return True
+    if isinstance(type_, UpTo | Dense):
+        return number_in(type_.item).default is not None
+    return isinstance(type_, Number | Text) and type_.default is not None
 
 
 def default_text(number: Number) -> str:

@@ -16,7 +16,7 @@ from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.text._csv_parser import NOT_UTF_8, CsvParser
 from penstock.datasets.text._dataset import Dataset
 from penstock.datasets.text._texts import grouped
-from penstock.decode import as_records, fit_batch
+from penstock.decode import HOLDS_ALL, JSON, as_records, fit_batch
 from penstock.errors import (
     CorruptIndexError,
     MalformedLineError,
@@ -190,7 +190,15 @@ class CsvRows(Dataset):
         return self._columns(ids, self.schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        _, parsers, of_file = self._layout
+        own, parsers, of_file = self._layout
+        if JSON in schema.types:
+            # The value that `json` stands for is the one of the column's own type.
+            there = {field.name: field.type for field in own}
+            typed = [
+                (field.name, there.get(field.name, pa.null()) if field.type == JSON else field.type)
+                for field in schema
+            ]
+            return fit_batch(self._columns(ids, pa.schema(typed)), schema, ids)
         rows = self._bytes_of(ids)
         if len(parsers) == 1 or not len(ids):
             return self._parsed(parsers[0], rows, ids, schema)
@@ -221,7 +229,7 @@ class CsvRows(Dataset):
                     remedy=_OTHER_DIALECT,
                     **details,
                 ) from None
-            remedy = "Give the field a type that holds it; null_values= names texts that are null."
+            remedy = f"{HOLDS_ALL} null_values= names texts that are null."
             if fact.endswith(NOT_UTF_8):
                 remedy = f"Convert the file: iconv -f LATIN1 -t UTF-8 {shlex.quote(file)}"
             raise SchemaMismatchError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock._words import counted
 from penstock.datasets.text._dataset import Dataset
-from penstock.decode import decode_as_json, decode_fast
+from penstock.decode import HOLDS_ALL, decode_as_json, decode_fast
 from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -206,8 +206,8 @@ class JsonlDataset(Dataset):
         def fail(line_index: int, line: bytes, why: Exception) -> None:
             number = int(ids[line_index])
             if isinstance(why, SchemaMismatchError):
-                text, details = self._described(number, line, why)
-                raise SchemaMismatchError(text, **details) from None
+                text, details = self._described(number, line, why.fact.rstrip("."))
+                raise SchemaMismatchError(text, remedy=HOLDS_ALL, **details) from None
             raise self._malformed(number, line, why) from None
 
         return fail
