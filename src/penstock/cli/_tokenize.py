@@ -177,7 +177,7 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     return FINE
 
 
-_EXISTS = "--overwrite replaces tokens in a local folder; another DST leaves them."
+_EXISTS = "Give another DST. --overwrite replaces tokens only, in a local folder."
 _REMEDIES: dict[type[Exception], str] = {
     MalformedLineError: "Repair it, give another --text-key FIELD, or leave such lines out: "
     "--on-error skip.",

@@ -37,7 +37,8 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
         what: A path or URL, a pattern (`"logs/*.jsonl"`), a list of paths, a token folder, a pair
             of Megatron files (`.bin` and `.idx`), a folder of MDS shards, an Arrow table, a data
             frame, a list of dicts, or a dataset with `len` and numbers.
-        index: The folder of the index, where the default is not writable or not shared.
+        index: The folder of the index, where the default place is slow, full or not shared. Every
+            later call needs it again.
         progress: True or False shows or hides the bar of a build; by default a terminal shows it.
             An object with `add(count)` receives the bytes read.
         storage_options: Credentials, endpoint, retries and cache of remote paths; see

@@ -23,19 +23,20 @@ class Format:
     """How the files of one format are known, opened and checked."""
 
     name: str
-    """In `meta.json`, and in what the command line prints for programs."""
+    """In `meta.json`, in what the command line prints for programs, and `kind` of the scanner."""
     title: str
     """In messages."""
     source: str
-    """Opens it. Called with the index where there is a `scanner`; else with the path,
-    `storage_options` and, where `has_index` and one was named, `index`."""
+    """Opens it. Called with the index (a `SampleIndex`) where there is a `scanner`; else with the
+    path, `storage_options` and, where `has_index` and one was named, `index`."""
     suffixes: tuple[str, ...]
     compressions: tuple[str, ...] = ()
     """Endings that may follow a suffix."""
     first_bytes: tuple[bytes, ...] = ()
     """How a file begins, if its name says nothing; of lines, white space aside."""
     scanner: str | None = None
-    """Finds the records for an index; None where records are found without one."""
+    """Finds the records for an index; None where records are found without one. Only the scanners
+    of `LINES` and `CSV` also validate and profile them."""
     suffix_options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     """Options of the scanner where all files have a suffix."""
     is_lines: bool = False
@@ -100,7 +101,7 @@ LINES = Format(
     is_lines=True,
     has_index=True,
 )
-"""The one format that can be streamed, tokenised and converted."""
+"""The one format that can be streamed and tokenised."""
 
 CSV = Format(
     "csv",
