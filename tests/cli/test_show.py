@@ -283,6 +283,9 @@ def test_a_line_that_cannot_be_read_keeps_its_number_in_an_index(tmp_path: Path)
     assert done.exit_code == 0
     assert "skipped record 1 " in done.stderr
     assert f"# 2 – {file} at byte 15" in done.stdout
+    alone = invoke("show", file, "1")
+    assert alone.exit_code == 1
+    assert "cannot read 1 record asked for: " in alone.stderr
 
 
 def test_a_stale_index_is_told_and_not_used(logs: Path) -> None:

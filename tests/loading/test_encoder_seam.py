@@ -6,13 +6,14 @@ import copy
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import penstock
 from penstock import DataLoader
 from penstock.batch import Encoder
 from penstock.errors import OptionError
-from tests.batch.encoder_contract import plain
+from tests.batch.encoder_contract import EncoderContract, plain
 from tests.loading.toy_encoders import GrowingVocabulary, HashedMask, WithNegatives
 
 if TYPE_CHECKING:
@@ -26,6 +27,26 @@ Made = dict[str, Any]
 
 def word(number: int) -> str:
     return f"w{number * number % 23}"
+
+
+class TestGrowingVocabulary(EncoderContract):
+    @pytest.fixture
+    def encoder(self) -> Encoder:
+        return GrowingVocabulary()
+
+    @pytest.fixture
+    def columns(self, encoder: Encoder) -> pa.RecordBatch:
+        return pa.record_batch({"word": [word(number) for number in range(9)]})
+
+
+class TestHashedMask(EncoderContract):
+    @pytest.fixture
+    def encoder(self) -> Encoder:
+        return HashedMask()
+
+    @pytest.fixture
+    def columns(self, encoder: Encoder) -> pa.RecordBatch:
+        return pa.record_batch({"n": range(9)})
 
 
 @pytest.fixture(scope="module")

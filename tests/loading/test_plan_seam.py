@@ -110,6 +110,14 @@ def test_an_unknown_kind_of_order_is_refused_by_name() -> None:
         loader().load_state_dict(state)
 
 
+def test_a_plan_without_a_name_is_refused_with_what_it_lacks() -> None:
+    class Nameless:
+        over = ThreeFive.over
+
+    with pytest.raises(OptionError, match=r"a plan has name, version and over\(order\)"):
+        loader(batch_size=Nameless())
+
+
 def test_a_plan_and_a_global_batch_size_are_refused() -> None:
     with pytest.raises(OptionError, match="leave global_batch_size out"):
         loader(global_batch_size=8)

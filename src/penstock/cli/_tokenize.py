@@ -200,7 +200,7 @@ def _unescaped(template: str) -> str:
     return template.replace("\\n", "\n").replace("\\t", "\t")
 
 
-_EXISTS = "--overwrite replaces tokens in a local folder; another DST leaves them."
+_EXISTS = "Give another DST. --overwrite replaces tokens only, in a local folder."
 _REMEDIES: dict[type[Exception], str] = {
     MalformedLineError: "Repair it, give another --text-key FIELD or --template TEXT, or leave "
     "such lines out: --on-error skip.",

@@ -118,8 +118,11 @@ def verb(
 ) -> Callable[[Callable[..., int]], click.Command]:
     """Make a function a verb: PATH comes before its own parameters, the shared options after them.
 
-    `lines` are examples for the help; `index` adds `--index FOLDER`. `reads` adds the options of
-    formats, which `look_at` of `_paths.py` takes: by default where there is a PATH.
+    `lines` are examples for the help; `index` adds `--index FOLDER`; `reads` adds the options of
+    formats, which `look_at` of `_paths.py` takes: by default where there is a PATH. The function
+    has the name of the verb and receives everything by keyword: `path`, its own parameters,
+    `folder` with `index`, `storage_options` and `as_json`. It returns one of the exit codes above;
+    an error that it raises becomes a line on stderr and an exit code.
     """
 
     def decorate(function: Callable[..., int]) -> click.Command:

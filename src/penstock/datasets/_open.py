@@ -43,7 +43,8 @@ def open(  # noqa: A001, PLR0913 (the name that users type is penstock.open; opt
             frame, a list of dicts, or a dataset with `len` and numbers.
         format: The format of the files (`"jsonl"`, `"csv"`, `"parquet"` …), where their names and
             first bytes say another one, or nothing.
-        index: The folder of the index, where the default is not writable or not shared.
+        index: The folder of the index, where the default place is slow, full or not shared. Every
+            later call needs it again.
         refresh: What becomes of an index whose files changed. "auto": one that `open` made is
             brought up to date; one that was built on purpose (`penstock index`) raises
             `StaleIndexError`. "update": any index gets what is new, and raises where a file

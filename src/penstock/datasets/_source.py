@@ -79,7 +79,8 @@ class Source(AboutSource, ABC):
     pickles small, without its index or data. Records keep their numbers while `fingerprint` is
     the same.
 
-    A format implements the five abstract methods; the surface is the same for all.
+    A format implements the five abstract methods; the surface is the same for all. One whose
+    records are bytes found through an index inherits `penstock.datasets.Dataset`.
     """
 
     _SURFACE: ClassVar[dict[str, str]] = {
@@ -124,7 +125,8 @@ class Source(AboutSource, ABC):
         """Return the name of this class in keys of the cache.
 
         A class of Penstock keeps its name of 0.1.0 in `_NAME_IN_CACHE`, so that existing entries
-        are found. A subclass may read records in another way: it has its own name.
+        are found; a newer one sets its own name there. A subclass without one may read records in
+        another way: its columns lie in the cache directory, not beside the index.
         """
         named: str | None = vars(cls).get("_NAME_IN_CACHE")
         return named or f"{cls.__module__}.{cls.__qualname__}"
@@ -137,11 +139,17 @@ class Source(AboutSource, ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """The Arrow schema, as far as it is known without reading everything."""
+        """The Arrow schema, as far as it is known without reading everything.
+
+        A bad record is no reason to raise: reading that record raises.
+        """
 
     @abstractmethod
     def _records(self, ids: np.ndarray) -> list[Any]:
-        """Return the records of valid numbers (int64), in the order asked."""
+        """Return the records of valid numbers (int64), in the order asked.
+
+        A bad record raises `MalformedLineError` whose text names number, file and offset.
+        """
 
     @abstractmethod
     def _columns(self, ids: np.ndarray, schema: pa.Schema) -> pa.RecordBatch:
@@ -239,15 +247,15 @@ class Source(AboutSource, ABC):
         used; only new or changed records are decoded.
 
         Args:
-            fields: The fields of `read`, with or without types.
-            path: The folder of the columns, local or remote; columns in a remote folder are
-                published there for all hosts. By default columns lie beside the index, or in the
-                cache directory where the index is read-only.
-            progress: Whether to show a bar; by default only in a terminal.
+            fields: The fields of `read`. Types save one more pass over all records.
+            path: The folder of the columns, if another disk is faster; a remote one is published to
+                for all hosts. By default beside the index, or in the cache directory. A loader
+                finds columns elsewhere only through the source that is returned.
+            progress: Whether a terminal shows a bar. An object with `add(count)` counts records.
             on_error: What a value that does not fit its type does: `"raise"` stops, `"null"`
                 stores null and counts it, `"mask"` raises only when the record is read.
-            workers: Processes that decode. By default one for each processor, and none for work
-                of less than a second.
+            workers: Processes that decode, of about 100 MB each. By default one for each
+                processor, and none for work of less than a second.
         """
         work = self._later("materialize")
         view: Source = work(self, fields, path, progress, on_error=on_error, workers=workers)

@@ -27,12 +27,12 @@ class Format:
     """How the files of one format are known, opened and checked."""
 
     name: str
-    """In `meta.json`, and in what the command line prints for programs."""
+    """In `meta.json`, in what the command line prints for programs, and `kind` of the scanner."""
     title: str
     """In messages."""
     source: str
-    """Opens it. Called with the index where there is a `scanner`; else with the path,
-    `storage_options` and, where `has_index` and one was named, `index`."""
+    """Opens it. Called with the index (a `SampleIndex`) where there is a `scanner`; else with the
+    path, `storage_options` and, where `has_index` and one was named, `index`."""
     suffixes: tuple[str, ...]
     compressions: tuple[str, ...] = ()
     """Endings that may follow a suffix."""
@@ -115,7 +115,7 @@ LINES = Format(
     has_index=True,
     validate="penstock.index.checked._build:scan_lines",
 )
-"""The one format that can be streamed, tokenised and converted."""
+"""The one format that can be streamed and tokenised."""
 
 ARRAY = Format(
     "json",

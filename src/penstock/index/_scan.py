@@ -59,9 +59,14 @@ class FileScan(Protocol):
 
 
 class Scanner(Protocol):
-    """Defines what a record is; small, immutable, picklable."""
+    """Defines what a record is; small, immutable, picklable.
+
+    A format whose lines are not JSON does not inherit `LineScanner`, whose lines `validate` and
+    `profile` read as JSON; its `begin` may return `LineScanner().begin(path, facts, start)`.
+    """
 
     kind: str
+    """The name of the row in `_formats.py`, kept in `meta.json`."""
 
     def options(self) -> dict[str, object]:
         """Return the options that change an index, as plain JSON."""

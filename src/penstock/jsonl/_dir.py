@@ -112,18 +112,20 @@ class JsonlDir(JsonlPath):
         when the block ends well.
 
         Args:
-            shard_extension: `.jsonl`, or `.jsonl.zst` or `.jsonl.zstd` for compressed shards.
-            max_records_per_shard: Records in a shard, at most; None for no limit.
+            shard_extension: `.jsonl`, or `.jsonl.zst` or `.jsonl.zstd` for compressed shards, which
+                take less space and more time to write.
+            max_records_per_shard: Records in a shard, at most; None for no limit. It makes shards
+                of equal counts; many shards are many files to open.
             max_bytes_per_shard: Bytes of uncompressed text in a shard, at most; None for no limit.
                 Larger shards are fewer files; all of an unfinished one is lost with its writer.
             flush_bytes: Bytes of text that are kept in memory before they are compressed and
                 written. More takes more memory, less makes more writes.
-            compression_level: Of zstd (1 to 22), where the extension asks for it. Higher levels
-                are smaller and slower.
+            compression_level: Of zstd (-131072 to 22), where the extension asks for it. Higher
+                levels are smaller and slower.
             frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
                 decompresses its frame: smaller frames make that faster, and the file larger.
             allow_nan: Write NaN and infinities as Python's `json` does. By default they become
-                `null`, for JSON has no such numbers.
+                `null`, for JSON has no such numbers, and most other parsers refuse them.
         """
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
         place = locate(self.path, self.storage_options)

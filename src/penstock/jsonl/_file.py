@@ -222,13 +222,13 @@ class JsonlFile(JsonlPath):
         Args:
             flush_bytes: Bytes of text that are kept in memory before they are compressed and
                 written. More takes more memory, less makes more writes.
-            compression_level: Of zstd (1 to 22), gzip (0 to 9) or bz2 (1 to 9), where the name
+            compression_level: Of zstd (-131072 to 22), gzip (0 to 9) or bz2 (1 to 9), where the name
                 asks for one. Higher levels are smaller and slower.
             overwrite: Replace a file of that name; False fails if there is one.
             frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
                 decompresses its frame: smaller frames make that faster, and the file larger.
             allow_nan: Write NaN and infinities as Python's `json` does. By default they become
-                `null`, for JSON has no such numbers.
+                `null`, for JSON has no such numbers, and most other parsers refuse them.
         """
         options = WriteOptions(flush_bytes, compression_level, frame_bytes, allow_nan)
         return JsonlWriterSync(self._target(options, overwrite=overwrite))

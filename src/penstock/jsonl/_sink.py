@@ -32,7 +32,8 @@ def writer(
     Args:
         path: A local path, or a URL of an object store. Nothing is visible there before the `with`
             block ends well, or for a directory before a shard is full.
-        storage_options: Options of the object store, such as keys and an endpoint.
+        storage_options: Options of the object store, such as keys and an endpoint, where they are
+            not in the environment; see `docs/storage.md`.
         options: Those of `JsonlFile.writer_sync` for a file, where `overwrite` is False unless
             given, or those of `JsonlDir.writer_sync` for a directory.
 

@@ -71,7 +71,8 @@ class DataLoader:
             Parquet). "full" and "block" force one: "full" over remote data costs a request a
             record.
         seed: Decides the order, and every random draw of an encoder.
-        epochs: Epochs in one `for` loop; None for a loop without end.
+        epochs: Epochs in one `for` loop; None for a loop without end that counts steps. The
+            loader then has no `len`.
         drop_last: Leave out the last step of an epoch where it is not full. By default its rows
             are shared out, and rows that fill it up have `valid` False.
         collate: A function from a list of records to a batch, in place of `encode`; torch calls it
@@ -87,7 +88,8 @@ class DataLoader:
             columns that the source already has are used in any case.
         on_error: "raise" stops at the first bad record and names it. "mask" keeps its row with
             `valid` False, so that batches keep their size.
-        max_bad: With "mask", the number of different bad records after which a run stops.
+        max_bad: With "mask", the number of different bad records after which a run stops. Raise it
+            where more are known to be bad.
         skip: Records to leave out: numbers, (start, stop) ranges, or the path of a file with one a
             line. In the middle of an epoch they are masked; the next epoch is shorter.
         rank: This process's rank; give `world_size` as well. By default both come from `mesh`,
@@ -95,7 +97,8 @@ class DataLoader:
         world_size: How many processes share the data.
         mesh: A `DeviceMesh`, whose data-parallel dimensions decide the rank, or a process group.
         on_changed: What `load_state_dict` does where the source is not the one of the state:
-            "raise", or "continue" at the same position over the records that are there.
+            "raise", or "continue" at the same position over the records that are there, for files
+            replaced on purpose: records may come twice or never.
         output: "arrow" hands out Arrow record batches, with ids in the schema's metadata.
         pin_memory: Copy batches to page-locked memory, for faster copies to a GPU. Without a GPU
             it does nothing.
@@ -104,7 +107,8 @@ class DataLoader:
         multiprocessing_context: How processes are started: "fork", "forkserver", "spawn" or a
             context. By default "fork" for local data, which is fastest, and "forkserver" for
             remote data, whose client does not survive a fork.
-        stall_timeout: Seconds without a batch after which `StallError` is raised.
+        stall_timeout: Seconds without a batch after which `StallError` is raised: more for slow
+            storage, less to learn of a stall early.
 
     >>> records = [{"n": number} for number in range(10)]
     >>> loader = DataLoader(records, batch_size=4, shuffle=True, seed=1)
@@ -155,6 +159,10 @@ class DataLoader:
             raise OptionError("give batch_size (of each rank), or global_batch_size (of all).")
         if isinstance(batch_size, Plan) and global_batch_size is not None:
             raise OptionError("a plan as batch_size cuts all batches: leave global_batch_size out.")
+        if hasattr(batch_size, "over") and not isinstance(batch_size, Plan):
+            raise OptionError(
+                f"batch_size={batch_size!r}: a plan has name, version and over(order)."
+            )
         given = source if isinstance(source, Source | HasFeed) else open_source(source)
         self._plan = batch_size if isinstance(batch_size, Plan) else None
         size = 1 if isinstance(batch_size, Plan) else batch_size

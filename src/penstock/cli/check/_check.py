@@ -262,7 +262,10 @@ def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[Finding]:
 
 
 def _check_source(task: _CheckTask, source: Source) -> int:
-    """Check tokens or an MDS folder: all can be read, and documents end where the index says."""
+    """Check tokens, or records of any other source: all can be read.
+
+    Documents end where the index says.
+    """
     path, meta = task.path, source.index_meta
     eos = None if meta is None or meta.tokens is None else meta.tokens.eos
     found = [*_left(task, leftovers_of(path, None)), *_unnamed_files(task, source)]
@@ -270,7 +273,8 @@ def _check_source(task: _CheckTask, source: Source) -> int:
     tokens = 0
     size = getattr(source, "sample_size", None)
     step = max(1, _STEP_TOKENS // size) if size else _STEP
-    with Progress(len(source), unit="samples") as progress:
+    row = "sample" if is_tokens(source) else "record"
+    with Progress(len(source), unit=f"{row}s") as progress:
         for start in range(0, len(source), step):
             ids = np.arange(start, min(start + step, len(source)))
             rows = source.read(ids)
@@ -283,7 +287,7 @@ def _check_source(task: _CheckTask, source: Source) -> int:
     count = f", {counted(tokens, 'token')}" if is_tokens(source) else ""
     report = Report(
         *shown[:_SHOWN],
-        f"{path}: {counted(len(source.files), 'file')}, {counted(len(source), 'sample')}{count}: "
+        f"{path}: {counted(len(source.files), 'file')}, {counted(len(source), row)}{count}: "
         f"{wrong}{hidden}",
         path=path,
         files=len(source.files),

@@ -126,17 +126,19 @@ def show(
         )
     names = [name.strip() for name in fields.split(",")] if fields else None
     printed = Printed(names, as_json=as_json)
+    missing = "no such record" if where is None else "no record matches"
     with by_number(path, found, head=wanted.head) as opened:
         if opened is not None:
             numbers = chosen_numbers(opened.source, wanted.which, wanted.drawn, where)
             printed.add_all(records_of(opened, numbers))
             held = f"{path} holds {counted(len(opened.source), 'record')}"
+            if len(numbers):
+                missing = f"cannot read {counted(len(numbers), 'record')} asked for"
         else:
             held = _show_stream(wanted, found, printed)
     printed.finish()
     if printed.count or (wanted.which is None and where is None):
         return FINE
-    missing = "no such record" if where is None else "no record matches"
     echo(f"penstock: {missing}: {held}.", err=True)
     return FINDINGS
 

@@ -224,7 +224,10 @@ def scan_rows(
 ) -> PartFound:
     """Return the records of a file of CSV, from where a part of it begins."""
     if not isinstance(scanner, CsvScanner):
-        raise OptionError(f"records of {scanner.kind} can be neither validated nor profiled.")
+        raise OptionError(
+            f"records of {scanner.kind} can be neither validated nor profiled. penstock convert "
+            "writes them as JSON Lines, which can be both."
+        )
     scan, frames, text_bytes = _CheckedScan(part, scanner, look), ScannedFrames(), 0
     with opened(part.found) as file:
         for block in text_blocks(file, part.start, advance, frames):

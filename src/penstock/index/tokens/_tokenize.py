@@ -96,17 +96,19 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     Args:
         tokenizer_func: Makes token ids of a text, or of a list of texts: a function, or a tokenizer
             of tokenizers, tiktoken, sentencepiece or transformers.
-        eos_idx: The token that ends a document.
+        eos_idx: The token that ends a document; needed with `sample_size`.
         input_base_path: A folder; its JSON Lines files are read, with all below it. Or anything
             else that `penstock.open` opens: Parquet, CSV, a table, a list of dicts; or a source,
             also a view: `ds.where(…)`. These need an output_base_path.
         input_file_paths: The files to read, instead of a folder.
         output_base_path: The folder of `tokenized-samples/` and `index/`; by default that of the
-            input.
+            input, which must not have an index of its records.
         index_store: Where samples are indexed; by default in `index/`.
-        process_text_line_func: Makes the text of a line; by default `text_key` does.
-        sample_size: Tokens of a sample.
-        token_dtype: Type in which tokens are stored; a token that does not fit raises.
+        process_text_line_func: Makes the text of a line that has no field of it, instead of
+            `text_key`. Python per record; one process where the script defines it.
+        sample_size: Tokens of a sample: the longest row that you train with.
+        token_dtype: Type in which tokens are stored; a token that does not fit raises. More than
+            65,536 ids need `np.uint32`, which takes twice the space.
         base_output_path: The folder of the token files.
         file_name_postfix: Part of a token file's name behind the name of its text file.
         logger: Gets messages and warnings; by default the logger `penstock.index`.
@@ -122,9 +124,9 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
             the roles whose turns are, by default `assistant` and `gpt`.
         batched: Whether `tokenizer_func` takes a list of texts; by default its annotation decides.
         num_workers: Processes; by default one a processor, or 0, the caller itself, if there is
-            little to do or the tokenizer does not pickle.
+            little to do or the tokenizer does not pickle. Each has its own tokenizer in memory.
         packing: `best_fit` keeps documents whole if they fit into a sample, and fills samples up
-            with `pad_idx`; `concat` cuts the stream of documents.
+            with `pad_idx`, for 60 bytes of memory a document; `concat` cuts the stream.
         keep_remainder: `pad` fills the last sample up with `pad_idx`; `drop` drops and counts the
             tokens that do not fill a sample.
         pad_idx: The token that fills samples up; by default `eos_idx`.
