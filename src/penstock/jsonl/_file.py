@@ -222,8 +222,8 @@ class JsonlFile(JsonlPath):
         Args:
             flush_bytes: Bytes of text that are kept in memory before they are compressed and
                 written. More takes more memory, less makes more writes.
-            compression_level: Of zstd (-131072 to 22), gzip (0 to 9) or bz2 (1 to 9), where the name
-                asks for one. Higher levels are smaller and slower.
+            compression_level: Of zstd (-131072 to 22), gzip (0 to 9) or bz2 (1 to 9), where the
+                name asks for one. Higher levels are smaller and slower.
             overwrite: Replace a file of that name; False fails if there is one.
             frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
                 decompresses its frame: smaller frames make that faster, and the file larger.
