@@ -24,8 +24,8 @@ _COMPRESSIONS: dict[str, Compression] = {
     ".jsonl.gz": "gzip",
 }
 _READ = (".jsonl", *_COMPRESSIONS)
-_SHARD = re.compile(r"part-(\d+)\.jsonl(?:\.zstd?)?")
-_NUMBERED = re.compile(r"part-(\d+)\.jsonl(?:\..+)?")
+_SHARD = re.compile(r"part-(\d+)\.jsonl(?:\.zstd?)?", re.IGNORECASE)
+_NUMBERED = re.compile(r"part-(\d+)\.jsonl(?:\..+)?", re.IGNORECASE)
 _natural = natsort_keygen(alg=ns.IGNORECASE)
 
 
@@ -62,9 +62,9 @@ def checked_extension(extension: str) -> str:
 
 
 def next_number(names: Iterable[str]) -> int:
-    """Return the number after the highest one present, whatever the extension.
+    """Return the number after the highest one present, whatever the extension and the case.
 
-    >>> next_number(["part-00000.jsonl", "part-00004.jsonl.zst", "notes.txt"])
+    >>> next_number(["part-00000.jsonl", "PART-00004.JSONL.zst", "notes.txt"])
     5
     """
     matches = (_NUMBERED.fullmatch(base_name(name)) for name in names)

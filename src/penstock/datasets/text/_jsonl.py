@@ -12,6 +12,7 @@ import numpy as np
 from penstock.datasets.text._dataset import Dataset
 from penstock.decode import decode_as_json, decode_fast
 from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, SchemaMismatchError
+from penstock.jsonl import place_in_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,6 +132,7 @@ class JsonlDataset(Dataset):
 
     def _malformed(self, number: int, line: bytes, why: object) -> MalformedLineError:
         text, details = self._described(number, line, why)
+        details |= place_in_line(line, why)
         return MalformedLineError(f"{text} penstock check finds all bad lines.", **details)
 
     def _described(self, number: int, line: bytes, why: object) -> tuple[str, dict[str, Any]]:
