@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from penstock.index._indexer import FileTextLinesIndexer as FileTextLinesIndexer
     from penstock.index._indexer import IndexStore as IndexStore
     from penstock.index._indexer import IndexStoreInterface as IndexStoreInterface
-    from penstock.index._indexer import SampleData as SampleData
-    from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
     from penstock.index._listing import Found as Found
     from penstock.index._listing import IndexPlace as IndexPlace
@@ -53,10 +51,18 @@ if TYPE_CHECKING:
     from penstock.index._parts import FilePart as FilePart
     from penstock.index._parts import LinePiece as LinePiece
     from penstock.index._parts import LinePieces as LinePieces
+    from penstock.index._sample_generators import NOOPSampleGenerator as NOOPSampleGenerator
+    from penstock.index._sample_generators import SampleData as SampleData
+    from penstock.index._sample_generators import (
+        SampleGeneratorInterface as SampleGeneratorInterface,
+    )
+    from penstock.index._sample_generators import noop_sample_processing as noop_sample_processing
     from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
     from penstock.index._sample_index import rows_before as rows_before
+    from penstock.index._sample_schema import ArraySpec as ArraySpec
+    from penstock.index._sample_schema import SampleSchema as SampleSchema
     from penstock.index._scan import LARGEST_FRAME as LARGEST_FRAME
     from penstock.index._scan import LineScanner as LineScanner
     from penstock.index._scan import Scanner as Scanner
@@ -76,31 +82,55 @@ if TYPE_CHECKING:
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
     from penstock.index.tokens._documents import get_text_from_jsonl as get_text_from_jsonl
+    from penstock.index.tokens._generator import ProcessTextLineFunc as ProcessTextLineFunc
     from penstock.index.tokens._generator import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
+    from penstock.index.tokens._generator import TokenizerFunc as TokenizerFunc
     from penstock.index.tokens._job import TokenReport as TokenReport
     from penstock.index.tokens._journal import take_back_dead as take_back_dead
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
+    from penstock.index.tokens._with_aux import AuxDataGenerator as AuxDataGenerator
+    from penstock.index.tokens._with_aux import LossMaskGenerator as LossMaskGenerator
+    from penstock.index.tokens._with_aux import Part as Part
+    from penstock.index.tokens._with_aux import ProcessPartsFunc as ProcessPartsFunc
+    from penstock.index.tokens._with_aux import (
+        TokenizedSampleWithAuxGenerator as TokenizedSampleWithAuxGenerator,
+    )
+    from penstock.index.tokens._with_aux import (
+        create_tokenize_and_index_with_aux_func as create_tokenize_and_index_with_aux_func,
+    )
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
+        "ArraySpec": "_sample_schema",
+        "AuxDataGenerator": "tokens._with_aux",
         "BadLine": "checked._checks",
         "FileTextLinesIndexer": "_indexer",
         "IndexStore": "_indexer",
         "IndexStoreInterface": "_indexer",
-        "SampleData": "_indexer",
-        "SampleGeneratorInterface": "_indexer",
+        "LossMaskGenerator": "tokens._with_aux",
+        "NOOPSampleGenerator": "_sample_generators",
+        "Part": "tokens._with_aux",
+        "ProcessPartsFunc": "tokens._with_aux",
+        "ProcessTextLineFunc": "tokens._generator",
+        "SampleData": "_sample_generators",
+        "SampleGeneratorInterface": "_sample_generators",
         "SampleIndex": "_sample_index",
         "SampleLocation": "_sample_index",
+        "SampleSchema": "_sample_schema",
         "TokenReport": "tokens._job",
         "TokenizedSampleGenerator": "tokens._generator",
+        "TokenizedSampleWithAuxGenerator": "tokens._with_aux",
+        "TokenizerFunc": "tokens._generator",
         "create_default_jsonl_indexer": "_indexer",
         "create_tokenize_and_index_jsonl_text_func": "tokens._tokenize",
+        "create_tokenize_and_index_with_aux_func": "tokens._with_aux",
         "get_text_from_jsonl": "tokens._documents",
+        "noop_sample_processing": "_sample_generators",
         "read_bad_lines": "checked._checks",
         "read_profile": "profile._document",
     },

@@ -29,15 +29,24 @@ from penstock.index._names import (
     rebuilding,
 )
 from penstock.index._sample_index import Documents, Origin, SampleIndex, rows_before
-from penstock.storage import join, locate, open_regular, path_below, read_metadata, translated
+from penstock.index._sample_schema import SAMPLE_SCHEMA, decode_schema
+from penstock.storage import (
+    is_below,
+    join,
+    locate,
+    open_regular,
+    path_below,
+    read_metadata,
+    translated,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import BinaryIO, Self
 
     from numpy.typing import NDArray
 
-_SCHEMA, _TOKENS = "sample_schema.json", "tokens"
+_TOKENS = "tokens"
 
 
 def load_index(origin: Origin) -> SampleIndex:
@@ -60,12 +69,6 @@ def load_index(origin: Origin) -> SampleIndex:
 
 
 def _loaded(origin: Origin, folder: _OpenFolder) -> SampleIndex:
-    if folder.has(_SCHEMA):
-        raise CorruptIndexError(
-            f"{folder.path} holds token samples with extra arrays ({_SCHEMA}), which only the "
-            "tool that made it reads.",
-            path=folder.path,
-        )
     meta = folder.meta()
     names = [os.fsdecode(name) for name in folder.read(FILES).split(b"\n") if name]
     tokens = folder.names_token_files() if meta is None else meta.kind == _TOKENS
@@ -73,8 +76,11 @@ def _loaded(origin: Origin, folder: _OpenFolder) -> SampleIndex:
     rows = folder.mapped(ROWS, "<u8", 3, again)
     if meta is not None:
         _check_whole(folder.path, meta, names, len(rows), again)
-    files = [_below(origin.base, name, folder.path, again) for name in names]
+    resolved = path_below if meta is not None else _of_other_tool
+    files = [_below(resolved, origin.base, name, folder.path, again) for name in names]
     index = SampleIndex(files, rows, meta=meta, origin=origin, reload=reload_index)
+    if folder.has(SAMPLE_SCHEMA):
+        index.sample_schema = decode_schema(folder.read(SAMPLE_SCHEMA), folder.name(SAMPLE_SCHEMA))
     if folder.has(FRAMES):
         index.frames = folder.mapped(FRAMES, "<u8", 5, again)
     if folder.has(DOCUMENT_OFFSETS):
@@ -264,9 +270,11 @@ def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: st
     )
 
 
-def _below(base: str, name: str, folder: str, again: str) -> str:
+def _below(
+    resolved: Callable[[str, str], str | None], base: str, name: str, folder: str, again: str
+) -> str:
     """Return a file's path; raise for one outside of the base."""
-    path = path_below(base, name)
+    path = resolved(base, name)
     if path is None:
         raise CorruptIndexError(
             f"the index in {folder} names {name!r}, which does not lie below {base}; it is not "
@@ -274,6 +282,18 @@ def _below(base: str, name: str, folder: str, again: str) -> str:
             path=folder,
         )
     return path
+
+
+def _of_other_tool(base: str, name: str) -> str | None:
+    """Return a file's path; data-forager before 0.1.6 wrote it as it was given to it.
+
+    That is an absolute path, or one from the folder where the index was built; it holds where it
+    leads below the base.
+    """
+    path, given = path_below(base, name), os.path.abspath(name)
+    if (path is not None and os.path.exists(path)) or not is_below(base, given):
+        return path
+    return given if path is None or os.path.exists(given) else path
 
 
 def _check_last_rows(index: SampleIndex) -> None:
@@ -306,6 +326,7 @@ def _size_of(path: str) -> int:
     except ObjectNotFoundError:
         raise StaleIndexError(
             f"{path} is gone since its index was made. Bring it back, or build the index again: "
-            f"{_repairing(path)}",
+            f"{_repairing(path)}. An index of data-forager before 0.1.6 that names paths from "
+            "another folder opens in that folder.",
             path=path,
         ) from None

@@ -56,8 +56,9 @@ class JsonlDataset(Dataset):
         name: str | None = None,
         fields: Fields | None = None,
         schema: pa.Schema | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(sample_index, name)
+        super().__init__(sample_index, name, **kwargs)
         _refuse_other_kind(sample_index)
         if fields is not None and schema is not None:
             raise OptionError("fields and schema say the same thing: give one of them.")

@@ -24,6 +24,15 @@ _KINDS = ("tokens", "samples")
 """Of indexes that may be of tokens; the second is what a custom indexer writes."""
 
 
+def refuse_extra_arrays(index: SampleIndex) -> None:
+    """Raise for samples of which tokens are only one array."""
+    if index.sample_schema is not None:
+        raise CorruptIndexError(
+            "these samples have extra arrays beside the tokens (sample_schema.json). Open them "
+            "by penstock.open() or TokensWithAuxDataset."
+        )
+
+
 def dtype_of(meta: Meta | None, asked: DTypeLike | None) -> np.dtype[Any]:
     """Return the dtype of an index, or else the one that was asked for."""
     if meta is not None and meta.kind not in _KINDS:

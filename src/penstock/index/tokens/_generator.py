@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from penstock.errors import MalformedLineError, ObjectExistsError, OptionError
-from penstock.index._indexer import SampleData
 from penstock.index._meta import TokensMeta
 from penstock.index._names import TOKEN_FOLDER
+from penstock.index._sample_generators import SampleData
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._documents import BadText, TextCall
 from penstock.index.tokens._job import POSTFIX, free_name
@@ -19,11 +20,15 @@ from penstock.index.tokens._pack import first_misfit, misfit, pack_options, toke
 from penstock.storage import LocalStore, join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import DTypeLike, NDArray
 
+    from penstock.index._sample_schema import SampleSchema
     from penstock.storage import Draft
+
+TokenizerFunc: TypeAlias = Callable[[str], list[int]]
+"""A function from a text to its token ids."""
+ProcessTextLineFunc: TypeAlias = Callable[[bytes], str]
+"""A function from a line to its text."""
 
 
 class TokenizedSampleGenerator:
@@ -46,7 +51,7 @@ class TokenizedSampleGenerator:
 
     def __init__(  # noqa: PLR0913, PLR0917 (as data-forager has it)
         self,
-        process_text_line_func: Callable[[bytes], str],
+        process_text_line_func: ProcessTextLineFunc,
         tokenizer_func: Callable[..., Any] | object,
         eos_idx: int | None,
         token_dtype: DTypeLike = np.uint16,
@@ -72,7 +77,7 @@ class TokenizedSampleGenerator:
 
     def _begin(self) -> None:
         self._line = self._documents = self._tokens = 0
-        self._rest: NDArray[np.integer[Any]] = np.empty(0, self._dtype)
+        self._rest: NDArray[Any] = np.empty(0, self._row)
         self._before = self._documents, self._tokens, self._rest
         """Counts and rest before the current file, for `discard`."""
         self._finished: set[str] = set()
@@ -122,22 +127,36 @@ class TokenizedSampleGenerator:
         if not text_line.strip():
             return []
         try:
-            return self._samples(self._draft, self._encoded(text_line).astype(self._dtype))
+            return self._samples(self._draft, self._document(text_line))
         except BaseException:
             self.discard()
             raise
 
-    def _encoded(self, text_line: bytes) -> NDArray[Any]:
-        where = f"line {self._line:,} of {self._from}"
-        about: dict[str, Any] = {"path": self._from, "line_number": self._line}
+    @property
+    def _row(self) -> np.dtype[Any]:
+        """The type of what is stored for one token."""
+        return self._dtype
+
+    def _document(self, text_line: bytes) -> NDArray[Any]:
+        """Return the rows of a document, without its end."""
         try:
             (text,) = self._text.texts([text_line])
         except BadText as bad:
             raise MalformedLineError(
                 f"{self._from}, line {self._line:,} is no document: {bad.reason}. Repair it, or "
                 "give process_text_line_func= a function that takes its text.",
-                **about,
+                path=self._from,
+                line_number=self._line,
             ) from bad.__cause__
+        return self._encoded(text)
+
+    def _end(self) -> NDArray[Any]:
+        """Return the row that ends a document."""
+        return np.array([self._eos], self._dtype)
+
+    def _encoded(self, text: str) -> NDArray[Any]:
+        where = f"line {self._line:,} of {self._from}"
+        about: dict[str, Any] = {"path": self._from, "line_number": self._line}
         try:
             ids = self._tokenizer.encode([text]).ids
         except Exception as why:
@@ -146,20 +165,23 @@ class TokenizedSampleGenerator:
         at = first_misfit(ids, self._dtype)
         if at is not None:
             raise misfit(ids, at, self._dtype, where, **about)
-        return ids
+        return ids.astype(self._dtype)
 
     def _samples(self, draft: Draft, tokens: NDArray[Any]) -> list[SampleData]:
         self._documents += 1
         size = self._pack.size
         samples = [tokens]
         if size is not None:
-            tokens = np.concatenate([self._rest, tokens, np.array([self._eos], self._dtype)])
+            tokens = np.concatenate([self._rest, tokens, self._end()])
             samples = [tokens[at : at + size] for at in range(0, len(tokens) - size + 1, size)]
             self._rest = tokens[len(samples) * size :]
-        data = [sample.tobytes() for sample in samples]
+        data = [self._stored(sample) for sample in samples]
         draft.write(b"".join(data))
         self._tokens += sum(map(len, samples))
         return [SampleData(sample, self._path) for sample in data]
+
+    def _stored(self, sample: NDArray[Any]) -> bytes:
+        return sample.tobytes()
 
     def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
         """Publish the token file; the tokens behind the last full sample are dropped."""
@@ -176,8 +198,9 @@ class TokenizedSampleGenerator:
         finally:
             self.discard()
 
-    def get_sample_schema(self) -> None:
-        """Return None: samples are plain tokens."""
+    def get_sample_schema(self) -> SampleSchema | None:
+        """Return the arrays of a sample; None, for samples are tokens alone."""
+        return None
 
     def tokens_meta(self) -> TokensMeta:
         """Return the description of the samples for `meta.json`."""

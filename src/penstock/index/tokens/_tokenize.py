@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from penstock.index._indexer import IndexStoreInterface
+    from penstock.index.tokens._generator import ProcessTextLineFunc
     from penstock.index.tokens._job import TokenReport
     from penstock.index.tokens._pack import PackingName, Remainder
     from penstock.work import View
@@ -56,14 +57,14 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     input_file_paths: Sequence[Path] | None = None,
     output_base_path: Path | None = None,
     index_store: IndexStoreInterface | None = None,
-    process_text_line_func: Callable[[bytes], str] | None = None,
+    process_text_line_func: ProcessTextLineFunc | None = None,
+    logger: logging.Logger | None = None,
+    name: str | None = None,  # noqa: ARG001 (accepted for code that passes it)
+    *,
     sample_size: int | None = None,
     token_dtype: DTypeLike = np.uint16,
     base_output_path: Path | None = None,
     file_name_postfix: str = POSTFIX,
-    logger: logging.Logger | None = None,
-    name: str | None = None,  # noqa: ARG001 (accepted for code that passes it)
-    *,
     text_key: str = _TEXT,
     batched: bool | None = None,
     num_workers: int | None = None,
@@ -95,12 +96,12 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
             input.
         index_store: Where samples are indexed; by default in `index/`.
         process_text_line_func: Makes the text of a line; by default `text_key` does.
+        logger: Gets messages and warnings; by default the logger `penstock.index`.
+        name: Ignored.
         sample_size: Tokens of a sample.
         token_dtype: Type in which tokens are stored; a token that does not fit raises.
         base_output_path: The folder of the token files.
         file_name_postfix: Part of a token file's name behind the name of its text file.
-        logger: Gets messages and warnings; by default the logger `penstock.index`.
-        name: Ignored.
         text_key: Name or path of the field of the text: `meta.body`.
         batched: Whether `tokenizer_func` takes a list of texts; by default its annotation decides.
         num_workers: Processes; by default one a processor, or 0, the caller itself, if there is
@@ -154,7 +155,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     output = output_base_path if output_base_path is not None else input_base_path
     if output is input_base_path and output is not None and not input_file_paths:
         output = listing.folder  # A file or a pattern has none.
-    place, folder = _places(output, base_output_path, index_store, options)
+    place, folder = token_places(output, base_output_path, index_store, options)
     return TokenIndexer(
         TokenJob(
             listing=listing,
@@ -183,7 +184,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     )
 
 
-def _places(
+def token_places(
     output: Path | None,
     token_folder: Path | None,
     store: IndexStoreInterface | None,
