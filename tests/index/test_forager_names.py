@@ -18,6 +18,8 @@ import pytest
 import zstandard
 
 import penstock
+import penstock.datasets
+import penstock.index
 from penstock.datasets import Dataset, JsonlDataset, SubsampledDataset, TokensDataset
 from penstock.errors import CorruptIndexError, StaleIndexError
 from penstock.index import (
@@ -241,6 +243,20 @@ def test_the_page_picks_the_seeds_subsample(folder: Path) -> None:
     ours = SubsampledDataset(dataset, factor, seed=seed)
     assert len(ours) == len(theirs)
     assert [record["n"] for record in ours] != theirs
+
+
+def test_every_name_of_the_page_is_there() -> None:
+    page = Path(__file__).parents[2] / "docs" / "coming-from-data-forager.md"
+    ours, rooms = 0, iter((penstock.index, penstock.datasets))
+    for line in page.read_text().splitlines():
+        if line.startswith("| data-forager | name |"):
+            room = next(rooms)
+        elif re.match(r"\| `(indexers|sample_|index_|datasets)", line):
+            for name in re.findall(r"`(\w+)`", line.split("|")[2]):
+                assert hasattr(room, name), name
+                assert name in room.__all__
+                ours += 1
+    assert ours > 25
 
 
 def test_an_index_of_the_installed_data_forager_opens(folder: Path) -> None:

@@ -204,6 +204,7 @@ def test_a_store_keeps_a_schema(tmp_path: Path) -> None:
         ("arrays", [{"name": "tokens", "dtype": "uint32", "offset": -4}]),
         ("arrays", [{"name": "tokens", "dtype": "uint32", "offset": 12}]),
         ("arrays", [{"name": "t", "dtype": "uint8", "offset": 0}] * 2),
+        ("arrays", [{"name": "tokens", "dtype": "float128", "offset": 0}]),
         ("total_bytes_per_sample", 1 << 62),
         ("total_bytes_per_sample", 3),
     ],
@@ -211,9 +212,12 @@ def test_a_store_keeps_a_schema(tmp_path: Path) -> None:
 def test_a_forged_schema_is_an_error(key: str, value: object, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "index" / "sample_schema.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(CorruptIndexError, match=r"sample_schema\.json"):
-        penstock.open(tmp_path)
+    forged = json.loads(path.read_text()) | {key: value}
+    for schema in (forged, forged | {"total_bytes_per_sample": None}):
+        if schema is forged or key == "arrays":
+            path.write_text(json.dumps(schema))
+            with pytest.raises(CorruptIndexError, match=r"sample_schema\.json"):
+                penstock.open(tmp_path)
 
 
 def test_a_schema_of_other_sizes_is_found_when_read(folder: Path, tmp_path: Path) -> None:

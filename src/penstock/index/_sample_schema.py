@@ -14,6 +14,8 @@ from penstock.errors import CorruptIndexError, OptionError
 SAMPLE_SCHEMA = "sample_schema.json"
 _LARGEST = 1 << 31
 """Bytes of a sample: what NumPy takes for one item."""
+_WIDEST = 8
+"""Bytes of a number that Arrow has a type for."""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class SampleSchema:
 
     def __post_init__(self) -> None:
         if self.total_bytes_per_sample is None and self.arrays:
-            sizes = (np.dtype(array.dtype).itemsize for array in self.arrays)
+            sizes = (_value_type(array.dtype).itemsize for array in self.arrays)
             self.total_bytes_per_sample = self.sample_size * sum(sizes)
 
     def row(self) -> np.dtype[Any]:
@@ -89,6 +91,6 @@ def _value_type(name: str) -> np.dtype[Any]:
     # NumPy parses what has commas and braces, and raises as parsers do.
     with suppress(TypeError, ValueError, SyntaxError):
         found = np.dtype(name).newbyteorder("<")
-        if found.kind in "biuf":
+        if found.kind in "biuf" and found.itemsize <= _WIDEST:
             return found
     raise OptionError(f"{name!r} is no type of numbers.")
