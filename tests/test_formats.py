@@ -17,8 +17,8 @@ import pytest
 
 import penstock
 from penstock.datasets import CsvRows, JsonlDataset, MdsRows, ParquetRows
-from penstock.datasets.columns._facts import FileFacts
 from penstock.datasets.columns._folder import find_column, list_columns, publish_column
+from penstock.datasets.columns._place import FileFacts
 from penstock.index import (
     BuildOptions,
     CsvScanner,

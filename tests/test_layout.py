@@ -40,13 +40,18 @@ def trees() -> dict[str, ast.Module]:
 
 def facade_names(package: str) -> dict[str, str]:
     """Return the names that a façade offers, each with the module that defines it."""
-    return {
-        key.value: f"{package}.{value.value}"
+    listed = [
+        (str(key.value), str(value.value))
         for node in ast.walk(trees()[package])
         if isinstance(node, ast.Dict)
         for key, value in zip(node.keys, node.values, strict=True)
         if isinstance(key, ast.Constant) and isinstance(value, ast.Constant)
-    }
+    ]
+    # Each name with its module, or each module with its names.
+    by_name = [
+        (value, key) if key.rpartition(".")[2][0] == "_" else (key, value) for key, value in listed
+    ]
+    return {name: f"{package}.{module}" for names, module in by_name for name in names.split()}
 
 
 def type_checking_imports(tree: ast.Module) -> set[ast.AST]:

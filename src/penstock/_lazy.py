@@ -26,8 +26,10 @@ def facade(
 
     def load(name: str) -> object:
         if name not in modules:
-            message = f"module {package!r} has no attribute {name!r}; it offers {', '.join(public)}"
-            raise AttributeError(message, name=name, obj=sys.modules[package])
+            module = sys.modules[package]
+            offers = ", ".join(vars(module).get("__all__", public))
+            message = f"module {package!r} has no attribute {name!r}; it offers {offers}"
+            raise AttributeError(message, name=name, obj=module)
         value = getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
         setattr(sys.modules[package], name, value)
         return value

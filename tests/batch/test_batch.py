@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from penstock.batch import Batch, Masked
+from penstock.batch import Batch, Masked, user_batch
 from penstock.errors import OptionError
 from tests.batch.encoder_contract import plain
 from tests.batch.sample_batch import same, sample, tensors
@@ -214,3 +214,10 @@ def test_importing_the_room_and_its_arrays_loads_no_torch() -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=60
     ).stdout
     assert shown.split() == ["False", "True"]
+
+
+def test_what_torch_has_no_tensor_for_stays_an_array() -> None:
+    wide = np.zeros(2, np.longdouble)
+    batch = user_batch({"wide": wide, "more": Batch({"n": np.zeros(3)})}, np.arange(2), None)
+    assert batch["wide"] is wide
+    assert len(batch["more"]) == 3

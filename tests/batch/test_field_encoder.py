@@ -367,3 +367,9 @@ def test_categories_of_numbers_are_read_as_numbers() -> None:
     assert batch["c"].decoded() == [10, None, None, 30]
     again = pickle.loads(pickle.dumps(encoder))
     assert again.fields == encoder.fields
+
+
+@pytest.mark.parametrize("values", [5, None, [1, "a"], [object()]])
+def test_a_vocabulary_that_is_no_list_of_values_is_refused(values: Any) -> None:
+    with pytest.raises(OptionError, match="vocabulary of 'c'"):
+        FieldEncoder({"c": "category"}, {"c": values})

@@ -118,10 +118,10 @@ def test_copies_by_pickle_and_deepcopy_have_the_same_rows(rows: list[list[Any]])
     ("given_", "says"),
     [
         ({}, "needs lengths or offsets"),
-        ({"lengths": torch.tensor([1, 1])}, "add up to 2, and there are 3 values"),
+        ({"lengths": torch.tensor([1, 1])}, "from 0 to 2, and there are 3 values"),
         ({"lengths": torch.tensor([[3]])}, "integers of one axis"),
         ({"lengths": torch.tensor([3.0])}, "integers of one axis"),
-        ({"offsets": torch.tensor([], dtype=torch.int64)}, "here are none"),
+        ({"offsets": torch.tensor([], dtype=torch.int64)}, "0 offsets do not fit"),
         ({"offsets": torch.tensor([0, 2])}, "from 0 to 2, and there are 3 values"),
         ({"offsets": torch.tensor([1, 3])}, "from 1 to 3"),
         ({"offsets": torch.tensor([0, 3]), "lengths": torch.tensor([1, 2])}, "do not fit 2"),

@@ -157,6 +157,15 @@ def test_a_damaged_file_is_a_finding_and_the_others_are_checked(
     assert told["records"] >= 10
 
 
+@pytest.mark.parametrize("name", ["a.jsonl.zst", "a.jsonl.gz"])
+def test_lines_before_the_damage_are_checked(tmp_path: Path, name: str) -> None:
+    compress = gzip.compress if name.endswith(".gz") else zstandard.compress
+    (tmp_path / name).write_bytes(compress(b'{"id":0}\n[1]\n{bad\n') + b"junk")
+    told = document("check", tmp_path, code=1)
+    assert told["kinds"] == {"non-object line": 1, "malformed line": 1, "damaged file": 1}
+    assert told["records"] == 2
+
+
 @pytest.mark.parametrize("ending", ["zst", "gz"])
 def test_a_compressed_file_of_no_bytes_is_a_finding(ending: str, logs: Path) -> None:
     (logs / f"part-00003.jsonl.{ending}").touch()

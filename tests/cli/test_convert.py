@@ -100,7 +100,7 @@ def test_a_bad_line_stops_it_and_nothing_appears(tmp_path: Path) -> None:
     source = written(tmp_path / "a.jsonl", "{}", "{oops", "{}")
     done = invoke("convert", source, tmp_path / "b.jsonl")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert f"{source}:2: " in done.stderr
+    assert f"{source}, line 2: " in done.stderr
     assert "--on-error skip" in done.stderr
     assert "Nothing was written." in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]
@@ -111,7 +111,7 @@ def test_bad_lines_are_left_out_when_asked_to(tmp_path: Path) -> None:
     done = invoke("convert", source, tmp_path / "b.jsonl", "--on-error", "skip")
     assert done.exit_code == 0
     assert "2 records from 1 file in 1 file, 2 bad lines left out" in done.stdout
-    assert f"warning: skipped {source}:2: " in done.stderr
+    assert f"warning: skipped {source}, line 2: " in done.stderr
     assert (tmp_path / "b.jsonl").read_bytes() == b'{"a": 1}\n[2]\n'
     assert document("convert", source, tmp_path / "c.jsonl", "--on-error", "skip")["skipped"] == 2
 

@@ -114,7 +114,7 @@ def test_stale_columns_are_told_and_built_again(lines: Path) -> None:
     written(lines / "a.jsonl", '{"id": 7}')
     done = invoke("materialize", lines, "id")
     assert done.exit_code == 1
-    assert "--overwrite repairs it" in done.stderr
+    assert "--overwrite" in done.stderr
     succeed("index", lines, "--overwrite")
     assert document("materialize", lines, "--list")["columns"] == []
     assert document("materialize", lines, "id")["columns"][0]["records"] == 1
@@ -152,13 +152,19 @@ def test_columns_are_listed_and_dropped_whatever_became_of_the_index(
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.stdout.splitlines()[1:-1]] == ["id", "price"]
     assert "not known without an index" in done.stdout
-    assert ("stale" in done.stderr) is (what == "stale")
+    assert ("changed since the index" in done.stderr) is (what == "stale")
     told = document("materialize", path, "--list")
     assert {column["stale"] for column in told["columns"]} == {None}
     dropped = document("materialize", path, "price", "--drop")["dropped"]
     assert [column["path"] for column in dropped] == ["price"]
     assert names(document("materialize", path, "--list")) == ["id:int64"]
     assert len(document("materialize", path, "--drop")["dropped"]) == 1
+
+
+def test_columns_of_a_file_of_no_known_format_are_refused(tmp_path: Path) -> None:
+    done = invoke("materialize", written(tmp_path / "a.txt", "text"), "--list")
+    assert done.exit_code == 2
+    assert "cannot tell what" in done.stderr
 
 
 def test_columns_in_a_folder_of_their_own_need_no_index(lines: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.cli._paths import find
@@ -27,7 +29,7 @@ def test_a_directory_is_all_files_below_it_in_natural_order(tmp_path: Path) -> N
     written(tmp_path / "nested" / "part-0.jsonl", "{}")
     found = find(str(tmp_path), NONE)
     assert found.kind == "directory"
-    assert [found.label(f) for f in found.files] == [
+    assert [f.path.removeprefix(f"{tmp_path}/") for f in found.files] == [
         "b.jsonl.gz", "nested/part-0.jsonl", "part-9.jsonl", "part-10.jsonl",
     ]  # fmt: skip
 
@@ -55,7 +57,7 @@ def test_a_pattern_matches_files_in_reading_order(
     monkeypatch.chdir(tmp_path)
     found = find("d*/*", NONE)
     assert found.kind == "pattern"
-    assert [found.label(f) for f in found.files] == [
+    assert [f.path for f in found.files] == [
         "d9/part-9.jsonl",
         "d9/part-10.jsonl",
         "d10/a.jsonl",
@@ -75,9 +77,10 @@ def test_what_is_not_there_is_named(tmp_path: Path, name: str) -> None:
         find(str(tmp_path / name), NONE)
 
 
-def test_another_format_is_refused_by_its_name() -> None:
-    with pytest.raises(OptionError, match=r"table\.parquet: this verb reads JSON Lines"):
-        find("table.parquet", NONE)
+def test_another_format_is_refused_by_its_name(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "table.parquet")
+    with pytest.raises(OptionError, match=r"table\.parquet holds Parquet, not lines"):
+        find(str(tmp_path / "table.parquet"), NONE)
 
 
 def test_leftovers_are_those_beside_the_files(logs: Path, dead_draft: Path) -> None:

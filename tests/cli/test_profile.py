@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.cli.profile._profile import bars_text
+from penstock.cli._profile import bars_text
 from penstock.index import read_meta
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import document, invoke, options, succeed, written

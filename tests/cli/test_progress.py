@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.cli._reading import texts_of
+from penstock.cli._stream import texts_of
 from penstock.cli._terminal import Progress, table
 from penstock.cli._units import bytes_text
 from penstock.index import BuildOptions, LineScanner, list_files, make_index
@@ -131,7 +131,7 @@ def test_when_a_file_is_read_all_its_stored_bytes_were_counted(
         writer.write_many({"id": i, "hash": hash(str(i))} for i in range(50_000))
     size = file.size_sync()
     with Progress(size, every=0) as progress:
-        assert sum(text.text.count(b"\n") for text in texts_of(file, progress.add)) == 50_000
+        assert sum(text.text.count(b"\n") for text in texts_of(file, progress)) == 50_000
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) > 5
     assert lines[0].startswith("penstock: ")

@@ -6,8 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli._reading import LineText
-from penstock.cli._selection import NumberedText, sampled, sliced
+from penstock.cli._stream import sampled, sampled_numbers, sliced
 from penstock.cli.check._parts import SampledLines
 from tests.rounds import rounds
 
@@ -15,50 +14,34 @@ bounds = st.none() | st.integers(-30, 30)
 cuts = st.lists(st.integers(0, 20), max_size=5)
 
 
-def batches(total: int, cuts: list[int]) -> list[NumberedText]:
-    """Return `total` records, cut into pieces of text at these places."""
-    edges = [0, *sorted(min(cut, total) for cut in cuts), total]
-    return [
-        NumberedText(a, b, LineText("f", a + 1, b"".join(b"%d\n" % i for i in range(a, b))))
-        for a, b in pairwise(edges)
-    ]
-
-
-@given(st.integers(0, 20), cuts, bounds, bounds)
-def test_a_range_is_what_a_list_would_give(
-    total: int, cuts: list[int], start: int | None, stop: int | None
-) -> None:
+@given(st.integers(0, 20), bounds, bounds)
+def test_a_range_is_what_a_list_would_give(total: int, start: int | None, stop: int | None) -> None:
     which = slice(start, stop)
-    records = list(sliced(iter(batches(total, cuts)), which))
-    assert [record.value for record in records] == list(range(total))[which]
-    assert all(record.number == record.value == record.line - 1 for record in records)
+    assert list(sliced(iter(range(total)), which)) == list(range(total))[which]
 
 
 @given(st.integers(0, 10), st.integers(0, 10))
 def test_a_range_from_the_front_reads_no_further_than_it_must(start: int, length: int) -> None:
-    stream = iter(batches(30, list(range(30))))
+    stream = iter(range(30))
     list(sliced(stream, slice(start, start + length)))
-    assert next(stream).first <= start + length + 1
+    assert next(stream) <= start + length
 
 
-@given(st.integers(0, 20), cuts, cuts, st.integers(1, 25), st.integers(0, 99))
-def test_a_sample_depends_on_the_seed_and_not_on_the_cuts(
-    total: int, cuts: list[int], other_cuts: list[int], size: int, seed: int
-) -> None:
-    sample = [record.number for record in sampled(iter(batches(total, cuts)), size, seed)]
+@given(st.integers(0, 20), st.integers(1, 25), st.integers(0, 99))
+def test_a_sample_depends_on_the_seed_alone(total: int, size: int, seed: int) -> None:
+    sample = list(sampled(range(total), size, seed))
     assert len(sample) == min(size, total)
     assert sample == sorted(set(sample))
-    again = sampled(iter(batches(total, other_cuts)), size, seed)
-    assert [record.number for record in again] == sample
+    assert sampled_numbers(total, size, seed) == sample
+
+
+def test_a_sample_stays_the_same_from_release_to_release() -> None:
+    assert sampled_numbers(1000, 8, 0) == [28, 170, 271, 298, 321, 455, 482, 810]
 
 
 def test_every_record_is_equally_likely_to_be_sampled() -> None:
     runs = rounds(2000, 20000)
-    seen = Counter(
-        record.number
-        for seed in range(runs)
-        for record in sampled(iter(batches(20, [3, 11])), 5, seed)
-    )
+    seen = Counter(number for seed in range(runs) for number in sampled(range(20), 5, seed))
     expected = runs * 5 / 20
     # Six standard deviations of a binomial count.
     allowed = 6 * (expected * 0.75) ** 0.5

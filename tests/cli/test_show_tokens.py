@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.cli.show import _tokens as _show_tokens
+from penstock.cli.show import _printing as _show_tokens
 from tests.cli.commands import document, invoke, succeed, written
 from tests.cli.token_samples import END, TEXTS, bpe, corpus
 from tests.datasets.mds_files import write_mds

@@ -21,7 +21,7 @@ import zstandard
 import penstock
 from penstock.datasets import ParquetRows, Source
 from penstock.datasets.parquet import _rows as _parquet_rows
-from penstock.datasets.text import _block_texts
+from penstock.datasets.text._block_texts import BlockText
 from penstock.jsonl import JsonlFile
 from penstock.storage import Meter, StorageOptions, locate, metered
 from tests.datasets.block_reading import read_all
@@ -82,7 +82,7 @@ def plain(url: str, fault_proxy: FaultProxy) -> Source:
 
 def forget() -> None:
     """Let go of what this process holds, as if it were another one."""
-    _block_texts._held.clear()  # noqa: SLF001
+    BlockText._held.clear()  # noqa: SLF001
     _parquet_rows._blocks.clear()  # noqa: SLF001
 
 

@@ -19,7 +19,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.datasets import columns_of, drop_columns_of, list_columns_of, typed_schema
+from penstock.datasets import (
+    Materialized,
+    columns_of,
+    drop_columns_of,
+    list_columns_of,
+    typed_schema,
+)
+from penstock.datasets.columns import _build
 from penstock.errors import StaleIndexError, StorageError
 from penstock.index import create_default_jsonl_indexer
 from tests.datasets.materialize_programs import (
@@ -322,3 +329,32 @@ def test_gzip_is_decoded_by_whole_files_and_then_read_in_any_order(tmp_path: Pat
     ids = np.random.default_rng(0).permutation(3000)
     for some in np.split(ids, 60):
         assert columns.read(some, ID)["id"].to_pylist() == some.tolist()
+
+
+def test_units_of_columns_that_are_all_there_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = opened(tmp_path / "data", "jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr(_build, "_remove_leftovers", lambda *_: None)  # As if killed before.
+        source.materialize(ID)
+    assert units(tmp_path / "data")
+    source.materialize(ID)
+    assert units(tmp_path / "data") == []
+
+
+def test_a_folder_that_is_gone_when_columns_are_published_is_an_error_of_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = opened(tmp_path / "data", "jsonl")
+    columns = tmp_path / "data" / "index" / "columns"
+    monkeypatch.setattr(_build, "run_units", lambda *_, **__: shutil.rmtree(columns))
+    with pytest.raises(StorageError, match="columns"):
+        source.materialize(ID)
+
+
+def test_fields_are_planned_once_however_they_are_named(tmp_path: Path) -> None:
+    columns = opened(tmp_path / "data", "jsonl").materialize(ID)
+    assert isinstance(columns, Materialized)
+    assert columns.plan(ID) is columns.plan(dict(ID))
+    assert columns.plan(ID) is not columns.plan({"id": "int32"})

@@ -61,7 +61,8 @@ def test_a_pickle_is_small_and_opens_nothing(source: Source) -> None:
     columns = source.materialize(FIELDS)
     assert columns.read([1], FIELDS).num_rows == 1
     packed = pickle.dumps(columns)
-    assert len(packed) < 1000
+    path = source.files[0].rpartition("/")[0].encode()
+    assert len(packed.replace(path, b"")) < 1000
     drop_columns_of(source)
     assert len(pickle.loads(packed)) == 300
 
@@ -152,7 +153,7 @@ def test_a_column_that_is_replaced_by_one_of_other_records_is_not_used(
 
 
 def test_appended_records_are_read_from_the_source(tmp_path: Path) -> None:
-    """A source that is longer than its columns uses them for those that they have."""
+    """Columns that are shorter than their source count as gone."""
     folder = tmp_path / "data"
     short = opened(folder, "jsonl").materialize(FIELDS)
     write(folder, "jsonl", "part-00002", records(300, 330))

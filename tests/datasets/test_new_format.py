@@ -11,7 +11,7 @@ import pytest
 
 import penstock
 from penstock.errors import OptionError
-from penstock.index import registered
+from penstock.index._formats import FORMATS
 from tests.cli.commands import document, invoke, succeed
 from tests.datasets.fixed_width import FIXED_WIDTH, FixedWidthRows, write
 from tests.datasets.source_contract import SourceContract
@@ -29,8 +29,9 @@ COUNT = 100
 
 @pytest.fixture(autouse=True)
 def row() -> Iterator[None]:
-    with registered(FIXED_WIDTH):
-        yield
+    FORMATS.append(FIXED_WIDTH)
+    yield
+    FORMATS.remove(FIXED_WIDTH)
 
 
 def records(start: int = 0, stop: int = COUNT) -> list[Record]:

@@ -163,7 +163,7 @@ def test_a_path_that_does_not_fit_is_told_beside_a_name_with_a_dot() -> None:
     source = ListSource([{"a.b": 1, "a": "x"}, {"a": {"b": "no number"}}])
     with pytest.raises(SchemaMismatchError, match="'no number'"):
         source.read([0, 1], {"a.b": "int8"})
-    with pytest.raises(SchemaMismatchError, match=r"record 1: field 'a\.b' holds null"):
+    with pytest.raises(SchemaMismatchError, match=r"record 1: field 'a\.b' holds None"):
         ListSource([{"a.b": 1}, {"a": {}}]).read(
             [0, 1], pa.schema([pa.field("a.b", pa.int8(), nullable=False)])
         )

@@ -207,7 +207,7 @@ def test_a_sum_has_a_schema_that_holds_all_records() -> None:
     [
         ({"a": 1}, {"a": "x"}, "a", ("int64", "string")),
         ({"a": {"b": True}}, {"a": {"b": 1}}, "a.b", ("bool", "int64")),
-        ({"a": [[1]]}, {"a": [1]}, "a[]", ("list<", "int64")),
+        ({"a": [[1]]}, {"a": [1]}, "a[]", ("list<", "list<item: int64>")),
     ],
 )
 def test_sources_that_no_schema_holds_are_named_with_the_field(

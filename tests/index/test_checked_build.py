@@ -237,7 +237,7 @@ def test_a_damaged_state_is_named_and_not_gone_on_with(tmp_path: Path) -> None:
     with pytest.raises(CorruptIndexError, match=r"profile\.state is damaged.*--overwrite"):
         build(tmp_path, "update")
     (tmp_path / "index" / "profile.json").write_text("[]")
-    with pytest.raises(CorruptIndexError, match="no profile"):
+    with pytest.raises(CorruptIndexError, match=r"profile\.json is damaged"):
         read_profile(tmp_path / "index")
     (tmp_path / "index" / "bad_lines.ndjson").write_text("[]\n")
     with pytest.raises(CorruptIndexError, match=r"bad_lines\.ndjson is damaged"):

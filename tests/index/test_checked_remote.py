@@ -11,11 +11,11 @@ import penstock
 from penstock.index import (
     create_default_jsonl_indexer,
     list_files,
-    local_folder,
     place_of,
     read_bad_lines,
     read_profile,
 )
+from penstock.index._open_index import local_folder
 from penstock.index._scan import LineScanner
 from penstock.storage import StorageOptions
 

@@ -284,6 +284,11 @@ def test_a_name_that_stands_twice_in_a_header_is_refused_with_the_remedy() -> No
         scanned(b"a,b,a\n1,2,3\n")
 
 
+def test_a_header_that_is_not_utf_8_is_refused() -> None:
+    with pytest.raises(MalformedLineError, match=r"a\.csv: its first row cannot be read.*UTF-8"):
+        scanned(b"a,\xff\n1,2\n")
+
+
 def test_names_that_do_not_fit_the_first_row_are_refused() -> None:
     with pytest.raises(OptionError, match="gives 3 names, its first row has 2 fields"):
         scanned(b"a,b\n1,2\n", CsvScanner(column_names=["x", "y", "z"]))

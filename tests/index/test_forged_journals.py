@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.errors import CorruptIndexError
-from penstock.index import create_default_jsonl_indexer, take_back_dead
-from penstock.index.tokens._journal import JOURNAL, PutAside, note, put_in
+from penstock.index import create_default_jsonl_indexer
+from penstock.index.tokens._journal import JOURNAL, PutAside, note, put_in, take_back_dead
 from penstock.storage import StorageOptions
 from tests.cli.commands import document, invoke
 from tests.forged import outside, put_odd, tree

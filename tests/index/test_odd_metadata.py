@@ -15,7 +15,7 @@ from penstock.index._load import _OpenFolder
 from penstock.index._scan import LineScanner
 from penstock.index.checked._build import ScanResult, ScanUnit
 from penstock.index.checked._checks import Checks
-from penstock.index.tokens._units import TokenResult, TokenUnit
+from penstock.index.tokens._units import TokenUnit
 from penstock.work import UnitResults
 from tests.forged import ODD, put_odd
 from tests.index.tokenize_program import Program
@@ -142,7 +142,7 @@ def test_a_unit_that_is_none_is_told_of(kind: str, tmp_path: Path) -> None:
     results = UnitResults(str(tmp_path))
     tokens = TokenUnit(results, 0, (), cast("Any", None))
     with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
-        TokenResult(tokens, np.dtype(np.uint16))
+        tokens.result_of(np.dtype(np.uint16))
     with pytest.raises(OSError, match=r"000000\.unit|symbolic links"):
         ScanResult(ScanUnit(results, 0, (), LineScanner(), Checks()))
     if kind != "rows":

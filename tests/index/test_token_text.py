@@ -28,14 +28,14 @@ values = st.recursive(
 def test_texts_are_those_that_json_reads(documents: list[tuple[dict[str, Any], str]]) -> None:
     texts = [text for _, text in documents]
     lines = [json.dumps({**others, "text": text}).encode() + b"\n" for others, text in documents]
-    assert TextField().texts(lines) == texts
+    assert list(map(TextField(), lines)) == texts
     assert [get_text_from_jsonl(line) for line in lines] == texts
 
 
 def test_odd_texts_come_through_as_they_are_however_they_were_written() -> None:
     for ascii_only in (True, False):
         lines = [json.dumps({"body": t}, ensure_ascii=ascii_only).encode() for t in ODD_TEXTS]
-        assert TextField("body").texts(lines) == ODD_TEXTS
+        assert list(map(TextField("body"), lines)) == ODD_TEXTS
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_odd_texts_come_through_as_they_are_however_they_were_written() -> None:
 )
 def test_what_json_reads_is_read(line: bytes) -> None:
     assert json.loads(line)["text"] == "a"
-    assert TextField().texts([line]) == ["a"]
+    assert TextField()(line) == "a"
     assert get_text_from_jsonl(line) == "a"
 
 
@@ -64,13 +64,13 @@ def test_a_path_leads_to_a_field_inside() -> None:
         b'{"meta": {"page": {"body": "a"}}}',
         b'{"body": "no", "meta": {"page": {"body": ""}}}',
     ]
-    assert TextField("meta.page.body").texts(lines) == ["a", ""]
+    assert list(map(TextField("meta.page.body"), lines)) == ["a", ""]
     assert get_text_from_jsonl(lines[0], "meta.page.body") == "a"
 
 
 def test_a_field_of_the_whole_name_wins_over_the_path() -> None:
     line = b'{"meta": {"body": "inside"}, "meta.body": "itself"}'
-    assert TextField("meta.body").texts([line]) == ["itself"]
+    assert TextField("meta.body")(line) == "itself"
 
 
 BAD = {
@@ -94,11 +94,9 @@ BAD = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_line_is_named_with_its_reason(name: str) -> None:
     line, reason = BAD[name]
-    good = b'{"text": "a"}'
     with pytest.raises(BadText) as failure:
-        TextField().texts([good, good, line, b"worse"])
-    assert failure.value.number == 2
-    assert reason in failure.value.reason
+        TextField()(line)
+    assert reason in str(failure.value)
     with pytest.raises(KeyError if name == "missing" else ValueError):
         get_text_from_jsonl(line)
 
@@ -106,7 +104,7 @@ def test_a_bad_line_is_named_with_its_reason(name: str) -> None:
 @pytest.mark.parametrize("line", [b'{"a": "x"}', b'{"a": {"c": "x"}}', b'{"a": ["b"]}', b"{}"])
 def test_a_path_that_ends_early_is_missing(line: bytes) -> None:
     with pytest.raises(BadText, match=r"no field 'a\.b'"):
-        TextField("a.b").texts([line])
+        TextField("a.b")(line)
 
 
 def test_a_missing_key_says_which_ones_there_are() -> None:
@@ -122,27 +120,24 @@ def test_a_line_may_have_another_encoding(encoding: str) -> None:
 
 def test_a_function_of_the_user_gives_texts() -> None:
     shout = TextCall(lambda line: line.decode().upper())
-    assert shout.texts([b"a", b"b"]) == ["A", "B"]
+    assert list(map(shout, [b"a", b"b"])) == ["A", "B"]
     title = TextCall(partial(get_text_from_jsonl, text_key="title"))
-    assert pickle.loads(pickle.dumps(title)).texts([b'{"title": "a"}']) == ["a"]
+    assert pickle.loads(pickle.dumps(title))(b'{"title": "a"}') == "a"
 
 
 def test_what_a_function_refuses_is_named() -> None:
     title = TextCall(partial(get_text_from_jsonl, text_key="title"))
     with pytest.raises(BadText) as failure:
-        title.texts([b'{"title": "a"}', b'{"text": "a"}'])
-    assert failure.value.number == 1
-    assert failure.value.reason == """KeyError: "no field 'title' among 'text'\""""
+        title(b'{"text": "a"}')
+    assert str(failure.value) == """KeyError: "no field 'title' among 'text'\""""
     assert isinstance(failure.value.__cause__, KeyError)
     with pytest.raises(BadText, match="decode_wrongly returned b'a', not a string"):
-        TextCall(decode_wrongly).texts([b"a"])
+        TextCall(decode_wrongly)(b"a")
 
 
 def decode_wrongly(line: bytes) -> Any:
     return line
 
 
-def test_fields_and_failures_travel_between_processes() -> None:
+def test_fields_travel_between_processes() -> None:
     assert pickle.loads(pickle.dumps(TextField("a.b"))) == TextField("a.b")
-    again = pickle.loads(pickle.dumps(BadText(3, "why")))
-    assert (again.number, again.reason) == (3, "why")

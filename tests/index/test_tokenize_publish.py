@@ -25,8 +25,8 @@ from penstock.index import (
     IndexStore,
     create_default_jsonl_indexer,
     exists,
-    take_back_dead,
 )
+from penstock.index.tokens._journal import take_back_dead
 from penstock.storage import StorageOptions
 from tests.cli.commands import invoke
 from tests.index.test_tokenize import OwnStore

@@ -9,8 +9,8 @@ import pytest
 import zstandard
 
 from penstock.errors import IndexExistsError, OptionError, StorageError
-from penstock.index import digest, list_files, load_beside, read_bad_lines, take_back_dead
-from penstock.index.tokens._journal import Reach, Uploaded, note, take_back
+from penstock.index import digest, list_files, load_beside, read_bad_lines
+from penstock.index.tokens._journal import Reach, Uploaded, note, take_back, take_back_dead
 from penstock.storage import StorageOptions, locate
 from penstock.storage._folders import hidden_name
 from tests.index.tokenize_samples import Tokens, by_hand, indexer, left_of, letters, line, tokens_in

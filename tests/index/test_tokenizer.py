@@ -454,7 +454,7 @@ def test_a_tokenizer_comes_from_a_json_file(tmp_path: Path) -> None:
         named = load_tokenizer(path)
         assert named.eos == tokenizer.token_to_id(EOS)
         assert named.vocabulary == 602
-        check(named.tokenizer, (tokenizer.encode(text).ids for text in TEXTS))
+        check(named, (tokenizer.encode(text).ids for text in TEXTS))
     assert len(pickle.dumps(named)) < 1000
     assert pickle.loads(pickle.dumps(named)).decode(np.array([0], np.uint16)) == EOS
     ids = tokenizer.encode(TEXTS[5], add_special_tokens=False).ids
@@ -485,7 +485,7 @@ def test_a_tokenizer_comes_from_a_model_of_sentencepiece(tmp_path: Path) -> None
         named = load_tokenizer(path)
         assert named.eos == processor.eos_id() == 2
         assert named.vocabulary == processor.get_piece_size()
-        check(named.tokenizer, map(processor.encode, TEXTS))
+        check(named, map(processor.encode, TEXTS))
     assert len(pickle.dumps(named)) < 1000
     assert named.decode(np.array(processor.encode("the water"), np.uint16)) == "the water"
 

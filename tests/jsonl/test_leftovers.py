@@ -23,6 +23,12 @@ KINDS = ["records", "batches", "arrow_batches"]
 Source = JsonlFile | JsonlDir
 
 
+@pytest.fixture(autouse=True)
+def nothing_of_others() -> None:
+    """Let what other tests left in a cycle go now, and not in the middle of a test."""
+    gc.collect()
+
+
 def open_files() -> list[str]:
     """Return what the descriptors of this process point to, pipes and sockets aside."""
     found = []

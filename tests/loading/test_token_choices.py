@@ -102,5 +102,5 @@ def test_what_cannot_be_is_refused_at_once(encode: Any, match: str, tmp_path: Pa
 
 
 def test_boundaries_are_a_flag_or_a_token() -> None:
-    with pytest.raises(OptionError, match="expected True, False, None"):
+    with pytest.raises(OptionError, match="boundaries='yes': expected"):
         Tokens(4, boundaries="yes")  # type: ignore[arg-type]

@@ -244,3 +244,10 @@ def test_a_missing_key_is_named(key: str) -> None:
 def test_what_is_no_document_is_refused() -> None:
     with pytest.raises(OptionError, match=r"the state is \[1\], expected a dict"):
         Cursor.from_dict([1])
+
+
+def test_a_step_within_an_epoch_sorts_no_skips_again() -> None:
+    cursor = Cursor(fingerprint="", length=100, skip=((3, 4), (7, 9)))
+    moved = cursor.at(position=5)
+    assert moved == Cursor(fingerprint="", length=100, skip=((3, 4), (7, 9)), position=5)
+    assert moved._left_out is cursor._left_out  # noqa: SLF001 (the work that is spared)

@@ -96,7 +96,7 @@ def _claim(directory: str, who: int, names: int, *, by_link: bool) -> list[str]:
             if by_link:
                 draft.publish(name, exclusive=True)
             else:
-                publish_by_claim(draft._file.path, name)  # noqa: SLF001 (as where links are missing)
+                publish_by_claim(draft.path, name)  # As where links are missing.
         except ObjectExistsError:
             pass
         else:
@@ -119,7 +119,7 @@ def publish_by_claim_once(directory: str, base: str) -> str:
     draft = LocalStore().draft(directory, "late")
     draft.write(b"late")
     print("waiting", flush=True)
-    publish_by_claim(draft._file.path, f"{directory}/{base}")  # noqa: SLF001
+    publish_by_claim(draft.path, f"{directory}/{base}")
     draft.discard()
     return "published"
 

@@ -43,11 +43,11 @@ def test_any_label_makes_a_draft_that_can_be_cleared(tmp_path: Path, label: str)
     assert ".held." in dead.name
     (living,) = _hidden(tmp_path)
     # As its writer's end leaves it: the lock is gone, the file is there.
-    os.close(draft._file.descriptor)  # noqa: SLF001
+    os.close(draft.descriptor)
     assert [e.name for e in LocalStore().clear_dead_drafts(str(tmp_path))] == [
         f"{tmp_path}/{living}"
     ]
-    draft._file.descriptor = -1  # noqa: SLF001
+    draft.descriptor = -1
 
 
 def test_a_killed_writers_draft_is_removed_and_a_living_ones_never(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from penstock._lazy import facade
 
 if TYPE_CHECKING:
     from penstock.batch._batch import Batch as Batch
+    from penstock.batch._batch import user_batch as user_batch
     from penstock.batch._encoder import BatchPosition as BatchPosition
     from penstock.batch._encoder import Encoder as Encoder
     from penstock.batch._encoder import SimpleEncoder as SimpleEncoder
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from penstock.batch._parts import Jagged as Jagged
     from penstock.batch._parts import Masked as Masked
     from penstock.batch._parts import Padded as Padded
-    from penstock.batch._parts import tensor as tensor
     from penstock.batch._token_arrays import TokenRows as TokenRows
     from penstock.batch._tokens import Tokens as Tokens
 
@@ -36,6 +36,6 @@ __all__, __getattr__, __dir__ = facade(
     for_rooms={
         "TokenRows": "_token_arrays",
         "has_stages": "_encoder",
-        "tensor": "_parts",
+        "user_batch": "_batch",
     },
 )

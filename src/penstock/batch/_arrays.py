@@ -6,7 +6,7 @@ may share with others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -28,7 +28,7 @@ from penstock.datasets import (
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -55,14 +55,8 @@ class ValuePlace:
         """Return the place of the values of lists, given the list that holds each."""
         outer = self.row_of
         # `replace` would cost as much as the values of a short batch.
-        return ValuePlace(
-            self.field,
-            self.type,
-            self.ids,
-            self.codes,
-            lambda value: outer(row_of(value)),
-            inside=True,
-        )
+        about = (self.field, self.type, self.ids, self.codes)
+        return ValuePlace(*about, lambda value: outer(row_of(value)), inside=True)
 
 
 def encoded(type_: FieldType, array: pa.Array, place: ValuePlace) -> Any:
@@ -90,12 +84,7 @@ def encoded(type_: FieldType, array: pa.Array, place: ValuePlace) -> Any:
 
 
 def part_of(type_: FieldType, arrays: Any, start: int, stop: int) -> Any:
-    """Return some rows of what `encoded` made of a column: over the same memory.
-
-    >>> values, offsets = np.array([5, 6, 7, 8]), np.array([0, 1, 3, 4])
-    >>> part_of(ListOf(Number(pa.int64())), (values, offsets), 1, 3)
-    (array([6, 7, 8]), array([0, 2, 3]))
-    """
+    """Return some rows of what `encoded` made of a column: over the same memory."""
     if not isinstance(arrays, tuple):
         return arrays[start:stop]
     if not isinstance(type_, ListOf):
@@ -110,7 +99,7 @@ def _numbers(type_: Number, array: pa.Array, place: ValuePlace) -> Array:
         return _values(array, type_)
     nulls = _nulls(array)
     if type_.default is None and not pa.types.is_floating(type_.arrow):
-        raise _null_number(type_, place, int(nulls.argmax()))
+        raise _null(type_, place, int(nulls.argmax()))
     values = _values(array, type_)
     values[nulls] = np.nan if type_.default is None else type_.default
     return values
@@ -150,16 +139,12 @@ def _codes(array: pa.Array, place: ValuePlace) -> Array:
 def _dense(type_: Dense, array: pa.Array, place: ValuePlace, fill: float | None) -> Array:
     size, nulls = type_.size, _nulls(array)
     if fill is None and nulls.any():
-        raise _null_vector(type_, place, int(nulls.argmax()))
+        raise _null(type_, place, int(nulls.argmax()))
     # `flatten` leaves out what stands under a null.
     rows = np.flatnonzero(~nulls)
     inner = place.within(lambda value: int(rows[value // size]))
     items = array.flatten()
-    values = (
-        _dense(type_.item, items, inner, number_in(type_.item).default)
-        if isinstance(type_.item, Dense)
-        else _numbers(type_.item, items, inner)
-    )
+    values: Array = encoded(type_.item, items, inner)
     values = values.reshape(len(rows), size, *values.shape[1:])
     if len(rows) == len(array):
         return values
@@ -199,8 +184,7 @@ def _lists(type_: ListOf, array: pa.Array, place: ValuePlace) -> Any:
     values = encoded(type_.item, items, inner)
     if not isinstance(values, list):
         return values, offsets
-    borders = offsets.tolist()
-    return [values[a:b] for a, b in pairwise(borders)]
+    return [values[a:b] for a, b in pairwise(offsets.tolist())]
 
 
 def _items(array: pa.Array) -> tuple[pa.Array, Rows]:
@@ -210,8 +194,7 @@ def _items(array: pa.Array) -> tuple[pa.Array, Rows]:
         first, last = int(offsets[0]), int(offsets[-1])
         items = array.values
         if first or last != len(items):
-            items = items.slice(first, last - first)
-            offsets -= first
+            return items.slice(first, last - first), offsets - first
         return items, offsets
     # A null list may have items, which `flatten` leaves out.
     offsets = np.zeros(len(array) + 1, np.int64)
@@ -227,44 +210,24 @@ def _nulls(array: pa.Array) -> NDArray[np.bool_]:
     return nulls
 
 
-def _null_number(type_: Number, place: ValuePlace, value: int) -> SchemaMismatchError:
-    bare = replace(type_, default=None)
-    instead = "false" if pa.types.is_boolean(type_.arrow) else "-1"
-    if pa.types.is_unsigned_integer(type_.arrow):
-        instead = "0"
-    held = "a null among its values" if place.inside else "null"
-    remedies = [f"{bare}? (values and a mask)", f"{bare} = {instead} (another value in its place)"]
-    if place.inside:
-        remedies = [_spelling(place, f" = {instead}")]
-    return _refusal(place, value, f"holds {held}, which {bare} cannot express", remedies)
-
-
-def _null_vector(type_: Dense, place: ValuePlace, value: int) -> SchemaMismatchError:
-    held = "a null" if place.inside else "null"
-    remedies = [
-        f"{type_}? (values and a mask)",
-        f"{type_} = 0 (zeros in its place)",
-        f"{type_.item.name}[:{type_.size}] (an empty list, filled up)",
-    ]
-    if place.inside:
-        remedies = [_spelling(place, " = 0")]
-    return _refusal(place, value, f"holds {held} instead of {type_.size} values", remedies)
-
-
-def _spelling(place: ValuePlace, default: str) -> str:
-    """Return the type of a whole field with a default for its innermost values."""
-    text = str(place.type).removesuffix("?")
-    end = len(text) - text.count(">")
-    return f"{text[:end]}{default}{text[end:]} (another value in its place)"
-
-
-def _refusal(
-    place: ValuePlace, value: int, fact: str, remedies: Sequence[str]
-) -> SchemaMismatchError:
+def _null(type_: Number | Dense, place: ValuePlace, value: int) -> SchemaMismatchError:
+    """Return the error of a null in a type that has no place for it, with the types that do."""
     record = int(place.ids[place.row_of(value)])
+    kind, name = number_in(type_).arrow, type_.name
+    is_zero = isinstance(type_, Dense) or pa.types.is_unsigned_integer(kind)
+    default = "0" if is_zero else "false" if pa.types.is_boolean(kind) else "-1"
+    if place.inside:
+        whole = str(place.type).removesuffix("?")
+        end = len(whole) - whole.count(">")
+        remedy = f"{whole[:end]} = {default}{whole[end:]}"
+    else:
+        remedy = f"{name}? (values and a mask) or {name} = {default}"
+    remedy += " (another value in its place)"
+    if isinstance(type_, Dense) and not place.inside:
+        remedy += f" or {type_.item.name}[:{type_.size}] (an empty list, filled up)"
     return SchemaMismatchError(
-        f"record {record:,}: field {place.field!r} {fact}. To allow it, ask for "
-        f"{' or '.join(remedies)}",
+        f"record {record:,}: field {place.field!r} holds null, which {name} cannot express. To "
+        f"allow it, ask for {remedy}",
         field=place.field,
         record=record,
     )

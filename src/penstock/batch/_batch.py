@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock._lazy import require
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import ItemsView, Iterator, KeysView, ValuesView
     from typing import Self
 
-    import numpy as np
     import torch
     from numpy.typing import NDArray
 
@@ -59,15 +59,11 @@ class Batch(Movable, Mapping[str, Any]):
             return self._fields[name]
         except KeyError:
             there = ", ".join(map(repr, self._fields)) or "none"
-            raise KeyError(
-                f"there is no field {name!r} in this batch; there are: {there}"
-            ) from None
+            text = f"there is no field {name!r} in this batch; there are: {there}"
+            raise KeyError(text) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._fields
 
     # The dict's own views: those of `Mapping` would take the number of rows for their length.
     def keys(self) -> KeysView[str]:
@@ -119,23 +115,20 @@ class Batch(Movable, Mapping[str, Any]):
         fields = {name: value for name, value in self.items() if isinstance(value, Jagged)}
         if not fields:
             raise OptionError(
-                f"no field of this batch is jagged, and TorchRec's tensor is made of such: ask for "
-                f"list<int64>. There are: {', '.join(self) or 'none'}"
+                "no field of this batch is jagged, as those of type list<int64> are: TorchRec's "
+                f"tensor is made of such. There are: {', '.join(self) or 'none'}"
             )
         types = {}
         for name, value in fields.items():
             if isinstance(value.values, Jagged) or value.values.ndim != 1:
                 raise OptionError(
                     f"field {name!r} holds lists of lists, and TorchRec has lists of numbers only: "
-                    f"leave it out, as in Batch({{'tags': batch['tags']}}).as_torchrec()"
+                    "leave it out, as in Batch({'tags': batch['tags']}).as_torchrec()"
                 )
-            types[name] = value.values.dtype
+            types[name] = str(value.values.dtype).removeprefix("torch.")
         if len(set(types.values())) > 1:
-            shown = ", ".join(f"{name} {str(kind)[6:]}" for name, kind in types.items())
-            raise OptionError(
-                f"TorchRec has one type for the values of all fields, and here are {shown}: give "
-                f"the fields one type, or leave some out"
-            )
+            shown = ", ".join(f"{name} {kind}" for name, kind in types.items())
+            raise OptionError(f"TorchRec has one type for the values of all fields, not {shown}")
         return torchrec.KeyedJaggedTensor(
             keys=list(fields),
             values=torch.cat([value.values for value in fields.values()]),
@@ -154,11 +147,9 @@ class Batch(Movable, Mapping[str, Any]):
         def entry(value: Any) -> Any:
             if isinstance(value, Jagged):
                 return value.to_nested()
-            if isinstance(value, Masked):
-                return tensordict.TensorDict({"values": value.values, "mask": value.mask}, rows)
-            if isinstance(value, Padded):
-                parts = {"values": value.values, "lengths": value.lengths}
-                return tensordict.TensorDict(parts, rows)
+            if isinstance(value, Masked | Padded):
+                parts = zip(value.__slots__, value, strict=True)
+                return tensordict.TensorDict(dict(parts), rows)
             if isinstance(value, Categories):
                 return value.codes
             if isinstance(value, list) and value:
@@ -189,6 +180,67 @@ class Batch(Movable, Mapping[str, Any]):
             rows += f", {int(self.valid.sum()):,} of them valid"
         fields = ", ".join(f"{name} {_kind(value)}" for name, value in self.items())
         return f"Batch of {rows}: {fields}" if fields else f"Batch of {rows}, no fields"
+
+
+def user_batch(made: Any, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> Any:
+    """Return a `Batch` of a mapping; a `Batch`, of whatever class, as itself; others as they are.
+
+    Arrays become tensors. All fields have a row for each record; a callable that needs other
+    fields returns a `Batch`, which is not checked. Other objects have no place for `valid`, and
+    are refused where some rows do not count.
+    """
+    if isinstance(made, Mapping):
+        batch = made if isinstance(made, Batch) else _of_mapping(made, len(ids))
+        return _completed(batch, ids, valid)
+    if getattr(made, "num_rows", len(ids)) != len(ids):
+        raise OptionError(
+            f"encode returned {made.num_rows:,} rows of Arrow, and there are {len(ids):,} records "
+            "in this batch. Return a row for each of them."
+        )
+    if valid is None:
+        return made
+    raise OptionError(
+        f"encode returned {type(made).__qualname__}, which has no place for `valid`, and "
+        f"{int((~valid).sum()):,} of the {len(ids):,} rows of this batch do not count: they fill "
+        "it up, or stand for records that were bad or skipped. Return a dict of tensors, or see "
+        "to it that all rows count: drop_last=True, on_error='raise'."
+    )
+
+
+def _of_mapping(made: Mapping[str, Any], rows: int) -> Batch:
+    for name, value in made.items():
+        is_part = isinstance(value, Jagged | Masked | Padded | Categories)
+        if (is_part or hasattr(value, "shape")) and (own := _rows(value)) not in (None, rows):
+            raise OptionError(
+                f"encode returned {own:,} rows for field {name!r}, and there are {rows:,} records "
+                "in this batch. Return a row for each of them; to have other fields, too, return "
+                "a penstock.Batch."
+            )
+    return Batch({name: _as_tensor(value) for name, value in made.items()})
+
+
+def _as_tensor(value: Any) -> Any:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "biufc":
+        return value
+    try:
+        # In the byte order of this machine; no copy where it is that already.
+        return tensor(value.astype(value.dtype.newbyteorder("="), copy=False))
+    except TypeError:
+        return value  # Torch has no tensor of this type, such as 16-byte floats.
+
+
+def _completed(batch: Batch, ids: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> Batch:
+    """Add record numbers to a batch, and combine its `valid` with the loader's."""
+    for name, own, given in (("ids", batch.ids, ids), ("valid", batch.valid, valid)):
+        if own is not None and len(own) != len(ids):
+            raise OptionError(
+                f"encode returned a batch with {len(own):,} values in `{name}`, and there are "
+                f"{len(ids):,} records in it. Leave it out, or have one for each."
+            )
+        if given is not None:
+            added = tensor(given) if own is None else tensor(given).to(own.device)
+            setattr(batch, name, added & own if name == "valid" and own is not None else added)
+    return batch
 
 
 def _rows(value: Any) -> int | None:

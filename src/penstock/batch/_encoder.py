@@ -33,13 +33,8 @@ class BatchPosition:
 
         Users get the rows, and one batch must not keep its neighbours alive.
         """
-        return BatchPosition(
-            self.seed,
-            self.epoch,
-            self.positions[start:stop].copy(),
-            self.ids[start:stop].copy(),
-            self.split,
-        )
+        own = (self.positions[start:stop].copy(), self.ids[start:stop].copy())
+        return BatchPosition(self.seed, self.epoch, *own, self.split)
 
 
 @runtime_checkable
@@ -71,7 +66,6 @@ class Encoder(Protocol):
     @property
     def fields(self) -> Mapping[str, pa.DataType]:
         """The columns that it needs: names, or paths such as `user.age`, and their types."""
-        ...
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> Any:
         """Return what `batch` needs of these columns, in arrays, lists, tuples and dicts.
@@ -79,20 +73,15 @@ class Encoder(Protocol):
         It neither changes the columns nor returns views of them. A value that cannot be encoded
         raises `SchemaMismatchError` with `record` and `field`.
         """
-        ...
 
     def batch(
-        self,
-        arrays: Any,
-        where: BatchPosition,
-        valid: NDArray[np.bool_] | None = None,
+        self, arrays: Any, where: BatchPosition, valid: NDArray[np.bool_] | None = None
     ) -> Batch:
         """Return the batch of what `arrays` made; `valid`, bool[B], says which rows count.
 
         Fields may have rows beside those of the records, such as negatives. `ids` and `valid` that
         the batch does not have are filled in.
         """
-        ...
 
 
 @runtime_checkable
@@ -102,31 +91,17 @@ class SimpleEncoder(Protocol):
     @property
     def fields(self) -> Mapping[str, pa.DataType]:
         """The columns that it needs: names, or paths such as `user.age`, and their types."""
-        ...
 
     def encode(self, columns: pa.RecordBatch, where: BatchPosition) -> Batch:
         """Return the batch of these columns, a row for each of theirs.
 
         A value that cannot be encoded raises `SchemaMismatchError` with `record` and `field`.
         """
-        ...
 
 
 def has_stages(encoder: object) -> bool:
-    """Whether an object is used by its stages: not where a subclass overrides `encode` alone.
-
-    >>> from penstock.batch import FieldEncoder
-    >>> class Own(FieldEncoder):
-    ...     def encode(self, columns, where):
-    ...         return super().encode(columns, where)
-    >>> has_stages(FieldEncoder({})), has_stages(Own({})), has_stages(print)
-    (True, False, False)
-    """
-    if not isinstance(encoder, Encoder):
-        return False
-    lineage = type(encoder).__mro__
-
-    def depth(name: str) -> int:
-        return next((at for at, kind in enumerate(lineage) if name in vars(kind)), len(lineage))
-
-    return min(depth("arrays"), depth("batch")) <= depth("encode")
+    """Whether an object is used by its stages: not where a subclass overrides `encode` alone."""
+    known = {"arrays", "batch", "encode"}
+    own = (known & vars(kind).keys() for kind in type(encoder).__mro__)
+    newest = next(filter(None, own), known)
+    return isinstance(encoder, Encoder) and newest != {"encode"}

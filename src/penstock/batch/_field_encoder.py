@@ -29,7 +29,7 @@ from penstock.decode import fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -67,7 +67,7 @@ class FieldEncoder:
         vocabularies: Mapping[str, pa.Array | Sequence[Any]] | None = None,
     ) -> None:
         """Encode the fields of `types`; a category has the codes of its vocabulary."""
-        self._types = {name: field_type(name, type_) for name, type_ in types.items()}
+        self._types = {name: _field_type(name, type_) for name, type_ in types.items()}
         self.types = {name: str(type_) for name, type_ in self._types.items()}
         """The type of each field as a text."""
         self.vocabularies = {
@@ -90,7 +90,9 @@ class FieldEncoder:
         >>> FieldEncoder.from_schema(["user.age", "name"], schema).types
         {'user.age': 'int8', 'name': 'string'}
         """
-        return cls(types_in(schema, names))
+        if isinstance(names, str):
+            raise OptionError(f"expected several names; for one write [{names!r}]")
+        return cls({name: _known(schema, name) for name in names})
 
     @cached_property
     def fields(self) -> dict[str, pa.DataType]:
@@ -122,8 +124,7 @@ class FieldEncoder:
         if any(missing.is_certain for missing in missing_fields(source, self.categories)):
             return source, self  # The loader refuses it, without a pass over all records.
         root = root_of(source)
-        length = len(root)
-        found = {name: vocabulary(root, name, length) for name in self.categories}
+        found = {name: vocabulary(root, name, len(root)) for name in self.categories}
         return source, self.with_vocabularies(found)
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
@@ -181,10 +182,8 @@ class FieldEncoder:
 
     @cached_property
     def _codes(self) -> dict[str, dict[Any, int]]:
-        return {
-            name: {word: code for code, word in enumerate(words)}
-            for name, words in self._words.items()
-        }
+        words = self._words.items()
+        return {name: {word: code for code, word in enumerate(own)} for name, own in words}
 
     def __reduce__(self) -> tuple[type[FieldEncoder], tuple[object, ...]]:
         return FieldEncoder, (self.types, self.vocabularies)
@@ -207,12 +206,8 @@ def _vocabulary(name: str, values: pa.Array | Sequence[Any]) -> pa.Array:
     return array
 
 
-def field_type(name: str, type_: str | pa.DataType) -> FieldType:
-    """Return the field type that a text or an Arrow type stands for.
-
-    >>> str(field_type("a", pa.list_(pa.float32(), 3)))
-    'float32[3]'
-    """
+def _field_type(name: str, type_: str | pa.DataType) -> FieldType:
+    """Return the field type that a text or an Arrow type stands for."""
     if not isinstance(name, str):
         raise OptionError(f"a field is named by a text, not by {name!r}")
     if isinstance(type_, str):
@@ -220,69 +215,52 @@ def field_type(name: str, type_: str | pa.DataType) -> FieldType:
             return parsed(type_)
         except OptionError as why:
             raise OptionError(f"field {name!r}: {why}") from None
-    if not isinstance(type_, pa.DataType):
-        raise OptionError(
-            f"field {name!r}: a type is a text or a pyarrow.DataType, not {type_!r}. "
-            f"Field types are\n{GRAMMAR}"
-        )
-    found = _of(type_)
+    found = _of(type_) if isinstance(type_, pa.DataType) else None
     if found is None:
+        kind = f"the Arrow type {type_}" if isinstance(type_, pa.DataType) else repr(type_)
         raise OptionError(
-            f"field {name!r}: no tensor stands for the Arrow type {type_}. Field types are\n"
-            f"{GRAMMAR}"
+            f"field {name!r}: no tensor stands for {kind}. Field types are\n{GRAMMAR}"
         )
     return found
 
 
-def types_in(schema: pa.Schema, names: Sequence[str]) -> dict[str, str]:
-    """Return the field types of names, or paths, as a schema knows them.
-
-    >>> types_in(pa.schema({"a": pa.list_(pa.struct({"b": pa.float64()}))}), ["a[].b"])
-    {'a[].b': 'list<float64>'}
-    """
-    if isinstance(names, str):
-        raise OptionError(f"expected several names; for one write [{names!r}]")
-    return {name: _known(schema, name) for name in names}
-
-
-def _known(schema: pa.Schema, name: str) -> str:
+def _known(schema: pa.Schema, name: str) -> pa.DataType:
+    """Return the type that a schema has for a name or path, if a tensor may stand for it."""
     type_ = type_at(schema, name)
-    example = f"as in {{{name!r}: 'int64'}}"
-    if type_ is None:
+    if type_ is None or is_.is_null(type_):
         there = ", ".join(paths_in(schema)) or "none"
-        raise OptionError(
-            f"the schema has no field {name!r}; there are: {there}. Give a field that is not in "
-            f"the first records a type, {example}"
+        fact = (
+            f"the schema has no field {name!r}; there are: {there}"
+            if type_ is None
+            else f"field {name!r} is null in all records that were looked at"
         )
-    if is_.is_null(type_):
-        raise OptionError(
-            f"the type of field {name!r} is unknown: it is null in all records that were looked "
-            f"at. Give it one, {example}"
-        )
+        raise OptionError(f"{fact}. Give it a type, as in {{{name!r}: 'int64'}}")
     below = [path for path in paths_in(schema) if path.startswith((f"{name}.", f"{name}[]."))]
     if below and _of(type_) is None:
         raise OptionError(
             f"field {name!r} holds objects, and no tensor stands for those: name the fields "
             f"below it, {', '.join(map(repr, below))}"
         )
-    return str(field_type(name, type_))
+    return type_
 
 
 def _of(type_: pa.DataType) -> FieldType | None:
     if isinstance(type_, pa.BaseExtensionType):
         return _of(type_.storage_type)
-    if any(is_one(type_) for is_one in _NUMBERS):
+    if _is(type_, _NUMBERS):
         return None if is_.is_interval(type_) else Number(type_)
-    if any(is_one(type_) for is_one in _STRINGS):
-        return Text(pa.string())
-    if any(is_one(type_) for is_one in BYTES):
-        return Text(pa.binary())
+    if _is(type_, _STRINGS) or _is(type_, BYTES):
+        return Text(pa.string() if _is(type_, _STRINGS) else pa.binary())
     if is_.is_dictionary(type_):
         return Category(pa.string())
     if is_.is_fixed_size_list(type_):
         item = _of(type_.value_type)
         return Dense(item, type_.list_size) if isinstance(item, Number | Dense) else None
-    if any(is_one(type_) for is_one in _LISTS):
+    if _is(type_, _LISTS):
         item = _of(type_.value_type)
         return ListOf(item) if isinstance(item, Number | Dense | Text | ListOf) else None
     return None
+
+
+def _is(type_: pa.DataType, kinds: Sequence[Callable[[pa.DataType], bool]]) -> bool:
+    return any(is_one(type_) for is_one in kinds)

@@ -188,10 +188,12 @@ class Jagged(Movable):
             [ 4,  1]])
     """
 
-    __slots__ = ("_lengths", "_offsets", "values")
+    __slots__ = ("offsets", "values")
 
     values: torch.Tensor | Jagged
     """[N, …], all rows' values; for lists of lists the inner lists."""
+    offsets: torch.Tensor
+    """Where each row begins, and the last one ends, int64[B + 1]."""
 
     def __init__(
         self,
@@ -199,32 +201,40 @@ class Jagged(Movable):
         lengths: torch.Tensor | None = None,
         offsets: torch.Tensor | None = None,
     ) -> None:
-        if lengths is None and offsets is None:
-            raise OptionError("a Jagged needs lengths or offsets: which values are whose?")
+        for name, given in (("lengths", lengths), ("offsets", offsets)):
+            if given is not None and (given.ndim != 1 or given.is_floating_point()):
+                raise OptionError(
+                    f"{name} are integers of one axis, not {given.dtype} of {tuple(given.shape)}"
+                )
+        if offsets is None:
+            if lengths is None:
+                raise OptionError("a Jagged needs lengths or offsets: which values are whose?")
+            offsets = lengths.new_zeros(len(lengths) + 1)
+            offsets[1:] = lengths.cumsum(0)
         self.values = values
-        self._lengths = lengths
-        self._offsets = offsets
-        _check(values, lengths, offsets)
+        self.offsets = offsets
+        rows = max(1, len(offsets)) - 1 if lengths is None else len(lengths)
+        if len(offsets) != rows + 1:
+            raise OptionError(
+                f"{len(offsets):,} offsets do not fit {rows:,} rows: there is one more"
+            )
+        # On a device, without waiting for the numbers.
+        first, last = 0, len(values)
+        if offsets.is_cpu:  # An index of two would cost as much as a batch of short lists.
+            first, last = int(offsets[0]), int(offsets[-1])
+        if (first, last) != (0, len(values)):
+            raise OptionError(
+                f"the rows go from {first:,} to {last:,}, and there are {len(values):,} values: "
+                "offsets begin with 0 and end with their number, and lengths add up to it"
+            )
 
     @property
     def lengths(self) -> torch.Tensor:
         """How many values each row has, int64[B]."""
-        if self._lengths is None:
-            assert self._offsets is not None  # noqa: S101 (one of the two is there)
-            self._lengths = self._offsets.diff()
-        return self._lengths
-
-    @property
-    def offsets(self) -> torch.Tensor:
-        """Where each row begins, and the last one ends, int64[B + 1]."""
-        if self._offsets is None:
-            assert self._lengths is not None  # noqa: S101 (one of the two is there)
-            self._offsets = self._lengths.new_zeros(len(self._lengths) + 1)
-            self._offsets[1:] = self._lengths.cumsum(0)
-        return self._offsets
+        return self.offsets.diff()
 
     def __len__(self) -> int:
-        return len(self.offsets) - 1 if self._lengths is None else len(self._lengths)
+        return len(self.offsets) - 1
 
     # A loop over rows works by `__getitem__`. There is no `__iter__`: code that guesses the size of
     # a batch by iterating (Lightning's `self.log`) would take the length of a row for it.
@@ -244,18 +254,14 @@ class Jagged(Movable):
     def to_padded(self, fill: float = 0) -> torch.Tensor:
         """Return the rows filled up to the longest, [B, longest, …]."""
         values = self.values.to_padded(fill) if isinstance(self.values, Jagged) else self.values
-        rows, slots = self._places()
         padded = values.new_full((len(self), self._longest(), *values.shape[1:]), fill)
-        padded[rows, slots] = values
+        padded[Padded(padded, self.lengths).mask] = values
         return padded
 
     @classmethod
     def from_padded(cls, padded: torch.Tensor, lengths: torch.Tensor) -> Jagged:
         """Return the first `lengths` values of each row of a tensor [B, longest, …]."""
-        import torch  # noqa: PLC0415 (torch)
-
-        slots = torch.arange(padded.shape[1], device=padded.device)
-        return cls(padded[slots < lengths[:, None]], lengths=lengths)
+        return cls(padded[Padded(padded, lengths).mask], lengths=lengths)
 
     def to_nested(self) -> torch.Tensor:
         """Return the rows as a nested tensor of torch, of the jagged layout; nothing is copied."""
@@ -274,17 +280,8 @@ class Jagged(Movable):
     def _longest(self) -> int:
         return int(self.lengths.max()) if len(self) else 0
 
-    def _places(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return in which row, and at which place of it, each value stands."""
-        import torch  # noqa: PLC0415 (torch)
-
-        every = torch.arange(len(self), device=self.lengths.device)
-        rows = torch.repeat_interleave(every, self.lengths, output_size=len(self.values))
-        slots = torch.arange(len(self.values), device=rows.device) - self.offsets[rows]
-        return rows, slots
-
     def _parts(self) -> tuple[Any, ...]:
-        return self.values, self._lengths, self._offsets
+        return self.values, None, self.offsets
 
     def __repr__(self) -> str:
         kind = "lists" if isinstance(self.values, Jagged) else self.values.dtype
@@ -297,33 +294,3 @@ def _slice(values: torch.Tensor | Jagged, start: int, stop: int) -> torch.Tensor
     offsets = values.offsets[start : stop + 1]
     inner = _slice(values.values, *offsets[[0, -1]].tolist())
     return Jagged(inner, offsets=offsets - offsets[0])
-
-
-def _check(
-    values: torch.Tensor | Jagged, lengths: torch.Tensor | None, offsets: torch.Tensor | None
-) -> None:
-    """Refuse rows that do not fit the values; on a device, without waiting for the numbers."""
-    for name, given in (("lengths", lengths), ("offsets", offsets)):
-        if given is not None and (given.ndim != 1 or given.is_floating_point()):
-            raise OptionError(
-                f"{name} are integers of one axis, not {given.dtype} of {tuple(given.shape)}"
-            )
-    if offsets is not None:
-        if not len(offsets):
-            raise OptionError("offsets have one entry more than there are rows, and here are none")
-        if lengths is not None and len(offsets) != len(lengths) + 1:
-            raise OptionError(
-                f"{len(offsets):,} offsets do not fit {len(lengths):,} lengths: there is one more"
-            )
-        first, last = (
-            (offsets[0].item(), offsets[-1].item()) if offsets.is_cpu else (0, len(values))
-        )
-        if (first, last) != (0, len(values)):
-            raise OptionError(
-                f"offsets go from {first:,} to {last:,}, and there are {len(values):,} values: "
-                f"they begin with 0 and end with the number of values"
-            )
-    elif lengths is not None and lengths.is_cpu and int(lengths.sum()) != len(values):
-        raise OptionError(
-            f"the lengths add up to {int(lengths.sum()):,}, and there are {len(values):,} values"
-        )

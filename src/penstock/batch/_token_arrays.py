@@ -62,15 +62,7 @@ class TokenRows:
         return TokenRows(self.tokens[start:stop], self.lengths[start:stop], ends)
 
     def filled(self, rows: Numbers) -> TokenRows:
-        """Return a row for each of `rows` (int64[B]): that of here, or for -1 an empty one.
-
-        >>> few = TokenRows(
-        ...     np.array([[7, 8]]), np.array([2]), DocumentEnds(np.array([2]), np.array([0, 1]))
-        ... )
-        >>> more = few.filled(np.array([-1, 0]))
-        >>> more.tokens.tolist(), more.lengths.tolist(), more.ends.offsets.tolist()
-        ([[0, 0], [7, 8]], [0, 2], [0, 0, 1])
-        """
+        """Return a row for each of `rows` (int64[B]): that of here, or for -1 an empty one."""
         there = rows >= 0
         tokens = np.zeros((len(rows), *self.tokens.shape[1:]), self.tokens.dtype)
         lengths = np.zeros(len(rows), np.int64)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, SupportsIndex
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.batch._batch import Batch
 from penstock.batch._field_encoder import BYTES
@@ -24,7 +24,6 @@ from penstock.datasets import is_tokens, type_at
 from penstock.decode import fit_batch
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.order import whole_number
-from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,35 +89,29 @@ class Tokens:
             raise OptionError(f"shift={shift!r}: expected True or False.")
         self.shift = bool(shift)
         if boundaries is not None and not isinstance(boundaries, bool):
-            boundaries = _end_token(boundaries)
+            try:
+                boundaries = whole_number("boundaries", boundaries, 0)
+            except OptionError as why:
+                raise OptionError(f"{str(why)[:-1]}, True, False or None.") from None
         self.boundaries = boundaries
         self.field = field
         self.token_dtype = None if token_dtype is None else _integers(token_dtype)
 
     def bind(self, source: Source) -> tuple[Source, Tokens | TokenDocuments]:
-        """Return the rows to go over, and what encodes them; see `Encoder`.
-
-        Token sources are read as tokens, other sources by their column.
-        """
+        """Return tokens, or the records of a column, and what encodes them; see `Encoder`."""
         if not is_tokens(source):
             self._check_column(source)
             return source, self
         rows = self.over(source)
-        return rows, (TokenDocuments if self.has_documents(rows) else TokenWindows)(self)
+        has_documents = self._end is not None or self._needs_ends(rows)
+        return rows, (TokenDocuments if has_documents else TokenWindows)(self)
 
     # Over token sources.
 
     def over(self, source: Source) -> TokenSource:
-        """Return the records that a loader goes over: windows of a stream, or samples as they are.
-
-        Raise where the source has no such rows, or does not know what is asked for.
-        """
+        """Return what a loader goes over, if it is there: windows, or samples as they are."""
         if not is_tokens(source):
-            raise OptionError(
-                f"{source!r} holds no tokens. Make some of its text: penstock tokenize; or, where "
-                f"a field {self.field!r} has them, give the source to a DataLoader with "
-                f"encode={self}."
-            )
+            raise OptionError(f"{source!r} holds no tokens. Make some: penstock tokenize SRC DST.")
         self._check_fits(source)
         if source.is_stream:
             rows = source.windows(self.length, self.stride, ahead=int(self.shift))
@@ -127,9 +120,8 @@ class Tokens:
         if self._needs_ends(rows) and rows.document_ends(np.zeros(0, np.int64)) is None:
             raise OptionError(
                 f"boundaries={self.boundaries}: the ends of documents are not known for these "
-                "tokens, or for some of them. Give the token that ends them, as in boundaries=0; "
-                "tokenise the text with penstock tokenize, which keeps it; or do without: "
-                "boundaries=False."
+                "tokens, or for some of them. Give the token that ends them, as in boundaries=0, "
+                "or do without: boundaries=False."
             )
         return rows
 
@@ -153,10 +145,6 @@ class Tokens:
         is_token = self.boundaries is not None and not isinstance(self.boundaries, bool)
         return self.boundaries if is_token else None
 
-    def has_documents(self, source: TokenSource) -> bool:
-        """Whether batches of these rows say where documents begin and end."""
-        return self._end is not None or self._needs_ends(source)
-
     def _needs_ends(self, source: TokenSource) -> bool:
         """Whether the known ends of documents are used."""
         return source.keeps_apart if self.boundaries is None else self.boundaries is True
@@ -167,15 +155,11 @@ class Tokens:
         if self.stride is None and size in (self.length, self.length + self.shift):
             return source
         have = "have lengths of their own" if size is None else f"have {size:,} tokens each"
-        asked = f"length={self.length:,}"
-        asked += "" if self.stride is None else f", stride={self.stride:,}"
-        fitting = "" if size is None else f" Ask for Tokens({size}), without a stride."
+        fitting = "" if size is None else f" Ask for Tokens({size}), without a stride; or"
         raise OptionError(
-            f"{asked}: these samples {have} and do not follow each other (they were packed by best "
-            "fit, chosen, or are windows already), so that no windows can be cut out of "
-            f"them.{fitting} Or go back to the samples that they come from: what was packed by "
-            "concat has windows of any length, source.windows(length, stride, ahead=1), among "
-            "which split, take and where choose."
+            f"{self}: these samples {have} and do not follow each other (they were packed by best "
+            f"fit, chosen, or are windows already).{fitting} Choose among windows of the source "
+            "that they come from: source.windows(length, stride, ahead=1)."
         )
 
     def rows(self, source: TokenSource, ids: NDArray[np.int64]) -> TokenRows:
@@ -203,28 +187,24 @@ class Tokens:
         """Raise where the source has no column of these tokens."""
         if self.stride is not None:
             raise OptionError(
-                f"stride={self.stride}: windows are cut out of token files only, and these are "
-                "records, each a row. Leave the stride out."
+                f"stride={self.stride}: a record of a column is a row. Leave the stride out."
             )
-        lies_remote = any(map(is_remote, source.files))
-        if not len(source) or (lies_remote and not hasattr(source, "schema_is_complete")):
-            return  # Nothing is fetched now.
+        if not len(source):
+            return
         type_ = type_at(source.schema, self.field)
         if type_ is None or type_ == pa.null():
             raise OptionError(
-                f"the records have no field {self.field!r} with tokens. Make token files of their "
-                "text: penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
+                f"the records have no field {self.field!r} with tokens. Make some of their text: "
+                "penstock tokenize SRC DST; or name the field: Tokens(…, field='input_ids')."
             )
         holds_bytes = any(is_one(type_) for is_one in BYTES)
-        if holds_bytes and self.token_dtype is None:
+        if holds_bytes != (self.token_dtype is not None):
             raise OptionError(
                 f"the field {self.field!r} holds bytes: say of which integers, as in "
                 "Tokens(…, token_dtype='int64'), which LLM Foundry writes."
-            )
-        if not holds_bytes and self.token_dtype is not None:
-            raise OptionError(
-                f"token_dtype={self.token_dtype.name!r} is for tokens that are kept as bytes, and "
-                f"the field {self.field!r} is {type_}. Leave it out."
+                if holds_bytes
+                else f"token_dtype is for tokens that are kept as bytes, and the field "
+                f"{self.field!r} is {type_}. Leave it out."
             )
 
     @property
@@ -249,8 +229,14 @@ class Tokens:
             column = self._out_of_bytes(column, self.token_dtype, where)
         lengths = np.diff(column.offsets.to_numpy()).astype(np.int64)
         values = column.flatten()
+        if values.null_count:
+            rows = pc.list_parent_indices(column).filter(values.is_null())
+            raise self._mismatch(where, rows[0].as_py(), _NULL)
         width = self.length + self.shift
-        self._check(values, lengths, where)
+        if len(lengths) and lengths.max() > width:
+            kind = "" if self.token_dtype is None else f", if they are {self.token_dtype.name}"
+            fact = f"has more than {width} tokens{kind}. Give the length or token_dtype they have"
+            raise self._mismatch(where, int((lengths > width).argmax()), fact)
         tokens = np.zeros((len(column), width), np.int64)
         tokens[np.arange(width) < lengths[:, None]] = values.to_numpy()
         return self.arrays_of(self._with_ends(TokenRows(tokens, lengths, None)))
@@ -274,22 +260,6 @@ class Tokens:
         record = int(where.ids[row])
         text = f"record {record:,}: field {self.field!r} {fact}"
         return SchemaMismatchError(text, field=self.field, record=record)
-
-    def _check(self, values: pa.Array, lengths: NDArray[np.int64], where: BatchPosition) -> None:
-        most = self.length + self.shift
-        if values.null_count:
-            inner = np.zeros(len(values) + 1, np.int64)
-            np.cumsum(values.is_null().to_numpy(zero_copy_only=False), out=inner[1:])
-            borders = np.append(0, np.cumsum(lengths))
-            raise self._mismatch(where, int((np.diff(inner[borders]) > 0).argmax()), _NULL)
-        if len(lengths) and lengths.max() > most:
-            fact = f"has more than {most} tokens. Cut it, or give Tokens a larger length"
-            if self.token_dtype is not None:
-                fact = (
-                    f"has more than {most} tokens, if they are {self.token_dtype.name}. Give the "
-                    "token_dtype that they have, or Tokens a larger length"
-                )
-            raise self._mismatch(where, int((lengths > most).argmax()), fact)
 
     def batch(
         self,
@@ -315,15 +285,10 @@ class Tokens:
         return f"input_ids and labels of {self.length:,} tokens: {self}"
 
     def __repr__(self) -> str:
-        given = [str(self.length)]
-        if self.stride is not None:
-            given.append(f"stride={self.stride}")
-        if not self.shift:
-            given.append("shift=False")
-        if self.boundaries is not None:
-            given.append(f"boundaries={self.boundaries}")
-        if self.field != _FIELD:
-            given.append(f"field={self.field!r}")
+        usual = {"stride": None, "shift": True, "boundaries": None, "field": _FIELD}
+        options = {name: getattr(self, name) for name in usual}
+        changed = [f"{name}={value!r}" for name, value in options.items() if value != usual[name]]
+        given = [str(self.length), *changed]
         if self.token_dtype is not None:
             dtype = self.token_dtype
             given.append(f"token_dtype={dtype.str if dtype.byteorder == '>' else dtype.name!r}")
@@ -363,13 +328,3 @@ def _integers(given: DTypeLike) -> np.dtype[Any]:
             f"token_dtype={given!r}: expected integers that int64 holds, as in 'int64', 'uint16'."
         )
     return dtype if dtype.byteorder == ">" else dtype.newbyteorder("<")
-
-
-def _end_token(given: object) -> int:
-    token = operator.index(given) if isinstance(given, SupportsIndex) else -1
-    if token < 0:
-        raise OptionError(
-            f"boundaries={given!r}: expected True, False, None (where they are needed), or the "
-            "token that ends documents."
-        )
-    return token

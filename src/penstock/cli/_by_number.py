@@ -9,13 +9,12 @@ import tempfile
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from penstock.cli._indexed import places_of, usable_index
-from penstock.cli._paths import as_typed
-from penstock.cli._selection import sampled_numbers
+from penstock.cli._paths import as_typed, indexed_source, places_of
+from penstock.cli._stream import Record, sampled_numbers
 from penstock.cli._terminal import Progress
 from penstock.datasets import column_folders, open_found
 from penstock.errors import (
@@ -43,14 +42,6 @@ _LONGEST = 64 << 20
 _BLOCK_BYTES = 1 << 20
 
 
-class Record(NamedTuple):
-    """A record, its number, and where it lies."""
-
-    number: int
-    place: str
-    value: object
-
-
 @dataclass(frozen=True, slots=True)
 class ByNumber:
     """Records by number."""
@@ -64,8 +55,12 @@ class ByNumber:
     def place(self, number: int) -> str:
         """Return where a record stands: its file, and the place there."""
         file, offset, size = self.source.location(number)
-        path = as_typed(self.path, self.only_file or file)
-        return f"{path} at byte {offset}" if size else f"{path}, row {offset}"
+        return place_text(as_typed(self.path, self.only_file or file), int(offset), int(size))
+
+
+def place_text(file: str, offset: int, size: int) -> str:
+    """Return where a record stands; rows of Parquet have no bytes of their own."""
+    return f"{file} at byte {offset}" if size else f"{file}, row {offset}"
 
 
 @contextmanager
@@ -78,9 +73,9 @@ def by_number(path: str, found: Detected, *, head: int | None = None) -> Iterato
     if found.format.folder is not None:
         yield ByNumber(path, open_found(found))
         return
-    indexed = usable_index(path, found)
-    if indexed is not None:
-        yield ByNumber(path, indexed.source(found.options))
+    source = indexed_source(path, found)
+    if source is not None:
+        yield ByNumber(path, source)
     elif found.format.is_lines:
         yield None
     elif found.format.scanner is None:
@@ -112,9 +107,9 @@ def open_indexed(path: str, found: Detected) -> Source:
     """
     if found.format.scanner is None:
         return open_found(found.checked())
-    indexed = usable_index(path, found, is_needed=True) if found.index is None else None
-    if indexed is not None:
-        return indexed.source(found.options)
+    source = indexed_source(path, found, is_needed=True) if found.index is None else None
+    if source is not None:
+        return source
     with Progress(found.checked().listing.bytes) as progress:
         return open_found(found, progress=progress)
 
@@ -124,16 +119,16 @@ def open_existing(path: str, found: Detected) -> Source | None:
 
     A stale or damaged index is as good as none, after a warning.
     """
-    if found.format.folder is not None:
-        return open_found(found)
+    if found.format.scanner is None:
+        return open_found(found.checked())
     try:
-        indexed = usable_index(path, found, is_needed=True)
-        if indexed is not None:
-            return indexed.source(found.options)
+        source = indexed_source(path, found, is_needed=True)
     except (CorruptIndexError, ObjectNotFoundError, StaleIndexError) as failure:
         _log.warning("%s", failure)
         return None
-    return open_found(found) if found.checked().format.scanner is None else None
+    if source is None:
+        found.checked()
+    return source
 
 
 def folders_without_index(found: Detected, target: str | None) -> list[Path]:
@@ -210,19 +205,12 @@ def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
         ids = np.array(numbers[start : start + _STEP], np.int64)
         try:
             values = source.read(ids)
-        except (MalformedLineError, SchemaMismatchError):
-            yield from _one_by_one(opened, ids)
+        except (MalformedLineError, SchemaMismatchError) as failure:
+            if len(ids) == 1:
+                _log.warning("skipped %s", failure)
+            else:
+                for number in ids.tolist():
+                    yield from records_of(opened, [number])
             continue
         for number, value in zip(ids.tolist(), values, strict=True):
             yield Record(number, opened.place(number), value)
-
-
-def _one_by_one(opened: ByNumber, ids: np.ndarray) -> Iterator[Record]:
-    source = copy.copy(opened.source)
-    for number in ids.tolist():
-        try:
-            value = source[number]
-        except (MalformedLineError, SchemaMismatchError) as failure:
-            _log.warning("skipped %s", failure)
-            continue
-        yield Record(number, opened.place(number), value)

@@ -5,23 +5,14 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli._paths import leftover_document
 from penstock.cli._terminal import Report, echo
 from penstock.cli._units import bytes_text, counted, parse_age
-from penstock.cli._verb import (
-    FAILED,
-    FINE,
-    Verb,
-    examples,
-    flag,
-    json_option,
-    option,
-    storage_option,
-)
+from penstock.cli._verb import FAILED, FINE, flag, option, verb
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index import leftover_problem, put_aside_in, remove_leftover
 from penstock.storage import cache_directory, drafts_in, hidden_folders_in, is_remote, locate
@@ -44,13 +35,11 @@ _WHY_KEPT = {
 }
 
 
-@click.command(
-    cls=Verb,
-    epilog=examples(
-        "penstock clean logs --dry-run",
-        "penstock clean logs",
-        "penstock clean /mnt/shared --older-than 2d",
-    ),
+@verb(
+    "penstock clean logs --dry-run",
+    "penstock clean logs",
+    "penstock clean /mnt/shared --older-than 2d",
+    path=False,
 )
 @click.argument("path", required=False)
 @option(
@@ -59,8 +48,6 @@ _WHY_KEPT = {
     type=parse_age,
 )
 @flag("--dry-run", "Only say what would be removed.")
-@storage_option
-@json_option
 def clean(
     *,
     path: str | None,
@@ -77,18 +64,15 @@ def clean(
     used by the same command, run again.
     """
     if path is not None and is_remote(path):
-        nothing: dict[str, Any] = {"removed": [], "kept": [], "restored": [], "errors": []}
-        report = Report(f"{path}: {_REMOTE}", path=path, dry_run=dry_run, **nothing, bytes=0)
-        report.data(note=_REMOTE)
+        report = _report(path, [], [], [], dry_run=dry_run, note=_REMOTE)
+        report.data(errors=[])
         report.print(as_json=as_json)
         return FINE
     root = str(cache_directory()) if path is None else locate(path)[1]
     if path is not None and not Path(root).is_dir():
         if Path(root).exists():
-            message = f"{path} is a file; give the directory that it lies in."
-            raise OptionError(message)
-        message = f"cannot clean {path}: there is no such directory."
-        raise ObjectNotFoundError(message, path=path)
+            raise OptionError(f"{path} is a file; give the directory that it lies in.")
+        raise ObjectNotFoundError(f"cannot clean {path}: there is no such directory.", path=path)
     errors: list[str] = []
     removed: list[Leftover] = []
     kept: list[Leftover] = []
@@ -144,28 +128,35 @@ def _removed(
     try:
         return remove_leftover(name, options, undecided=undecided)
     except FileNotFoundError:
-        return False
+        pass
     except OSError as failure:
         errors.append(f"cannot remove {name}: {failure.strerror or failure}.")
-        return False
+    return False
 
 
-def _report(
-    path: str, removed: list[Leftover], kept: list[Leftover], restored: list[str], *, dry_run: bool
+def _report(  # noqa: PLR0913 (what became of what)
+    path: str,
+    removed: list[Leftover],
+    kept: list[Leftover],
+    restored: list[str],
+    *,
+    dry_run: bool,
+    note: str | None = None,
 ) -> Report:
     """Report what became of leftovers."""
     did, brought = ("would remove", "would bring") if dry_run else ("removed", "brought")
     size = sum(leftover.entry.size for leftover in removed)
+    total = f"{did} {counted(len(removed), 'leftover')}, {bytes_text(size)}"
     return Report(
         *(f"{brought} back {final}" for final in restored),
         *(f"{did} {one.entry.name} ({bytes_text(one.entry.size)})" for one in removed),
         *(f"kept {one.entry.name} ({_WHY_KEPT[one.writer]})" for one in kept),
-        f"{path}: {did} {counted(len(removed), 'leftover')}, {bytes_text(size)}",
+        f"{path}: {note or total}",
         path=path,
         dry_run=dry_run,
         removed=[leftover_document(one) for one in removed],
         bytes=size,
         kept=[leftover_document(one) for one in kept],
         restored=restored,
-        note=None,
+        note=note,
     )

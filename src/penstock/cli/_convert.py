@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from penstock.cli._main import uninterrupted
 from penstock.cli._paths import PathFiles, find
-from penstock.cli._reading import Skipped, UnreadableLine, describe, read_fast, read_lines, texts_of
+from penstock.cli._stream import read_fast, read_lines, texts_of
 from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
@@ -23,10 +23,12 @@ from penstock.index import LINES, look_at
 from penstock.jsonl import (
     OTHER_FORMATS,
     SHARD_EXTENSIONS,
+    ErrorPolicy,
     JsonlDir,
     JsonlDirWriterSync,
     JsonlFile,
     LineEncoder,
+    MalformedLine,
     compression_of,
     is_jsonl,
 )
@@ -35,9 +37,8 @@ from penstock.storage import LocalStore, locate
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.cli._reading import LineText
     from penstock.datasets import Source
-    from penstock.jsonl import JsonlWriterSync
+    from penstock.jsonl import JsonlWriterSync, TextPiece
     from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
@@ -120,14 +121,10 @@ def convert(
         found = PathFiles.of(source, at_path.checked().listing, storage_options)
     _check_apart(found, target)
     if target.lower().endswith(OTHER_FORMATS):
-        raise OptionError(
-            f"cannot write {target}: this release writes .jsonl[.zst|.gz] and directories."
-        )
-    if is_jsonl(target):
-        writer = _file_writer(target, storage_options, chosen)
-    else:
-        writer = _dir_writer(found, target, storage_options, chosen)
-    copy = _Copy(writer, on_error == "skip", chosen, storage_options)
+        raise OptionError(f"cannot write {target}: only .jsonl[.zst|.gz] and directories.")
+    writer = (_file_writer if is_jsonl(target) else _dir_writer)(found, target, chosen)
+    policy = ErrorPolicy("skip" if on_error == "skip" else _refuse)
+    copy = _Copy(writer, policy, chosen, storage_options)
     if has_lines:
         with Progress(found.bytes) as progress:
             copy.run(copy.lines(found.files, progress))
@@ -139,13 +136,18 @@ def convert(
     return FINE
 
 
-def _file_writer(target: str, options: StorageOptions, shape: _WriteOptions) -> JsonlWriterSync:
+def _refuse(number: int, _: bytes, why: Exception) -> None:
+    message = f"{why}. --on-error skip leaves such lines out."
+    raise MalformedLineError(message, path=getattr(why, "path", ""), line_number=number)
+
+
+def _file_writer(found: PathFiles, target: str, shape: _WriteOptions) -> JsonlWriterSync:
     ctx = click.get_current_context()
     for name in ("shard_extension", "max_records_per_shard", "max_bytes_per_shard", "append"):
         if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            message = f"--{name.replace('_', '-')} is for a directory, and {target} names a file."
-            raise OptionError(message)
-    file = JsonlFile(target, options)
+            option = f"--{name.replace('_', '-')}"
+            raise OptionError(f"{option} is for a directory, and {target} names a file.")
+    file = JsonlFile(target, found.options)
     store, name, _ = file.source()
     if isinstance(store, LocalStore) and Path(name).is_dir():
         raise OptionError(f"{target} is a directory, although its name is that of a file.")
@@ -158,24 +160,21 @@ def _file_writer(target: str, options: StorageOptions, shape: _WriteOptions) -> 
     )
 
 
-def _dir_writer(
-    found: PathFiles, target: str, options: StorageOptions, shape: _WriteOptions
-) -> JsonlWriterSync:
+def _dir_writer(found: PathFiles, target: str, shape: _WriteOptions) -> JsonlWriterSync:
     if shape.overwrite:
         raise OptionError(
             f"--overwrite is for a file, and {target} is a directory: empty it first."
         )
-    directory = JsonlDir(target, options)
+    directory = JsonlDir(target, found.options)
     present: list[JsonlFile] = []
     with suppress(ObjectNotFoundError):
         present = directory.shards_sync()
     if present and not shape.append:
-        message = (
+        raise OptionError(
             f"{target} already holds {counted(len(present), 'JSON Lines file')}, first "
             f"{present[0].path}; --append adds shards after them."
         )
-        raise OptionError(message)
-    compressed = bool(found.files) and compression_of(found.files[0].path) is not None
+    compressed = any(compression_of(path) is not None for path in [*found.found][:1])
     return directory.writer_sync(
         shape.shard_extension or (".jsonl.zst" if compressed else ".jsonl"),
         shape.max_records_per_shard,
@@ -210,7 +209,7 @@ def _parent(place: str) -> str:
 
 def _report(found: PathFiles, target: str, copy: _Copy) -> Report:
     stored = sum(JsonlFile(path, copy.options).size_sync() for path in copy.published)
-    skipped = copy.skipped.count
+    skipped = copy.policy.skipped
     left_out = f", {counted(skipped, 'bad line')} left out" if skipped else ""
     return Report(
         f"{target}: {counted(copy.records, 'record')} from {counted(len(found.files), 'file')} "
@@ -232,11 +231,9 @@ class _Copy:
     """One run from files to a writer."""
 
     writer: JsonlWriterSync
-    skips: bool
-    """Whether bad lines are left out; else the first one ends the run."""
+    policy: ErrorPolicy
     shape: _WriteOptions
     options: StorageOptions
-    skipped: Skipped = field(default_factory=Skipped)
     records: int = 0
     text_bytes: int = 0
     complete: bool = False
@@ -262,7 +259,7 @@ class _Copy:
         except BaseException as failure:
             self._take_back(failure)
             raise
-        self.skipped.finish()
+        self.policy.finish()
 
     def encoded(self, source: Source, progress: Progress) -> Iterator[bytes]:
         """Yield all records as lines, in pieces."""
@@ -280,59 +277,51 @@ class _Copy:
     def lines(self, files: Sequence[JsonlFile], progress: Progress) -> Iterator[bytes]:
         """Yield the good lines of all files, each with its newline, in large pieces."""
         for file in files:
-            for text in texts_of(file, progress.add):
+            for text in texts_of(file, progress):
                 lines, records = self._good_lines(text)
                 self.records += records
                 self.text_bytes += len(lines)
                 yield lines
 
-    def _good_lines(self, text: LineText) -> tuple[bytes, int]:
+    def _good_lines(self, text: TextPiece) -> tuple[bytes, int]:
         values = read_fast(text)
         if values is not None:
             return text.text if text.text.endswith(b"\n") else text.text + b"\n", len(values)
         good = []
         for line in read_lines(text):
-            if not isinstance(line, UnreadableLine):
-                good.append(line.text + b"\n")
-            elif self.skips:
-                self.skipped.add(line)
+            if isinstance(line, MalformedLine):
+                self.policy.handle(line)
             else:
-                message = f"{describe(line)}. --on-error skip leaves such lines out."
-                raise MalformedLineError(message, path=line.path, line_number=line.number)
+                good.append(line.text + b"\n")
         return b"".join(good), len(good)
 
     def _steps(self, texts: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the same in steps of at most a shard, so that Ctrl-C does not wait long."""
+        """Yield the same in steps of about a shard, so that Ctrl-C does not wait long."""
         most_bytes, most_lines = self.shape.max_bytes_per_shard, self.shape.max_records_per_shard
         for text in texts:
             # Lines are counted only where a limit could be below what the text holds.
-            count = text.count(b"\n") if most_lines or len(text) > most_bytes else 0
-            most = min(most_lines or count, most_bytes * count // max(1, len(text)))
-            if count <= most:
+            lines = text.split(b"\n")[:-1] if most_lines or len(text) > most_bytes else []
+            step = min(most_lines or len(lines), most_bytes * len(lines) // max(1, len(text)))
+            if len(lines) <= step:
                 yield text
                 continue
-            lines = text.split(b"\n")[:-1]
-            step = max(1, most)
-            for start in range(0, count, step):
-                yield b"\n".join(lines[start : start + step]) + b"\n"
+            for start in range(0, len(lines), max(1, step)):
+                yield b"\n".join([*lines[start : start + max(1, step)], b""])
 
     def _take_back(self, failure: BaseException) -> None:
         """Remove the shards that were published, and note that on the error."""
-        published = self.published
         if self.complete:
             failure.add_note(f"{self.writer.path} was complete by then and stays.")
             return
-        if not published:
-            failure.add_note("Nothing was written.")
-            return
-        left = []
+        left, removed = [], 0
         with uninterrupted(tidying=True):
-            for path in published:
+            for path in self.published:
                 try:
                     JsonlFile(path, self.options).delete_sync()
+                    removed += 1
                 except OSError:
                     left.append(path)
-        removed = counted(len(published) - len(left), "shard")
-        failure.add_note(f"{removed} that this run had published: removed again.")
+        shards = f"{counted(removed, 'shard')} that this run had published: removed again."
+        failure.add_note(shards if removed or left else "Nothing was written.")
         if left:
             failure.add_note(f"Could not be removed, though complete: {', '.join(left)}")

@@ -5,17 +5,16 @@ from __future__ import annotations
 import shlex
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from penstock.cli._indexed import meta_of
 from penstock.cli._paths import as_typed, refuse_tokens
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import age_text, bytes_text, counted, parse_size
 from penstock.cli._verb import FINDINGS, FINE, flag, option, verb, workers_option
-from penstock.errors import CorruptIndexError, IndexExistsError, OptionError, StaleIndexError
-from penstock.index import BuildOptions, changes, detect, exists, make_index, place_of
+from penstock.errors import IndexExistsError, OptionError, StaleIndexError
+from penstock.index import BuildOptions, changes, exists, look_at, make_index, meta_of, place_of
 
 if TYPE_CHECKING:
     from penstock.index import Detected, IndexPlace, Listing, Meta, Mode
@@ -49,14 +48,11 @@ def index(  # noqa: PLR0913 (one argument an option)
     path: str,
     update: bool,
     overwrite: bool,
-    full_hash: bool,
-    validate: bool,
-    profile: bool,
-    max_line_bytes: int | None,
     workers: int | None,
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
+    **checks: Any,  # noqa: ANN401 (those of `BuildOptions`)
 ) -> int:
     """Find every record of PATH once, so that any of them can be fetched by its number.
 
@@ -69,9 +65,9 @@ def index(  # noqa: PLR0913 (one argument an option)
     if update and overwrite:
         raise click.UsageError("give either --update or --overwrite, not both.")
     mode: Mode = "update" if update else "overwrite" if overwrite else "new"
-    build = BuildOptions(None, full_hash, validate, profile, max_line_bytes, workers)
+    build = BuildOptions(num_workers=workers, **checks)
     build.check()
-    found = detect(path, storage_options, folder)
+    found = look_at(path, storage_options, folder).checked()
     refuse_tokens(path, found, "they have an index of their own")
     title = found.format.title
     if found.format.folder is not None:
@@ -109,11 +105,10 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
     listing = found.listing
     place = place_of(listing, found.scanner(), found.options, found.index, beside_remote=True)
     where = as_typed(path, place.folder) if place.beside else place.folder
-    before = _meta_before(found, mode, place, where)
-    known = before if mode == "update" else None
+    known = _known(found, mode, place, where)
     start = time.monotonic()
     with Progress(_bytes_to_read(listing, known)) as progress:
-        place = make_index(
+        meta = make_index(
             listing,
             # An update reads the dialect that the index was made with.
             found.scanner(known.options if known else None),
@@ -123,14 +118,10 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
             build=replace(build, progress=progress),
         )
     seconds = time.monotonic() - start
-    meta = meta_of(place)
-    if meta is None:  # Another tool has just replaced it.
-        raise CorruptIndexError(f"{place.folder} has no meta.json.", path=place.folder)
-    where = as_typed(path, place.folder) if place.beside else place.folder
     stored = sum(file.size for file in [*meta.files, *meta.empty])
     new_records = meta.records - (known.records if known else 0)
     new_bad = meta.bad_lines - (known.bad_lines if known else 0)
-    is_unchanged = before is not None and before.created == meta.created
+    is_unchanged = known is not None and known.created == meta.created
     report = Report(
         path=path,
         format=found.format.name,
@@ -176,20 +167,15 @@ def _built(path: str, found: Detected, mode: Mode, build: BuildOptions) -> Repor
     return report
 
 
-def _meta_before(found: Detected, mode: Mode, place: IndexPlace, where: str) -> Meta | None:
-    if not exists(place):
+def _known(found: Detected, mode: Mode, place: IndexPlace, where: str) -> Meta | None:
+    if mode == "overwrite" or not exists(place):
         return None
     if mode == "new":
         raise IndexExistsError(
             f"there is an index in {where} already. --update adds what is new, --overwrite builds "
             "it anew."
         )
-    try:
-        meta = meta_of(place)
-    except CorruptIndexError:
-        if mode == "update":
-            raise
-        return None
+    meta = meta_of(place)
     return meta if meta is not None and meta.kind == found.format.name else None
 
 

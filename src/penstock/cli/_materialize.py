@@ -139,8 +139,20 @@ def materialize(
 
 
 def _schema(given: dict[str, str | None], source: Source) -> pa.Schema:
-    """Return all fields with their Arrow types; an `OptionError` names a field that has none."""
-    types = _types(given, source)
+    """Return all fields with their Arrow types: the one given, or that of profile or schema."""
+    known = {name: type_ for name, type_ in given.items() if type_ is not None}
+    unknown = [name for name in given if name not in known]
+    profile = None
+    if unknown and not source.schema_is_complete:
+        profile = known_profile(source)
+    if profile is not None:
+        found = profile_types(profile.document)
+        for odd in filter(found.left_out.__contains__, unknown):
+            raise OptionError(f"{odd} has no type of its own: {found.left_out[odd]}. Give it one.")
+        known = found.types | known
+    types = {name: known.get(name) for name in given}
+    if None in types.values():
+        types |= field_types(types, source.schema)
     for name, type_ in types.items():
         try:
             typed_schema({name: type_})
@@ -149,21 +161,6 @@ def _schema(given: dict[str, str | None], source: Source) -> pa.Schema:
     schema = typed_schema(types)
     assert schema is not None  # noqa: S101 (each has its type)
     return schema
-
-
-def _types(given: dict[str, str | None], source: Source) -> dict[str, str]:
-    """Return a type for each field: the one given, or that of the profile or the schema."""
-    known = {name: type_ for name, type_ in given.items() if type_ is not None}
-    if len(known) == len(given):
-        return known
-    profile = None if source.schema_is_complete else known_profile(source)
-    if profile is not None:
-        found = profile_types(profile.document)
-        odd = next((name for name in given if name in found.left_out and name not in known), None)
-        if odd is not None:
-            raise OptionError(f"{odd} has no type of its own: {found.left_out[odd]}. Give it one.")
-        known = found.types | known
-    return field_types({name: known.get(name) for name in given}, source.schema)
 
 
 def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:

@@ -1,4 +1,4 @@
-"""Which files a PATH names: the same, in the same order, as for `penstock.open`."""
+"""What a PATH names: files, the same as for `penstock.open`, their index, and leftovers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,37 @@ import os
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from penstock.errors import OptionError
-from penstock.index import LINES, format_by_name, look_at
+from penstock.datasets import open_found
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index import (
+    LINES,
+    Changes,
+    Detected,
+    Listing,
+    changes,
+    decode_meta,
+    exists,
+    format_named,
+    list_files,
+    look_at,
+    place_of,
+    read_meta,
+    refuse_put_aside,
+)
 from penstock.jsonl import JsonlFile
-from penstock.storage import drafts_in, is_remote, locate
+from penstock.storage import drafts_in, fetch_metadata, hidden_folders_in, is_remote, join, locate
 
 if TYPE_CHECKING:
-    from penstock.index import Detected, Format, Listing
-    from penstock.storage import Entry, Leftover, StorageOptions
+    from collections.abc import Iterator, Sequence
 
+    from penstock.datasets import Source
+    from penstock.index import Detected, Format, Found, IndexPlace, Listing, Meta
+    from penstock.storage import Leftover, StorageOptions
+
+_META, _ROWS = "meta.json", "sample_locations.bin"
+_ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
 
 
@@ -37,30 +57,28 @@ class PathFiles:
     """The files that a PATH names, in reading order."""
 
     path: str
-    kind: Literal["file", "directory", "pattern"]
-    files: list[JsonlFile]
-    entries: dict[str, Entry]
-    """Size and time of each file, by its path."""
+    kind: str
+    """`file`, `directory` or `pattern`."""
+    found: dict[str, Found]
+    """Each file by its path, relative if PATH is."""
+    options: StorageOptions
 
     @classmethod
     def of(cls, path: str, listing: Listing, options: StorageOptions) -> PathFiles:
         """Return the files of a listing."""
-        kind: Literal["file", "directory", "pattern"] = "file"
-        if listing.folder is not None or listing.is_pattern:
-            kind = "pattern" if listing.folder is None else "directory"
-        entries = {as_typed(path, found.path): found.entry for found in listing.files}
-        return cls(path, kind, [JsonlFile(name, options) for name in entries], entries)
+        kind = "pattern" if listing.is_pattern else "file"
+        kind = kind if listing.folder is None else "directory"
+        return cls(path, kind, {as_typed(path, one.path): one for one in listing.files}, options)
+
+    @property
+    def files(self) -> list[JsonlFile]:
+        """The files, to be read as lines."""
+        return [JsonlFile(name, self.options) for name in self.found]
 
     @property
     def bytes(self) -> int:
         """Stored bytes of all files."""
-        return sum(entry.size for entry in self.entries.values())
-
-    def label(self, file: JsonlFile) -> str:
-        """Return how a file is called in a table about this PATH."""
-        if self.kind == "directory":
-            return file.path.removeprefix(self.path).lstrip("/")
-        return file.path
+        return sum(one.entry.size for one in self.found.values())
 
     def leftovers(self) -> list[Leftover]:
         """Return the drafts and claims beside these files; of a single file only its own."""
@@ -68,7 +86,7 @@ class PathFiles:
             return []  # In object storage drafts have no name.
         if self.kind == "directory":
             return drafts_in(locate(self.path)[1])
-        paths = [Path(locate(file.path)[1]) for file in self.files]
+        paths = [Path(locate(path)[1]) for path in self.found]
         own = f".{paths[0].name}." if self.kind == "file" else ""
         return [
             leftover
@@ -80,9 +98,6 @@ class PathFiles:
 
 def find(path: str, options: StorageOptions, found: Detected | None = None) -> PathFiles:
     """Return the files of lines that a PATH names, or raise where it holds something else."""
-    named = format_by_name(path)
-    if named is not None and not named.is_lines:
-        raise _no_lines(path, named)
     found = look_at(path, options) if found is None else found
     listing = found.listing
     if listing.folder is None or not found.format.is_lines or found.problem is not None:
@@ -90,21 +105,12 @@ def find(path: str, options: StorageOptions, found: Detected | None = None) -> P
     if not found.format.is_lines:
         lines = [one for one in listing.files if LINES.names(one.entry.name)]
         if not lines:
-            raise _no_lines(path, found.format)
+            title = found.format.title
+            raise OptionError(f"{path} holds {title}, not lines. Copy the files as they are.")
         listing = replace(listing, files=lines)
     if not listing.files:
         _log.warning("%s holds no %s files", path, LINES.title)
     return PathFiles.of(path, listing, options)
-
-
-def _no_lines(path: str, row: Format) -> OptionError:
-    if row.folder is not None:
-        what = "tokens" if row.is_tokens else f"samples of {row.title}"
-        return OptionError(f"{path} holds {what}, not lines. Copy the files as they are.")
-    ends = ", ".join(LINES.endings)
-    return OptionError(
-        f"{path}: this verb reads {LINES.title} ({ends}) only; all others read {row.title}, too."
-    )
 
 
 def as_typed(path: str, name: str) -> str:
@@ -121,3 +127,141 @@ def leftover_document(leftover: Leftover) -> dict[str, object]:
     """Return a leftover for a program."""
     entry, writer = leftover
     return {"path": entry.name, "bytes": entry.size, "modified": entry.modified, "writer": writer}
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """An index that is there, and its files as they are now."""
+
+    format: Format
+    place: IndexPlace
+    listing: Listing
+    meta: Meta | None
+    """None where another tool made it."""
+    records: int
+    created: float
+    since: Changes
+    """Empty for an index of another tool, which says nothing of its files."""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether files changed; new ones alone do no harm."""
+        return bool(self.since.changed or self.since.grown)
+
+    @property
+    def remedy(self) -> str:
+        """The option that makes it fresh."""
+        return "--overwrite" if self.since.changed else "--update"
+
+    def source(self, found: Detected) -> Source:
+        """Return the records; raise `StaleIndexError` where files changed."""
+        indexed = replace(found, format=self.format, listing=self.listing)
+        return open_found(indexed, made_with=self.meta.options if self.meta is not None else {})
+
+
+def index_of(path: str, found: Detected) -> Indexed | None:
+    """Return the index of a PATH if it has one; raise for a damaged, or a missing chosen one."""
+    for place in places_of(found):
+        if exists(place):
+            return _looked_at(path, found, place)
+        refuse_put_aside(place.folder)
+    if found.index is not None:
+        command = f"penstock index {shlex.quote(path)} --index {shlex.quote(found.index)}"
+        message = f"there is no index in {found.index}. Build it: {command}"
+        raise ObjectNotFoundError(message, path=found.index)
+    return None
+
+
+def places_of(found: Detected) -> Iterator[IndexPlace]:
+    """Yield where the index of what lies at a PATH may lie."""
+    if found.format.scanner is None:
+        return
+    listing, options = found.listing, found.options
+    # By its name a file may have tabs; an index of it may still be one of commas.
+    scanners = [found.scanner(), found.format.scanner_for()]
+    places = [place_of(listing, scanner, options, found.index) for scanner in scanners]
+    yield from dict.fromkeys(places)
+    if listing.is_remote and listing.folder is not None and found.index is None:
+        yield place_of(listing, scanners[0], options, beside_remote=True)
+
+
+def indexed_source(path: str, found: Detected, *, is_needed: bool = False) -> Source | None:
+    """Return the records of a PATH if it has an index that is right; warn of one that is not.
+
+    Where it is needed, or was chosen, one that is not right is an error.
+    """
+    try:
+        indexed = index_of(path, found)
+        return None if indexed is None else indexed.source(found)
+    except (CorruptIndexError, StaleIndexError) as failure:
+        if is_needed or found.index is not None:
+            raise
+        _log.warning("%s. Read without it", str(failure).rstrip("."))
+        return None
+
+
+def meta_of(place: IndexPlace) -> Meta | None:
+    """Return what an index says of itself, wherever it lies; None where another tool made it."""
+    if not place.is_remote:
+        return read_meta(place.folder, place.base)
+    path = join(place.folder, _META)
+    store, name = locate(path, place.options)
+    return decode_meta(fetch_metadata(store, name), path, place.base)
+
+
+def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
+    meta, row, listing = meta_of(place), found.format, found.listing
+    store, name = locate(join(place.folder, _ROWS), place.options)
+    try:
+        rows = store.entry(name)
+    except FileNotFoundError:
+        raise _damaged(path, place, f"{_ROWS} is missing") from None
+    if meta is None:
+        records = rows.size // _ROW_BYTES
+        return Indexed(row, place, listing, None, records, rows.modified, Changes([], [], []))
+    if meta.kind != row.name:
+        kind = format_named(meta.kind)
+        if kind is None or kind.scanner is None:
+            return None  # Of samples, which no verb here shows.
+        row, listing = kind, list_files(path, kind.endings, found.options)
+    if rows.size != meta.records * _ROW_BYTES:
+        need = f"{meta.records:,} records need {meta.records * _ROW_BYTES:,}"
+        raise _damaged(path, place, f"{_ROWS} has {rows.size:,} bytes, and {need}")
+    since = changes(listing, meta)
+    return Indexed(row, place, listing, meta, meta.records, meta.created, since)
+
+
+def _damaged(path: str, place: IndexPlace, what: str) -> CorruptIndexError:
+    command = f"penstock index {shlex.quote(path)} --overwrite"
+    message = f"the index in {place.folder} is damaged: {what}. Build it again: {command}"
+    return CorruptIndexError(message, path=place.folder)
+
+
+def index_or_problem(path: str, at_path: Detected) -> tuple[Indexed | None, str | None]:
+    """Return the index of a PATH, or why it cannot be used."""
+    try:
+        return index_of(path, at_path), None
+    except CorruptIndexError as failure:
+        return None, at_path.options.redact(str(failure))
+
+
+def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()) -> list[Leftover]:
+    """Return leftovers of builders beside the index, beside its columns and in other folders.
+
+    Nothing is opened, so None is fine for an index that is damaged.
+    """
+    if indexed is not None and not indexed.place.is_remote:
+        index = Path(indexed.place.folder)
+    elif not is_remote(path) and Path(locate(path)[1]).is_dir():
+        index = Path(locate(path)[1]) / "index"
+    else:
+        return [one for folder in folders for one in hidden_folders_in(folder)]
+    places = dict.fromkeys([*folders, str(index / "columns")])
+    return [
+        *(
+            one
+            for one in hidden_folders_in(str(index.parent))
+            if Path(one.entry.name).name.startswith(f".{index.name}.")
+        ),
+        *(one for place in places for one in hidden_folders_in(place)),
+    ]

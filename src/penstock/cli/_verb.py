@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 import traceback
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -18,7 +17,7 @@ from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -51,17 +50,20 @@ class Verb(click.Command):
         """Run the verb and exit with its code."""
         options: StorageOptions = ctx.params.get("storage_options") or StorageOptions()
         code = FINE
-        with _warnings_shown(options):
-            try:
-                code = super().invoke(ctx) or FINE
-            except BrokenPipeError:
-                silence_stdout()  # The reader has seen enough.
-            except (click.ClickException, click.exceptions.Exit):
-                raise
-            except OptionError as failure:
-                raise click.UsageError(options.redact(str(failure)), ctx) from None
-            except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 (each becomes an exit code)
-                code = _show_error(failure, options)
+        log, lines = logging.getLogger("penstock"), _StderrHandler(options)
+        log.addHandler(lines)
+        try:
+            code = super().invoke(ctx) or FINE
+        except BrokenPipeError:
+            silence_stdout()  # The reader has seen enough.
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except OptionError as failure:
+            raise click.UsageError(options.redact(str(failure)), ctx) from None
+        except (Exception, KeyboardInterrupt) as failure:  # noqa: BLE001 (each becomes an exit code)
+            code = _show_error(failure, options)
+        finally:
+            log.removeHandler(lines)
         ctx.exit(code)
 
 
@@ -105,17 +107,6 @@ class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = self._options.redact(record.getMessage())
         echo(f"penstock: {record.levelname.lower()}: {text}", err=True)
-
-
-@contextmanager
-def _warnings_shown(options: StorageOptions) -> Iterator[None]:
-    log = logging.getLogger("penstock")
-    lines = _StderrHandler(options)
-    log.addHandler(lines)
-    try:
-        yield
-    finally:
-        log.removeHandler(lines)
 
 
 def verb(

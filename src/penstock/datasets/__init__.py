@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from penstock.datasets._views import origins_of as origins_of
     from penstock.datasets._vocabulary import root_of as root_of
     from penstock.datasets._vocabulary import vocabulary as vocabulary
-    from penstock.datasets.columns._estimate import ColumnsEstimate as ColumnsEstimate
     from penstock.datasets.columns._materialize import ListedColumn as ListedColumn
     from penstock.datasets.columns._materialize import columns_of as columns_of
     from penstock.datasets.columns._materialize import drop_columns_in as drop_columns_in
@@ -66,6 +65,34 @@ if TYPE_CHECKING:
     from penstock.datasets.tokens._with_aux import TokensWithAuxDataset as TokensWithAuxDataset
     from penstock.datasets.where._where import TextCondition as TextCondition
 
+_FOR_ROOMS = {
+    "_arrow": "read_fields",
+    "_memory": "ListSource",
+    "_missing_fields": "Missing missing_fields",
+    "_open": "open open_found",
+    "_profile_source": "KnownProfile keep_profile known_profile profile_of",
+    "_projection": "typed_schema",
+    "_views": "Chosen origins_of",
+    "_vocabulary": "root_of vocabulary",
+    "columns._materialize": (
+        "ListedColumn columns_of drop_columns_in drop_columns_of estimate_columns "
+        "list_columns_in list_columns_of missing_columns"
+    ),
+    "columns._materialized": (
+        "Materialized gone_columns has_columns known_bad knows_bad without_columns"
+    ),
+    "columns._place": "column_folders",
+    "fields._grammar": "GRAMMAR parsed",
+    "fields._paths": "paths_in type_at",
+    "fields._profile_types": "profile_types",
+    "fields._tensor_types": (
+        "Category Dense FieldType ListOf Number Optional Text UpTo number_in type_text"
+    ),
+    "tokens._source": "is_tokens",
+    "where._where": "TextCondition",
+}
+"""What only other rooms use: module and names."""
+
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {
@@ -82,54 +109,5 @@ __all__, __getattr__, __dir__ = facade(
         "TokensDataset": "tokens._dataset",
         "TokensWithAuxDataset": "tokens._with_aux",
     },
-    for_rooms={
-        "Category": "fields._tensor_types",
-        "Chosen": "_views",
-        "ColumnsEstimate": "columns._estimate",
-        "Dense": "fields._tensor_types",
-        "FieldType": "fields._tensor_types",
-        "GRAMMAR": "fields._grammar",
-        "KnownProfile": "_profile_source",
-        "ListOf": "fields._tensor_types",
-        "ListSource": "_memory",
-        "ListedColumn": "columns._materialize",
-        "Materialized": "columns._materialized",
-        "Missing": "_missing_fields",
-        "Number": "fields._tensor_types",
-        "Optional": "fields._tensor_types",
-        "Text": "fields._tensor_types",
-        "TextCondition": "where._where",
-        "UpTo": "fields._tensor_types",
-        "column_folders": "columns._place",
-        "columns_of": "columns._materialize",
-        "drop_columns_in": "columns._materialize",
-        "drop_columns_of": "columns._materialize",
-        "estimate_columns": "columns._materialize",
-        "gone_columns": "columns._materialized",
-        "has_columns": "columns._materialized",
-        "is_tokens": "tokens._source",
-        "keep_profile": "_profile_source",
-        "known_bad": "columns._materialized",
-        "known_profile": "_profile_source",
-        "knows_bad": "columns._materialized",
-        "list_columns_in": "columns._materialize",
-        "list_columns_of": "columns._materialize",
-        "missing_columns": "columns._materialize",
-        "missing_fields": "_missing_fields",
-        "number_in": "fields._tensor_types",
-        "open_found": "_open",
-        "open": "_open",  # Known as penstock.open; a star import should not hide the built-in.
-        "origins_of": "_views",
-        "parsed": "fields._grammar",
-        "paths_in": "fields._paths",
-        "profile_of": "_profile_source",
-        "profile_types": "fields._profile_types",
-        "read_fields": "_arrow",
-        "root_of": "_vocabulary",
-        "type_at": "fields._paths",
-        "type_text": "fields._tensor_types",
-        "typed_schema": "_projection",
-        "vocabulary": "_vocabulary",
-        "without_columns": "columns._materialized",
-    },
+    for_rooms={name: module for module, names in _FOR_ROOMS.items() for name in names.split()},
 )

@@ -9,7 +9,7 @@ from penstock.storage import StorageOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.datasets.columns._facts import FileFacts
+    from penstock.datasets.columns._place import FileFacts
     from penstock.index import Meta, SampleIndex
 
 
@@ -60,19 +60,9 @@ class AboutSource:
         return None
 
     @property
-    def forward_file(self) -> str | None:
-        """A file that can only be read from its beginning; None where there is none."""
-        return None
-
-    @property
-    def stream_file(self) -> str | None:
-        """A file in which a record costs what lies before it; None where there is none."""
-        return None
-
-    def is_stream_file(self, file: int) -> bool:
-        """Whether a record of a file, by its number in `files`, costs what lies before it."""
-        del file
-        return False
+    def stream_files(self) -> dict[int, str]:
+        """Files, by number in `files`, that are read from their beginning → their compression."""
+        return {}
 
     @property
     def reopens_as(self) -> str | None:

@@ -25,12 +25,7 @@ _SHOWN_FIELDS = 12
 
 
 def text_of(source: Source) -> str:
-    """Return one line about a source; a fact that cannot be found now is left out.
-
-    >>> from penstock.datasets._memory import ListSource
-    >>> text_of(ListSource([{"id": 1, "tags": ["a"]}]))
-    'ListSource of 1 record: id int64, tags list<string>'
-    """
+    """Return one line about a source; a fact that cannot be found now is left out."""
     facts = _facts(source)
     text = " ".join(facts[name] for name in ("kind", "records", "place") if name in facts)
     if "fingerprint" in facts:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from penstock.datasets.fields._paths import is_listlike
-from penstock.decode import empty_batch, unify
+from penstock.datasets.fields._paths import type_at
+from penstock.decode import WholeSchema, empty_batch, unify
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
     from penstock.datasets._source import Source
-
-is_ = pa.types
 
 
 def joined_schema(schemas: Sequence[pa.Schema], sources: Sequence[Source]) -> pa.Schema:
@@ -28,8 +25,13 @@ def joined_schema(schemas: Sequence[pa.Schema], sources: Sequence[Source]) -> pa
         distinct.setdefault(schema, source)
     if len(distinct) == 1:
         return schemas[0]
-    for (left, one), (right, other) in combinations(distinct.items(), 2):
-        _refuse_clash(left, right, one, other)
+    for pair in combinations(distinct, 2):
+        for path, _ in WholeSchema([empty_batch(schema, 0) for schema in pair]).mixed():
+            held = (f"{type_at(schema, path)} in {_name(distinct[schema])}" for schema in pair)
+            raise SchemaMismatchError(
+                f"field {path!r} is {' and '.join(held)}: no type holds both. Say which one you "
+                f"want: source.arrow(fields={{{path!r}: ...}})"
+            )
     return unify(empty_batch(schema, 0) for schema in distinct).schema
 
 
@@ -51,48 +53,14 @@ def _in_order(table: pa.Table, order: np.ndarray) -> pa.RecordBatch:
         # Without a column `take` forgets how many rows there are.
         return empty_batch(table.schema, len(order))
     # Dictionaries of their own would stay in chunks of their own.
-    rows = table.unify_dictionaries().combine_chunks().take(pa.array(order)).combine_chunks()
-    return rows.to_batches()[0] if len(order) else empty_batch(table.schema, 0)
-
-
-def _refuse_clash(left: pa.Schema, right: pa.Schema, one: Source, other: Source) -> None:
-    for name in left.names:
-        if name in right.names and (found := _clash(left.field(name), right.field(name), name)):
-            path, was, now = found
-            raise SchemaMismatchError(
-                f"field {path!r} is {was} in {_name(one)} and {now} in {_name(other)}: no type "
-                f"holds both. Say which one you want: source.arrow(fields={{{name!r}: ...}})"
-            )
-
-
-def _clash(
-    left: pa.Field, right: pa.Field, path: str
-) -> tuple[str, pa.DataType, pa.DataType] | None:
-    """Return the first place at which values of two fields have no type in common."""
-    a, b = left.type, right.type
-    if a.equals(b) or is_.is_null(a) or is_.is_null(b):
-        return None
-    if is_listlike(a) and is_listlike(b):
-        return _clash(a.value_field, b.value_field, f"{path}[]")
-    if is_.is_struct(a) and is_.is_struct(b):
-        there = {field.name: field for field in b}
-        inner = (
-            _clash(field, there[field.name], f"{path}.{field.name}")
-            for field in a
-            if field.name in there
-        )
-        return next(filter(None, inner), None)
-    if (_is_number(a) and _is_number(b)) or (_is_text(a) and _is_text(b)):
-        return None
-    return path, a, b
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(is_.is_integer(type_) or is_.is_floating(type_))
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_))
+    rows = table.unify_dictionaries().combine_chunks()
+    if not (np.diff(order) == 1).all():
+        rows = rows.take(pa.array(order)).combine_chunks()
+    if not len(order):
+        return empty_batch(table.schema, 0)
+    found = rows.to_batches()
+    # Text that is too long for one batch stays in chunks: that raises, and none is lost.
+    return found[0] if len(found) == 1 else pa.concat_batches(found)
 
 
 def _name(source: Source) -> str:

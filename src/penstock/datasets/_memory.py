@@ -37,11 +37,6 @@ def in_memory(what: object) -> Source | None:
 
     Tables and frames, lists of dicts, also empty ones, and map-style datasets; a source is
     returned as it is. Texts, paths and lists of them are for others to open.
-
-    >>> in_memory([{"a": 1}, {"a": 2}]).read([1], {"a": "int8"}).to_pydict()
-    {'a': [2]}
-    >>> in_memory("logs/*.jsonl") is None
-    True
     """
     if isinstance(what, Source):
         return what
@@ -148,9 +143,6 @@ class MapStyleSource(_ObjectSource):
     taken once. The fingerprint stands for the dataset's type and length only, because nothing
     else about it is known without reading everything: a resume does not notice other changes.
     Threads and processes use it as they find it, and it travels along when the source is pickled.
-
-    >>> MapStyleSource([3, 1, 2])[-1]
-    2
     """
 
     _sample = _MAP_SAMPLE

@@ -15,11 +15,7 @@ _NETWORK = frozenset(
 
 
 def is_network(path: str) -> bool:
-    """Whether a file lies on a network file system; False where the system does not say.
-
-    >>> is_network("/proc/self/status")
-    False
-    """
+    """Whether a file lies on a network file system; False where the system does not say."""
     kind = _kind_at(os.path.dirname(os.path.realpath(path)))
     return kind in _NETWORK or kind.startswith("fuse.")
 

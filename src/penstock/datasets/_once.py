@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import os
 import threading
@@ -18,6 +17,8 @@ from penstock.storage import LocalStore, cache_directory, mark_as_cache, open_re
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    from penstock.storage import Draft
 
 _log = logging.getLogger("penstock.datasets")
 
@@ -79,7 +80,7 @@ def kept_ids(
     found = find()
     try:
         for path, ids in zip(paths, found, strict=True):
-            _write(path, ids)
+            keep_file(path, partial(np.lib.format.write_array, array=ids))
     except StorageError as error:
         count = sum(map(len, found))
         _log.warning("%d record numbers stay in the memory of every process: %s", count, error)
@@ -107,20 +108,11 @@ def from_cache(path: Path, read: Callable[[Path], T]) -> T | None:
         return None
 
 
-def _write(path: Path, ids: np.ndarray) -> None:
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(ids))
-    keep_file(
-        path, header.getvalue(), np.ascontiguousarray(ids).data.cast("B") if len(ids) else b""
-    )
-
-
-def keep_file(path: Path, *parts: bytes | memoryview) -> None:
-    """Publish a file of these parts in a folder that is marked as a cache."""
+def keep_file(path: Path, write: Callable[[Draft], object]) -> None:
+    """Publish a file in a folder that is marked as a cache."""
     draft = LocalStore().draft(str(path.parent), path.name)
     try:
-        for part in parts:
-            draft.write(part)
+        write(draft)
         draft.publish(str(path), exclusive=False)
     finally:
         draft.discard()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.datasets._source import Source
 from penstock.errors import CorruptIndexError, OptionError
-from penstock.index import detect, load, look_at, open_or_build
+from penstock.index import load, look_at, open_or_build
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def open(  # noqa: A001 (the name that users type is penstock.open)
             _log.warning("an empty list was opened: there are no records, and no paths of any")
         return source
     options = StorageOptions(storage_options)
-    found = detect(what, options, index)
+    found = look_at(what, options, index).checked()
     try:
         return open_found(found, progress=progress)
     except CorruptIndexError:

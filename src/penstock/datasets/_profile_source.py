@@ -83,7 +83,7 @@ def _last_touched(origin: Source) -> float:
 def keep_profile(source: Source, document: dict[str, Any]) -> str:
     """Keep a profile in the cache directory, where `known_profile` finds it; return the path."""
     path = _path(source._bare)
-    keep_file(path, profile_text(document).encode())
+    keep_file(path, lambda draft: draft.write(profile_text(document).encode()))
     return str(path)
 
 
@@ -112,13 +112,7 @@ def _path(origin: Source) -> Path:
 def profile_of(
     source: Source, *, workers: int | None = None, progress: bool | View | None = None
 ) -> Profile:
-    """Return the profile of all records, made by going over them in processes.
-
-    >>> from penstock.datasets._memory import ListSource
-    >>> profile = profile_of(ListSource([{"a": 1}, {"a": 2, "b": "x"}]))
-    >>> [(field["path"], field["missing"]) for field in profile.document()["fields"]]
-    [('a', 0), ('b', 1)]
-    """
+    """Return the profile of all records, made by going over them in processes."""
     if workers is None and len(source) < _FEW:
         workers = 0
     whole = Profile()

@@ -16,7 +16,6 @@ from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.fields._paths import (
     LIST,
     PathPlan,
-    Steps,
     Way,
     closest,
     doubled,
@@ -25,7 +24,7 @@ from penstock.datasets.fields._paths import (
     steps_of,
     type_at,
 )
-from penstock.decode import unify
+from penstock.decode import fit_batch, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -94,11 +93,7 @@ def typed_fields(source: Source, fields: Fields, more: Callable[[], pa.Schema]) 
 
 
 def typed_schema(fields: Fields | None) -> pa.Schema | None:
-    """Return fields that have types as a schema; None for names alone.
-
-    >>> typed_schema({"a": "int8"}), typed_schema(["a"])
-    (a: int8, None)
-    """
+    """Return fields that have types as a schema; None for names alone."""
     if isinstance(fields, pa.Schema):
         return fields
     if not isinstance(fields, Mapping):
@@ -164,18 +159,12 @@ def _read(
 ) -> pa.RecordBatch:
     """Read what is planned; of `doubtful` fields some records have the name, and some the path."""
     layers = [source._columns(ids, layer) for layer in plan.layers]  # noqa: SLF001
-    columns = []
-    for field, ways in zip(schema, plan.ways, strict=True):
-        try:
-            columns.append(_column(field, ways, layers, is_doubtful=field.name in doubtful))
-        except _NullAt as null:
-            raise SchemaMismatchError(
-                f"record {ids[null.row]:,}: field {field.name!r} holds null, which does not fit "
-                f"{field.type if field.nullable else field}. Ask for a type that may be null",
-                field=field.name,
-                record=int(ids[null.row]),
-            ) from None
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    columns = [
+        _column(ways, layers, is_doubtful=name in doubtful)
+        for name, ways in zip(schema.names, plan.ways, strict=True)
+    ]
+    # Only null is left that may not fit, where a field or the items of a list have none.
+    return fit_batch(pa.RecordBatch.from_arrays(columns, schema.names), schema, ids)
 
 
 # Batches are asked for with the same fields again and again.
@@ -205,60 +194,44 @@ def _named(source: Source, names: Sequence[str], more: Callable[[], pa.Schema]) 
     return pa.schema([(name, types[name]) for name in names])
 
 
-class _NullAt(Exception):  # noqa: N818 (caught above, where the record is known)
-    """A null in a row where the type has none."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
-
-
 class _TwoMeaningsError(Exception):
     """A path has a value where its name is null: the record decides which is meant."""
 
 
 def _column(
-    field: pa.Field, ways: Sequence[Way], layers: Sequence[pa.RecordBatch], *, is_doubtful: bool
+    ways: Sequence[Way], layers: Sequence[pa.RecordBatch], *, is_doubtful: bool
 ) -> pa.Array:
-    column: pa.Array | None = None
-    for layer, (name, *steps) in ways:
-        found = _inside(layers[layer].column(name), tuple(steps), field.type)
-        if column is not None and is_doubtful and (_null_rows(column) & ~_null_rows(found)).any():
+    column, *others = (_inside(layers[layer].column(name), rest) for layer, (name, *rest) in ways)
+    for other in others:
+        if is_doubtful and pc.any(pc.and_(column.is_null(), other.is_valid())).as_py():
             raise _TwoMeaningsError
-        column = found if column is None else _first_present(column, found)
-    if not field.nullable:
-        _refuse(_null_rows(column))
+        if column.null_count == len(column):
+            column = other
+        elif other.null_count < len(other):
+            column = pc.coalesce(column.cast(other.type), other)
     return column
 
 
-def _first_present(one: pa.Array, other: pa.Array) -> pa.Array:
-    if one.null_count == len(one):
-        return other
-    return one if other.null_count == len(other) else pc.coalesce(one, other)
-
-
-def _inside(array: pa.Array, steps: Steps, type_: pa.DataType) -> pa.Array:
+def _inside(array: pa.Array, steps: Sequence[str | None]) -> pa.Array:
     """Return what stands at the end of the steps, a value (or null) for each of the array."""
     if not steps:
         return array
     step, *rest = steps
     if step is not LIST:
-        return _inside(_field(array, step), tuple(rest), type_)
+        return _inside(_field(array, step), rest)
     nulls = array.is_null()
-    if pa.types.is_fixed_size_list(type_):
+    if pa.types.is_fixed_size_list(array.type):
         # It has items also where it is null; `flatten` would leave them out.
-        size = type_.list_size
+        size = array.type.list_size
         items = array.values.slice(array.offset * size, len(array) * size)
-        offsets = np.arange(len(array) + 1) * size
-        items = _items(items, tuple(rest), type_, offsets, nulls)
-        return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=nulls)
+        return pa.FixedSizeListArray.from_arrays(_inside(items, rest), size, mask=nulls)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-    is_large = pa.types.is_large_list(type_)
+    is_large = pa.types.is_large_list(array.type)
     offsets = np.zeros(len(array) + 1, np.int64 if is_large else np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    items = _items(array.flatten(), tuple(rest), type_, offsets, nulls)
+    items = _inside(array.flatten(), rest)
     lists = pa.LargeListArray if is_large else pa.ListArray
-    return lists.from_arrays(pa.array(offsets), items, type=type_, mask=nulls)
+    return lists.from_arrays(pa.array(offsets), items, mask=nulls)
 
 
 def _field(array: pa.StructArray, name: str) -> pa.Array:
@@ -267,31 +240,3 @@ def _field(array: pa.StructArray, name: str) -> pa.Array:
         # the number of fields.
         return pc.struct_field(array, name)
     return array.field(array.type.get_field_index(name))
-
-
-def _items(
-    items: pa.Array,
-    steps: Steps,
-    type_: pa.DataType,
-    offsets: NDArray[np.integer],
-    nulls: pa.BooleanArray,
-) -> pa.Array:
-    """Return what stands at the end of the steps in each item of lists, null lists aside."""
-    try:
-        inner = _inside(items, steps, type_.value_type)
-        if not type_.value_field.nullable and inner.null_count:
-            lists = ~nulls.to_numpy(zero_copy_only=False)
-            _refuse(_null_rows(inner) & np.repeat(lists, np.diff(offsets)))
-    except _NullAt as null:
-        raise _NullAt(int(np.searchsorted(offsets, null.row, "right")) - 1) from None
-    return inner
-
-
-def _null_rows(array: pa.Array) -> NDArray[np.bool_]:
-    nulls: NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
-    return nulls
-
-
-def _refuse(nulls: NDArray[np.bool_]) -> None:
-    if nulls.any():
-        raise _NullAt(int(nulls.argmax()))

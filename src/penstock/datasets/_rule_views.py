@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.datasets._arrow import lies_in_files
 from penstock.datasets._once import Once, kept_ids
 from penstock.datasets._views import Chosen, fingerprint_of
-from penstock.datasets.columns._facts import state_of
+from penstock.datasets.columns._place import state_of
 from penstock.errors import StaleIndexError
 
 if TYPE_CHECKING:

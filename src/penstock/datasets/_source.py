@@ -309,9 +309,10 @@ class Source(AboutSource, ABC):
         """Return record numbers from 0 on as int64; an unknown one raises."""
         if isinstance(ids, slice):
             return np.arange(*ids.indices(len(self)), dtype=np.int64)
-        # The array of a loader: the checks below cost a fifth of gathering a batch.
+        # The array of a loader: the checks below cost a fifth of gathering a batch. Without a sign
+        # a negative number is a large one.
         is_plain = type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size
-        if is_plain and ids.min() >= 0 and ids.max() < len(self):
+        if is_plain and ids.view(np.uint64).max() < len(self):
             found: np.ndarray = ids
             return found
         numbers = np.asarray(ids)
@@ -322,17 +323,11 @@ class Source(AboutSource, ABC):
         if numbers.ndim != 1:
             shown = "one number" if not numbers.ndim else f"{numbers.ndim} axes"
             raise TypeError(f"expected a flat list of record numbers, not {shown}")
-        if numbers.dtype == np.uint64 and numbers.max() > np.iinfo(np.int64).max:
-            raise RecordIndexError(f"there is no record {numbers.max()}: there are {len(self):,}.")
+        bad = numbers[(numbers < -len(self)) | (numbers >= len(self))]
+        if bad.size:
+            raise RecordIndexError(f"there is no record {bad[0]}: there are {len(self):,}.")
         numbers = numbers.astype(np.int64, copy=False)
-        if numbers.min() < 0:
-            numbers = np.where(numbers < 0, numbers + len(self), numbers)
-        bad = (numbers < 0) | (numbers >= len(self))
-        if bad.any():
-            raise RecordIndexError(
-                f"there is no record {np.asarray(ids)[bad][0]}: there are {len(self):,}."
-            )
-        return numbers
+        return np.where(numbers < 0, numbers + len(self), numbers)
 
     def arrow(self, ids: Any = None, fields: Fields | None = None) -> pa.Table | pa.RecordBatch:
         """Return a batch of the records of `ids`, or without them a table of all records."""

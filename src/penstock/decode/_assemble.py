@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LISTS = ("list", "large_list", "fixed_size_list", "list_view", "large_list_view")
-TEXTS = (
-    *("string", "large_string", "string_view"),
-    *("binary", "large_binary", "binary_view", "fixed_size_binary"),
-)
+STRINGS = ("string", "large_string", "string_view")
+TEXTS = (*STRINGS, "binary", "large_binary", "binary_view", "fixed_size_binary")
 """Kinds of Arrow types, by the names of their tests in `pyarrow.types`."""
 
 
@@ -52,18 +50,19 @@ def list_array(
             # Arrow would divide by the size to know the number of rows, and end the process.
             return pa.array([None if null else [] for null in nulls.tolist()], type_)
         return pa.FixedSizeListArray.from_arrays(items, type=type_, mask=mask)
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if pa.types.is_large_list(type_):
-        return pa.LargeListArray.from_arrays(pa.array(offsets), items, type=type_, mask=mask)
-    if pa.types.is_large_list_view(type_):
-        starts, sizes = pa.array(offsets[:-1]), pa.array(lengths)
-        return pa.LargeListViewArray.from_arrays(starts, sizes, items, type=type_, mask=mask)
-    narrow = pa.array(offsets, pa.int32())
-    if pa.types.is_list_view(type_):
-        sizes = pa.array(lengths, pa.int32())
-        return pa.ListViewArray.from_arrays(narrow[:-1], sizes, items, type=type_, mask=mask)
-    return pa.ListArray.from_arrays(narrow, items, type=type_, mask=mask)
+    is_large = is_any(type_, ("large_list", "large_list_view"))
+    width = pa.int64() if is_large else pa.int32()
+    offsets = pa.array(_offsets(lengths), width)
+    if is_any(type_, ("list_view", "large_list_view")):
+        made = pa.LargeListViewArray if is_large else pa.ListViewArray
+        sizes = pa.array(lengths, width)
+        return made.from_arrays(offsets[:-1], sizes, items, type=type_, mask=mask)
+    made = pa.LargeListArray if is_large else pa.ListArray
+    return made.from_arrays(offsets, items, type=type_, mask=mask)
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate(([0], np.cumsum(lengths)))
 
 
 def is_any(type_: pa.DataType, kinds: Sequence[str]) -> bool:
@@ -71,7 +70,7 @@ def is_any(type_: pa.DataType, kinds: Sequence[str]) -> bool:
     return any(getattr(pa.types, f"is_{kind}")(type_) for kind in kinds)
 
 
-def dictionary_array(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def dictionary_array(type_: pa.DataType, array: pa.Array) -> pa.Array:
     """Return an array of a dictionary's value type as one of the dictionary type."""
     encoded = array.dictionary_encode()
     indices = encoded.indices.cast(type_.index_type)
@@ -86,10 +85,8 @@ def map_array(
     type_: pa.DataType,
 ) -> pa.Array:
     """Return rows of `lengths` entries each (0 where null) as an array of a map type."""
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    narrow = pa.array(offsets, pa.int32())
-    return pa.MapArray.from_arrays(narrow, keys, items, type_, mask=null_mask(nulls))
+    offsets = pa.array(_offsets(lengths), pa.int32())
+    return pa.MapArray.from_arrays(offsets, keys, items, type_, mask=null_mask(nulls))
 
 
 def struct_array(
@@ -111,9 +108,5 @@ def record_batch(columns: Sequence[pa.Array], rows: int, schema: pa.Schema) -> p
 
 
 def empty_batch(schema: pa.Schema, rows: int) -> pa.RecordBatch:
-    """Return no rows of these columns, or so many rows without a column.
-
-    >>> empty_batch(pa.schema([]), 3).num_rows
-    3
-    """
+    """Return no rows of these columns, or so many rows without a column."""
     return record_batch([pa.nulls(0, type_) for type_ in schema.types], rows, schema)

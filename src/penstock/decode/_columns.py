@@ -7,11 +7,12 @@ a value only when the type can hold it, and otherwise raises `Misfit`.
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from penstock.decode._bad_rows import bad_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,17 +21,18 @@ WHOLE_FLOATS = 2**53
 """Up to here a float that is a whole number is exactly that number."""
 
 _LONGEST_VALUE = 80
+_TICKS_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 # Errors of pyarrow for values that do not fit: its own, and Python's from the conversion.
 REFUSALS = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 
 class Misfit(Exception):  # noqa: N818 - says what a value is, not what went wrong
-    """A value that a column cannot hold."""
+    """A value that a column cannot hold; `row` is known where Arrow columns are fitted."""
 
-    def __init__(self, path: str, value: object, wanted: str, why: str = "") -> None:
+    def __init__(self, path: str, value: object, wanted: str, why: str = "", row: int = 0) -> None:
         super().__init__(path, value, wanted, why)
-        self.path, self.value, self.wanted, self.why = path, value, wanted, why
+        self.path, self.value, self.wanted, self.why, self.row = path, value, wanted, why, row
 
     def text(self) -> str:
         value = repr(self.value)
@@ -50,7 +52,7 @@ def json_types(values: Sequence[object]) -> set[type]:
     return types
 
 
-class JsonColumn(ABC):
+class JsonColumn:
     """How values of one Arrow type are made from JSON values.
 
     There are two ways: `build` takes what any JSON text holds and names the value that does not
@@ -83,7 +85,7 @@ class JsonColumn(ABC):
         self.verify(array)
         return array
 
-    def verify(self, array: pa.Array) -> None:  # noqa: B027 (most have nothing to look for)
+    def verify(self, array: pa.Array) -> None:
         """Raise `Misfit` if an array does not hold the values it was made from by Arrow."""
 
     def build(self, values: Sequence[object]) -> pa.Array:
@@ -94,21 +96,14 @@ class JsonColumn(ABC):
         try:
             return self.convert(values)
         except REFUSALS as why:
-            raise self.misfit(*self._culprit(values, why)) from None
+            whole = why
+        some = bad_rows(len(values), lambda i, j: self.convert(values[i:j]), REFUSALS, has_bad=True)
+        row, reason = next(some, (0, whole))
+        raise self.misfit(values[row] if values else None, str(reason)) from None
 
-    def _culprit(self, values: Sequence[object], why: Exception) -> tuple[object, str]:
-        while len(values) > 1:
-            half = len(values) // 2
-            try:
-                self.build(values[:half])
-            except Misfit as misfit:
-                return misfit.value, misfit.why
-            values = values[half:]
-        return next(iter(values), None), str(why)
-
-    @abstractmethod
     def convert(self, values: Sequence[object]) -> pa.Array:
         """Return the array of values that are all None or of an accepted type."""
+        return pa.array(values, self.type)
 
     def misfit(self, value: object, why: str = "") -> Misfit:
         """Return the error that names this column and the value."""
@@ -120,9 +115,6 @@ class NullColumn(JsonColumn):
 
     accepts = frozenset()
 
-    def convert(self, values: Sequence[object]) -> pa.Array:
-        return pa.nulls(len(values))
-
 
 class BooleanColumn(JsonColumn):
     """true and false."""
@@ -130,9 +122,6 @@ class BooleanColumn(JsonColumn):
     trusted = True
     annotation = bool
     accepts = frozenset({bool})
-
-    def convert(self, values: Sequence[object]) -> pa.Array:
-        return pa.array(values, self.type)
 
 
 class IntegerColumn(JsonColumn):
@@ -197,6 +186,68 @@ class TextColumn(JsonColumn):
             raise ValueError("it holds a lone surrogate, which UTF-8 cannot express") from None
 
 
+class MomentColumn(JsonColumn):
+    """Timestamps, dates, times of day: an ISO 8601 string, or an integer in the type's own unit."""
+
+    accepts = frozenset({str, int})
+
+    def convert(self, values: Sequence[object]) -> pa.Array:
+        """Return strings parsed by Arrow and integers as the counts that Arrow stores."""
+        types = json_types(values)
+        if types == {str, int}:
+            texts = [v if isinstance(v, str) else None for v in values]
+            counts = [v if isinstance(v, int) else None for v in values]
+            return pc.coalesce(self._parsed(texts), self._counted(counts))
+        return self._parsed(values) if str in types else self._counted(values)
+
+    def _parsed(self, texts: Sequence[object]) -> pa.Array:
+        strings = pa.array(texts, pa.string())
+        if not pa.types.is_time(self.type):
+            return strings.cast(self.type)
+        # Arrow parses no times of day, but it parses instants, as strictly as needed here.
+        instants = pc.binary_join_element_wise("1970-01-01T", strings, "")
+        return instants.cast(pa.timestamp(self.type.unit)).cast(self.type)
+
+    def _counted(self, counts: Sequence[object]) -> pa.Array:
+        if pa.types.is_time(self.type):
+            day = _TICKS_PER_DAY[self.type.unit]
+            if any(isinstance(v, int) and not 0 <= v < day for v in counts):
+                raise ValueError(f"a time of day is at least 0 and below {day:,} {self.type.unit}")
+        if pa.types.is_date64(self.type):
+            day = _TICKS_PER_DAY["ms"]
+            if any(isinstance(v, int) and v % day for v in counts):
+                raise ValueError(f"a date is a multiple of {day:,} ms")
+        return pa.array(counts, self.type)
+
+
+class DurationColumn(JsonColumn):
+    """Durations: an integer in the type's own unit."""
+
+    accepts = frozenset({int})
+
+
+class DecimalColumn(JsonColumn):
+    """Decimals: an integer, a string, or a float of so few digits that it is exact."""
+
+    accepts = frozenset({str, int, float})
+
+    def convert(self, values: Sequence[object]) -> pa.Array:
+        """Return the decimals; Arrow refuses digits that precision or scale would drop."""
+        if json_types(values) - {str}:
+            values = [v if v is None or isinstance(v, str) else _digits(v) for v in values]
+        return pa.array(values, pa.string()).cast(self.type)
+
+
+def _digits(number: object) -> str:
+    if not isinstance(number, float):
+        return str(number)
+    # A decimal text of at most 15 digits survives the way through a double; a longer one may not.
+    text = f"{number:.15g}"
+    if float(text) != number:
+        raise ValueError("a float of more than 15 digits is not exact; write it as a string")
+    return text
+
+
 class JsonTextColumn(JsonColumn):
     """Values of any kind as strings: a string as it is, another value as its JSON text."""
 
@@ -209,9 +260,5 @@ class JsonTextColumn(JsonColumn):
 
 
 def json_text(value: object) -> str:
-    """Return compact JSON for a value; what JSON does not know becomes its `str`.
-
-    >>> json_text({"a": [1, None]})
-    '{"a":[1,null]}'
-    """
+    """Return compact JSON for a value; what JSON does not know becomes its `str`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)

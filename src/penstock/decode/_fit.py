@@ -27,21 +27,17 @@ from penstock.decode._assemble import (
 )
 from penstock.decode._bad_rows import bad_rows
 from penstock.decode._columns import REFUSALS, WHOLE_FLOATS, Misfit, narrowed_floats
-from penstock.decode._schema_columns import column_for
+from penstock.decode._nested_columns import column_for
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
+    Cast = Callable[[pa.Array, pa.DataType, str], pa.Array]
+
 is_ = pa.types
-
-
-class _RowMisfit(Misfit):
-    """A value that does not fit, and the row it stands in."""
-
-    def __init__(self, misfit: Misfit, row: int) -> None:
-        super().__init__(misfit.path, misfit.value, misfit.wanted, misfit.why)
-        self.row = row
 
 
 def fit_batch(
@@ -56,38 +52,62 @@ def fit_batch(
     >>> fit_batch(batch, pa.schema({"a": pa.int8(), "c": pa.string()}), np.arange(2)).to_pylist()
     [{'a': 1, 'c': None}, {'a': 2, 'c': None}]
     """
+    try:
+        return cast_batch(batch, schema, exactly)
+    except Misfit as misfit:
+        raise mismatch(misfit, int(numbers[misfit.row])) from None
+
+
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, cast: Cast) -> pa.RecordBatch:
+    """Return the columns of a schema, null where the batch has none; `cast` makes the leaves."""
     names = set(batch.schema.names)
     arrays = []
     for field in schema:
         array = batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows)
-        try:
-            arrays.append(_fit_field(array, field, field.name))
-        except _RowMisfit as misfit:
-            raise mismatch(misfit, int(numbers[misfit.row])) from None
+        if not field.nullable and array.null_count:
+            raise _null(field, field.name, null_rows(array))
+        arrays.append(fit_array(array, field.type, field.name, cast))
     return record_batch(arrays, batch.num_rows, schema)
 
 
-def fit_array(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
+def exactly(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
+    """Return an array without parts as another type; raise `Misfit` if a value does not fit."""
+    try:
+        return _cast(array, type_, path)
+    except (Misfit, *REFUSALS) as whole:
+        why: Exception = whole
+
+    def cast(start: int, stop: int) -> pa.Array:
+        return _cast(array[start:stop], type_, path)
+
+    errors = (Misfit, *REFUSALS)
+    row, why = next(bad_rows(len(array), cast, errors, has_bad=True), (0, why))
+    reason = why.why if isinstance(why, Misfit) else str(why)
+    raise Misfit(path, as_shown(array[row]), str(type_), reason, row) from None
+
+
+def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exactly) -> pa.Array:
     """Return an array as another type; raise `Misfit` if a value of it does not fit."""
     if array.type.equals(type_):
         return array
     if array.null_count == len(array):
         return pa.nulls(len(array), type_)
     if isinstance(array, pa.ExtensionArray):
-        return fit_array(array.storage, type_, path)
+        return fit_array(array.storage, type_, path, cast)
     if is_.is_dictionary(array.type):
-        return fit_array(array.dictionary_decode(), type_, path)
+        return fit_array(array.dictionary_decode(), type_, path, cast)
     if isinstance(type_, pa.BaseExtensionType):
-        return pa.ExtensionArray.from_storage(type_, fit_array(array, type_.storage_type, path))
+        storage = fit_array(array, type_.storage_type, path, cast)
+        return pa.ExtensionArray.from_storage(type_, storage)
     if is_.is_dictionary(type_):
-        return _fit_leaf(fit_array(array, type_.value_type, path), type_, path)
-    if is_any(type_, LISTS):
-        return _fit_lists(array, type_, path)
-    if is_.is_struct(type_):
-        return _fit_structs(array, type_, path)
-    if is_.is_map(type_):
-        return _fit_maps(array, type_, path)
-    return _fit_leaf(array, type_, path)
+        return cast(fit_array(array, type_.value_type, path, cast), type_, path)
+    for is_nested, fit in _NESTED:
+        if is_nested(type_) and is_nested(array.type):
+            return fit(array, type_, path, cast)
+        if is_nested(type_):
+            row = int((~null_rows(array)).argmax())
+            raise Misfit(path, as_shown(array[row]), str(type_), row=row)
+    return cast(array, type_, path)
 
 
 def mismatch(misfit: Misfit, number: int) -> SchemaMismatchError:
@@ -97,52 +117,50 @@ def mismatch(misfit: Misfit, number: int) -> SchemaMismatchError:
     )
 
 
-def _fit_field(array: pa.Array, field: pa.Field, path: str) -> pa.Array:
-    if not field.nullable and array.null_count:
-        row = int(null_rows(array).argmax())
-        raise _RowMisfit(Misfit(path, None, f"{field.type} not null"), row)
-    return fit_array(array, field.type, path)
+def _null(field: pa.Field, path: str, nulls: NDArray[np.bool_]) -> Misfit:
+    return Misfit(path, None, f"{field.type} not null", row=int(nulls.argmax()))
 
 
-def _fit_lists(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
-    if not is_any(array.type, LISTS):
-        raise _first_value(array, type_, path)
+def _is_list(type_: pa.DataType) -> bool:
+    return is_any(type_, LISTS)
+
+
+def _fit_lists(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
     nulls, lengths, items = null_rows(array), list_lengths(array), array.flatten()
+    if not type_.value_field.nullable and items.null_count:
+        missing = _null(type_.value_field, f"{path}[]", null_rows(items))
+        raise _in_row(missing, np.where(nulls, 0, lengths))
+    rooms = lengths
     if is_.is_fixed_size_list(type_):
         wrong = ~nulls & (lengths != type_.list_size)
         if wrong.any():
             row = int(wrong.argmax())
             why = f"it does not have {type_.list_size} items"
-            raise _RowMisfit(Misfit(path, as_shown(array[row]), str(type_), why), row)
+            raise Misfit(path, as_shown(array[row]), str(type_), why, row)
         # Such a list keeps room for its items also where it is null.
-        filled = np.full(len(array) * type_.list_size, -1)
+        rooms = np.full(len(array), type_.list_size)
+        filled = np.full(rooms.sum(), -1)
         filled[np.repeat(~nulls, type_.list_size)] = np.arange(len(items))
-        taken = items.take(pa.array(filled, mask=filled < 0))
-        fitted = _of_rows(taken, type_.value_type, path, np.full(len(array), type_.list_size))
-    else:
-        fitted = _of_rows(items, type_.value_type, path, lengths)
-        if not type_.value_field.nullable and fitted.null_count:
-            row = _row_of(int(null_rows(fitted).argmax()), lengths)
-            raise _RowMisfit(Misfit(f"{path}[]", None, f"{type_.value_type} not null"), row)
+        items = items.take(pa.array(filled, mask=filled < 0))
+    fitted = _of_rows(items, type_.value_type, path, rooms, cast)
     return list_array(lengths, nulls, fitted, type_)
 
 
 def _of_rows(
-    items: pa.Array, type_: pa.DataType, path: str, lengths: NDArray[np.int64]
+    items: pa.Array, type_: pa.DataType, path: str, lengths: NDArray[np.int64], cast: Cast
 ) -> pa.Array:
     try:
-        return fit_array(items, type_, f"{path}[]")
-    except _RowMisfit as misfit:
-        raise _RowMisfit(misfit, _row_of(misfit.row, lengths)) from None
+        return fit_array(items, type_, f"{path}[]", cast)
+    except Misfit as misfit:
+        raise _in_row(misfit, lengths) from None
 
 
-def _row_of(item: int, lengths: NDArray[np.int64]) -> int:
-    return int(np.searchsorted(np.cumsum(lengths), item, side="right"))
+def _in_row(misfit: Misfit, lengths: NDArray[np.int64]) -> Misfit:
+    misfit.row = int(np.searchsorted(np.cumsum(lengths), misfit.row, side="right"))
+    return misfit
 
 
-def _fit_structs(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
-    if not is_.is_struct(array.type):
-        raise _first_value(array, type_, path)
+def _fit_structs(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
     nulls = null_rows(array)
     # `flatten` hides the values under a null struct, `field` would show them.
     there = dict(zip([field.name for field in array.type], array.flatten(), strict=True))
@@ -152,47 +170,21 @@ def _fit_structs(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         child = there.get(field.name, pa.nulls(len(array)))
         missing = null_rows(child) & ~nulls
         if not field.nullable and missing.any():
-            misfit = Misfit(inner, None, f"{field.type} not null")
-            raise _RowMisfit(misfit, int(missing.argmax()))
-        children.append(fit_array(child, field.type, inner))
+            raise _null(field, inner, missing)
+        children.append(fit_array(child, field.type, inner, cast))
     return struct_array(children, nulls, type_)
 
 
-def _fit_maps(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
-    if not is_.is_map(array.type):
-        raise _first_value(array, type_, path)
+def _fit_maps(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
     # Arrow flattens lists, not maps.
     nulls, offsets = null_rows(array), array.offsets.to_numpy().astype(np.int64)
     lengths = np.diff(offsets)
     there = np.arange(offsets[0], offsets[-1])[np.repeat(~nulls, lengths)]
     lengths[nulls] = 0
-    keys = _of_rows(array.keys.take(pa.array(there)), type_.key_type, path, lengths)
-    items = _of_rows(array.items.take(pa.array(there)), type_.item_type, path, lengths)
+    rows = pa.array(there)
+    keys = _of_rows(array.keys.take(rows), type_.key_type, path, lengths, cast)
+    items = _of_rows(array.items.take(rows), type_.item_type, path, lengths, cast)
     return map_array(lengths, nulls, keys, items, type_)
-
-
-def _first_value(array: pa.Array, type_: pa.DataType, path: str) -> _RowMisfit:
-    row = int((~null_rows(array)).argmax())
-    return _RowMisfit(Misfit(path, as_shown(array[row]), str(type_)), row)
-
-
-def _fit_leaf(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
-    try:
-        return _cast(array, type_, path)
-    except (Misfit, *REFUSALS) as why:
-        raise _culprit(array, type_, path, why) from None
-
-
-def _culprit(array: pa.Array, type_: pa.DataType, path: str, why: Exception) -> _RowMisfit:
-    """Return the error about the first value that does not fit, found by halving."""
-
-    def cast(start: int, stop: int) -> pa.Array:
-        return _cast(array[start:stop], type_, path)
-
-    errors = (Misfit, *REFUSALS)
-    row, why = next(bad_rows(len(array), cast, errors, has_bad=True), (0, why))
-    reason = why.why if isinstance(why, Misfit) else str(why)
-    return _RowMisfit(Misfit(path, as_shown(array[row]), str(type_), reason), row)
 
 
 def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
@@ -205,33 +197,17 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
         return array.cast(type_)
     if is_.is_floating(type_) and is_any(have, ("integer", "floating", "decimal")):
         return narrowed_floats(array.cast(pa.float64(), safe=False), type_)
-    if is_.is_integer(type_) and is_.is_decimal(have):
-        return array.cast(type_)
     if is_.is_dictionary(type_):
-        return dictionary_array(array, type_)
-    if any(is_any(have, family) and is_any(type_, family) for family in _FAMILIES):
+        return dictionary_array(type_, array)
+    is_number = is_.is_integer(type_) and is_.is_decimal(have)
+    if is_number or any(is_any(have, one) and is_any(type_, one) for one in _FAMILIES):
         return array.cast(type_)
-    if have.id in _JSON_SCALARS:
+    if is_any(have, ("boolean", "integer", "floating", "string", "large_string")):
         # Strings as moments or decimals, integers as counts: rare, and the rules are written once.
         return column_for(type_, path).build(array.to_pylist())
     raise TypeError(f"it is {have}")
 
 
-_FAMILIES = (
-    ("integer",),
-    TEXTS,
-    ("decimal",),
-    ("timestamp", "date"),
-    ("time",),
-    ("duration",),
-)
+_NESTED = ((_is_list, _fit_lists), (is_.is_struct, _fit_structs), (is_.is_map, _fit_maps))
+_FAMILIES = (("integer",), TEXTS, ("decimal",), ("timestamp", "date"), ("time",), ("duration",))
 """Types that Arrow casts into each other safely, by their tests in `pyarrow.types`."""
-
-_JSON_SCALARS = {
-    type_.id
-    for type_ in (
-        *(pa.bool_(), pa.string(), pa.large_string(), pa.float16(), pa.float32(), pa.float64()),
-        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
-        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
-    )
-}

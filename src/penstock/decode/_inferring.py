@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
-from penstock.decode._assemble import (
-    list_array,
-    list_lengths,
-    null_rows,
-    record_batch,
-    struct_array,
-)
 from penstock.decode._columns import json_text
 from penstock.decode._kinds import (
     Fields,
     Scalar,
     TooDeepError,
-    arrow_schema,
-    arrow_type,
-    describe,
     first_change,
-    join_records,
-    kind_of_batch,
+    join,
+    kind_of_array,
     kind_of_records,
-    say_nothing,
-    settled_record,
+    settled,
     turns_into_text,
 )
 from penstock.decode._records import OnBad, ParsedRecords, Record, read_records
@@ -40,7 +28,7 @@ from penstock.decode._text import (
     may_hold_minus_zero,
     may_hold_wide_integer,
 )
-from penstock.decode._widen import batch_of_records, widen_batch
+from penstock.decode._unify import batch_of_records, warn_of_mixed, widen_batch
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -48,8 +36,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
-_log = logging.getLogger("penstock.decode")
 
 _BEYOND_INT64 = 2.0**63
 # Arrow's own allocator keeps a third more memory where another thread frees it.
@@ -83,7 +69,7 @@ class InferringDecoder:
         self._warned: set[str] = set()
         self._record = Fields({})
         # Replaced as a whole, never changed: `attempt` takes it in any thread while `settle` runs.
-        self._reader = ArrowReader(arrow_schema(self._record))
+        self._reader = ArrowReader(self._record.schema)
 
     @property
     def schema(self) -> pa.Schema:
@@ -111,12 +97,13 @@ class InferringDecoder:
             # The schema may have grown since the attempt, or may just have begun.
             attempted = self.attempt(text)
         if attempted is not None:
-            seen = kind_of_batch(attempted)
-            record = self._widened(seen, {})
+            whole = attempted.to_struct_array()
+            seen = cast("Fields", kind_of_array(whole, read_as_text=True))
+            record = self._widened(seen)
             # Text must come from the values themselves: a double has lost that 1 was no 1.0. So
             # what comes out does not hang on the schema that the attempt was made with.
             if not (self._refuses(seen) or turns_into_text(seen, record)):
-                self._learn(record, {})
+                self._learn(record)
                 self._started |= attempted.num_rows > 0
                 same = attempted.schema.equals(self.schema)
                 return attempted if same else widen_batch(attempted, record)
@@ -126,50 +113,40 @@ class InferringDecoder:
         records = read_records(text)
         if not records.plain:
             records = records.without(_misfits(records.rows))
-        mixed: dict[str, str] = {}
         try:
-            seen = kind_of_records(records.rows, mixed.setdefault)
+            seen = kind_of_records(records.rows)
         except TooDeepError:
             records = records.without(_misfits(records.rows))
-            mixed.clear()
-            seen = kind_of_records(records.rows, mixed.setdefault)
+            seen = kind_of_records(records.rows)
         records.report(on_bad)
         if self._refuses(seen):
             raise self._mismatch(records)
-        self._learn(self._widened(seen, mixed), mixed)
+        self._learn(self._widened(seen))
         self._started |= bool(records.rows)
         return batch_of_records(records.rows, self._record)
 
     def _refuses(self, seen: Fields) -> bool:
         return self._strict and self._started and first_change(self._record, seen) is not None
 
-    def _widened(self, seen: Fields, mixed: dict[str, str]) -> Fields:
-        record = join_records(self._record, seen, "", mixed.setdefault)
-        return settled_record(record, "", mixed.setdefault)
+    def _widened(self, seen: Fields) -> Fields:
+        return cast("Fields", settled(join(self._record, seen)))
 
-    def _learn(self, record: Fields, mixed: dict[str, str]) -> None:
+    def _learn(self, record: Fields) -> None:
         if first_change(self._record, record):
-            self._reader = ArrowReader(arrow_schema(record))
+            self._reader = ArrowReader(record.schema)
         self._record = record
-        for path in [path for path in mixed if path not in self._warned]:
-            self._warned.add(path)
-            _log.warning(
-                "%sfield %r holds %s and becomes a string: strings stay as they are, other values "
-                "become their JSON text. Give a schema to choose another type",
-                f"{self._name}: " if self._name else "",
-                path,
-                mixed[path],
-            )
+        remedy = "Give a schema to choose another type"
+        warn_of_mixed(record, "", self._warned, remedy, self._name)
 
     def _mismatch(self, records: ParsedRecords) -> SchemaMismatchError:
         changes = (
-            (index, first_change(self._record, kind_of_records([row], say_nothing)))
+            (index, first_change(self._record, kind_of_records([row])))
             for row, (index, _) in zip(records.rows, records.lines, strict=True)
         )
         index, (path, known, seen) = next((at, change) for at, change in changes if change)
-        before = "had no such field" if known is Scalar.NULL else f"have {arrow_type(known)} there"
+        before = "had no such field" if known is Scalar.NULL else f"have {known.type} there"
         why = (
-            f"field {path!r} holds {describe(seen)}, but the records that made the schema "
+            f"field {path!r} holds {seen.words}, but the records that made the schema "
             f'{before}. Drop schema="strict" to let the schema widen, or give one that '
             "holds the field"
         )
@@ -187,8 +164,8 @@ def _reader_for_head(text: bytes) -> ArrowReader | None:
     if len(head) < len(text):
         head = head[: head.rfind(b"\n") + 1]
     try:
-        record = kind_of_records(read_records(head).rows, say_nothing)
-        return ArrowReader(arrow_schema(record))
+        record = kind_of_records(read_records(head).rows)
+        return ArrowReader(record.schema)
     except (TooDeepError, UnicodeEncodeError):
         return None
 
@@ -198,7 +175,7 @@ def _misfits(rows: list[Record]) -> dict[int, Exception]:
     misfits: dict[int, Exception] = {}
     for number, row in enumerate(rows):
         try:
-            kind_of_records([row], say_nothing)
+            kind_of_records([row])
             json_text(row).encode()
         except TooDeepError as why:
             misfits[number] = why
@@ -213,14 +190,13 @@ def _misfits(rows: list[Record]) -> dict[int, Exception]:
 class ArrowReader:
     """Reads texts whose records all fit a known schema; safe to share between threads.
 
-    A field that has only been null so far may turn out to hold strings: then the batch has a
-    string column where the schema has a null one.
+    A field that has only been null so far may turn out to hold strings: the batch has a string
+    column where the schema has a null one.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         readable = pa.schema([(field.name, _readable(field.type)) for field in schema])
-        self._has_nulls = readable != schema
         self._parse_options = pj.ParseOptions(
             explicit_schema=readable, unexpected_field_behavior="error"
         )
@@ -245,18 +221,7 @@ class ArrowReader:
         if table.num_rows != lines:
             return None
         (batch,) = table.combine_chunks().to_batches()
-        if _numbers_differ(batch, text):
-            return None
-        return self._with_nulls(batch) if self._has_nulls else batch
-
-    def _with_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [
-            _restore_nulls(array, field.type)
-            for array, field in zip(batch.columns, self.schema, strict=True)
-        ]
-        named = zip(self.schema.names, columns, strict=True)
-        schema = pa.schema([(name, column.type) for name, column in named])
-        return record_batch(columns, batch.num_rows, schema)
+        return None if _numbers_differ(batch, text) else batch
 
 
 def _readable(type_: pa.DataType) -> pa.DataType:
@@ -268,21 +233,6 @@ def _readable(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_):
         return pa.struct([(field.name, _readable(field.type)) for field in type_])
     return type_
-
-
-def _restore_nulls(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return the array as `type_`, with strings only where there are some."""
-    if array.type.equals(type_):
-        return array
-    if pa.types.is_null(type_):
-        return pa.nulls(len(array)) if array.null_count == len(array) else array
-    if pa.types.is_list(type_):
-        items = _restore_nulls(array.flatten(), type_.value_type)
-        return list_array(list_lengths(array), null_rows(array), items, pa.list_(items.type))
-    children = [_restore_nulls(array.field(n), field.type) for n, field in enumerate(type_)]
-    parts = zip(type_, children, strict=True)
-    struct = pa.struct([(field.name, child.type) for field, child in parts])
-    return struct_array(children, null_rows(array), struct)
 
 
 def _numbers_differ(batch: pa.RecordBatch, text: bytes) -> bool:

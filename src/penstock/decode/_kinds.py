@@ -6,35 +6,37 @@ between uint64 and string when one beyond int64 arrives, and whether strings sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.decode._assemble import STRINGS, is_any
 from penstock.decode._columns import json_types
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.decode._records import Record
 
 
 class Scalar(Enum):
-    """Kinds without parts, each with the words for its values."""
+    """Kinds without parts, each with the words for its values and the type that holds them."""
 
-    NULL = "nulls"
-    BOOLEAN = "booleans"
-    NATURAL = "integers"
-    NEGATIVE = "negative integers"
-    UNSIGNED = "integers beyond int64"
-    WIDE = "negative integers and integers beyond int64"
-    FLOAT = "floats"
-    TEXT = "strings"
-    MIXED = "values of several types"
+    NULL = "nulls", pa.null()
+    BOOLEAN = "booleans", pa.bool_()
+    NATURAL = "integers", pa.int64()
+    NEGATIVE = "negative integers", pa.int64()
+    UNSIGNED = "integers beyond int64", pa.uint64()
+    WIDE = "negative integers and integers beyond int64", pa.string()
+    FLOAT = "floats", pa.float64()
+    TEXT = "strings", pa.string()
+
+    def __init__(self, words: str, type_: pa.DataType) -> None:
+        self.words, self.type = words, type_
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,11 @@ class ListKind:
     """Lists, and the one kind that holds every item."""
 
     item: Kind
+    words: ClassVar[str] = "lists"
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.list_(self.item.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,15 @@ class Fields:
     """Objects, and the kind of each field in the order they were met."""
 
     fields: Mapping[str, Kind]
+    words: ClassVar[str] = "objects"
+
+    @property
+    def type(self) -> pa.DataType:
+        return pa.struct(self.schema)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(name, kind.type) for name, kind in self.fields.items()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +73,25 @@ class Foreign:
 
     type: pa.DataType
 
+    @property
+    def words(self) -> str:
+        return f"{self.type} values"
 
-Kind = Scalar | ListKind | Fields | Foreign
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """Values of several types, which become strings."""
+
+    what: str = field(compare=False)
+    """The words for the values."""
+    type: ClassVar[pa.DataType] = pa.string()
+    words: ClassVar[str] = "values of several types"
+
+
+Kind = Scalar | ListKind | Fields | Foreign | Mixed
 
 _NUMBERS = (Scalar.NATURAL, Scalar.NEGATIVE, Scalar.UNSIGNED, Scalar.WIDE, Scalar.FLOAT)
 _INT64 = (Scalar.NATURAL, Scalar.NEGATIVE)
-_TYPES = {
-    Scalar.NULL: pa.null(),
-    Scalar.BOOLEAN: pa.bool_(),
-    Scalar.NATURAL: pa.int64(),
-    Scalar.NEGATIVE: pa.int64(),
-    Scalar.UNSIGNED: pa.uint64(),
-    Scalar.WIDE: pa.string(),
-    Scalar.FLOAT: pa.float64(),
-    Scalar.TEXT: pa.string(),
-    Scalar.MIXED: pa.string(),
-}
 
 INT64_MIN, INT64_MAX, UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
 
@@ -81,57 +100,13 @@ DEEPEST = 64
 
 _SCALARS: dict[type, Scalar] = {bool: Scalar.BOOLEAN, float: Scalar.FLOAT, str: Scalar.TEXT}
 
-is_ = pa.types
-_KINDS: dict[int, Scalar] = {
-    pa.null().id: Scalar.NULL,
-    pa.bool_().id: Scalar.BOOLEAN,
-    pa.uint64().id: Scalar.UNSIGNED,
-    pa.float16().id: Scalar.FLOAT,
-    pa.float32().id: Scalar.FLOAT,
-    pa.float64().id: Scalar.FLOAT,
-    pa.string().id: Scalar.TEXT,
-    pa.large_string().id: Scalar.TEXT,
-    pa.string_view().id: Scalar.TEXT,
-}
-
-OnMixed = Callable[[str, str], object]
-"""Called with the path of a field that becomes a string, and the kinds of its values."""
-
-
-def say_nothing(path: str, what: str) -> None:
-    """Ignore mixed values: the warning comes with their batch."""
-
-
-def describe(kind: Kind) -> str:
-    """Return the words for values of a kind.
-
-    >>> describe(ListKind(Scalar.NATURAL)), describe(Scalar.FLOAT)
-    ('lists', 'floats')
-    """
-    if isinstance(kind, Scalar):
-        return kind.value
-    if isinstance(kind, Foreign):
-        return f"{kind.type} values"
-    return "lists" if isinstance(kind, ListKind) else "objects"
-
-
-def arrow_type(kind: Kind) -> pa.DataType:
-    """Return the Arrow type that holds values of a kind.
-
-    >>> arrow_type(Fields({"a": ListKind(Scalar.UNSIGNED)}))
-    StructType(struct<a: list<item: uint64>>)
-    """
-    if isinstance(kind, Scalar):
-        return _TYPES[kind]
-    if isinstance(kind, ListKind):
-        return pa.list_(arrow_type(kind.item))
-    if isinstance(kind, Foreign):
-        return kind.type
-    return pa.struct([(name, arrow_type(inner)) for name, inner in kind.fields.items()])
-
-
-def arrow_schema(record: Fields) -> pa.Schema:
-    return pa.schema([(name, arrow_type(kind)) for name, kind in record.fields.items()])
+_KINDS = (
+    (("null",), Scalar.NULL),
+    (("boolean",), Scalar.BOOLEAN),
+    (("uint64",), Scalar.UNSIGNED),
+    (("floating",), Scalar.FLOAT),
+    (STRINGS, Scalar.TEXT),
+)
 
 
 def inner_path(path: str, name: str) -> str:
@@ -139,28 +114,33 @@ def inner_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def join(old: Kind, new: Kind, path: str, on_mixed: OnMixed) -> Kind:
+def mixed_fields(kind: Kind, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path of each field that becomes a string, and the words for its values."""
+    if isinstance(kind, Mixed):
+        yield path, kind.what
+    elif isinstance(kind, ListKind):
+        yield from mixed_fields(kind.item, f"{path}[]")
+    elif isinstance(kind, Fields):
+        for name, inner in kind.fields.items():
+            yield from mixed_fields(inner, inner_path(path, name))
+
+
+def join(old: Kind, new: Kind) -> Kind:
     """Return the kind that holds the values of both; new fields stand after the old ones."""
-    if new is Scalar.NULL or old == new:
+    if new is Scalar.NULL or old == new or isinstance(old, Mixed):
         return old
-    if old is Scalar.NULL or new is Scalar.MIXED:
+    if old is Scalar.NULL or isinstance(new, Mixed):
         return new
     if old in _NUMBERS and new in _NUMBERS:
         return _join_numbers((old, new))
     if isinstance(old, ListKind) and isinstance(new, ListKind):
-        return ListKind(join(old.item, new.item, f"{path}[]", on_mixed))
+        return ListKind(join(old.item, new.item))
     if isinstance(old, Fields) and isinstance(new, Fields):
-        return join_records(old, new, path, on_mixed)
-    if old is not Scalar.MIXED:
-        on_mixed(path, f"{describe(old)} and {describe(new)}")
-    return Scalar.MIXED
-
-
-def join_records(old: Fields, new: Fields, path: str, on_mixed: OnMixed) -> Fields:
-    merged = dict(old.fields)
-    for name, kind in new.fields.items():
-        merged[name] = join(merged.get(name, Scalar.NULL), kind, inner_path(path, name), on_mixed)
-    return Fields(merged)
+        merged = dict(old.fields)
+        for name, kind in new.fields.items():
+            merged[name] = join(merged.get(name, Scalar.NULL), kind)
+        return Fields(merged)
+    return Mixed(f"{old.words} and {new.words}")
 
 
 def _join_numbers(kinds: tuple[Kind, Kind]) -> Kind:
@@ -171,24 +151,18 @@ def _join_numbers(kinds: tuple[Kind, Kind]) -> Kind:
     return Scalar.WIDE
 
 
-def settled(kind: Kind, path: str, on_mixed: OnMixed) -> Kind:
+def settled(kind: Kind) -> Kind:
     """Return the kind to go on with after a batch: integers too wide for one type are strings now.
 
     Until then a float may join them and make a double of all.
     """
     if kind is Scalar.WIDE:
-        on_mixed(path, describe(Scalar.WIDE))
-        return Scalar.MIXED
+        return Mixed(kind.words)
     if isinstance(kind, ListKind):
-        return ListKind(settled(kind.item, f"{path}[]", on_mixed))
+        return ListKind(settled(kind.item))
     if isinstance(kind, Fields):
-        return settled_record(kind, path, on_mixed)
+        return Fields({name: settled(inner) for name, inner in kind.fields.items()})
     return kind
-
-
-def settled_record(record: Fields, path: str, on_mixed: OnMixed) -> Fields:
-    fields = record.fields.items()
-    return Fields({name: settled(kind, inner_path(path, name), on_mixed) for name, kind in fields})
 
 
 def first_change(old: Kind, seen: Kind, path: str = "") -> tuple[str, Kind, Kind] | None:
@@ -206,7 +180,7 @@ def first_change(old: Kind, seen: Kind, path: str = "") -> tuple[str, Kind, Kind
         return None
     if isinstance(old, ListKind) and isinstance(seen, ListKind):
         return first_change(old.item, seen.item, f"{path}[]")
-    new = join(old, seen, path, say_nothing)
+    new = join(old, seen)
     return None if old == new or (old in _INT64 and new in _INT64) else (path, old, seen)
 
 
@@ -216,46 +190,37 @@ def turns_into_text(seen: Kind, into: Kind) -> bool:
         return any(turns_into_text(kind, into.fields[name]) for name, kind in seen.fields.items())
     if isinstance(seen, ListKind) and isinstance(into, ListKind):
         return turns_into_text(seen.item, into.item)
-    return into is Scalar.MIXED and seen not in (Scalar.MIXED, Scalar.TEXT, Scalar.NULL)
+    is_text = isinstance(seen, Mixed) or seen in (Scalar.TEXT, Scalar.NULL)
+    return isinstance(into, Mixed) and not is_text
 
 
 class TooDeepError(ValueError):
     """A record is nested more deeply than a column may be."""
 
 
-def kind_of_records(
-    rows: Sequence[Record], on_mixed: OnMixed, path: str = "", depth: int = 1
-) -> Fields:
-    """Return the kind of some records; `on_mixed` is called for fields of mixed values."""
+def kind_of_records(rows: Sequence[Record], depth: int = 1) -> Fields:
+    """Return the kind of some records, at some level of nesting."""
     _check_depth(depth)
     names = dict.fromkeys(chain.from_iterable(rows))
-    return Fields(
-        {
-            name: kind_of_values(
-                [row.get(name) for row in rows], inner_path(path, name), on_mixed, depth
-            )
-            for name in names
-        }
-    )
+    return Fields({name: kind_of_values([row.get(name) for row in rows], depth) for name in names})
 
 
-def kind_of_values(values: Sequence[object], path: str, on_mixed: OnMixed, depth: int) -> Kind:
+def kind_of_values(values: Sequence[object], depth: int) -> Kind:
     """Return the kind that holds all of the values, None aside."""
     types = json_types(values)
     if not types:
         return Scalar.NULL
     present = [value for value in values if value is not None]
     if types <= {int, float}:
-        return _kind_of_numbers(present, types, path, on_mixed)
+        return _kind_of_numbers(present, types)
     if len(types) > 1:
-        on_mixed(path, " and ".join(sorted({_word(type_) for type_ in types})))
-        return Scalar.MIXED
+        return Mixed(" and ".join(sorted({_word(type_) for type_ in types})))
     if types == {dict}:
-        return kind_of_records(cast("list[Record]", present), on_mixed, path, depth + 1)
+        return kind_of_records(cast("list[Record]", present), depth + 1)
     if types == {list}:
         _check_depth(depth + 1)
         items = list(chain.from_iterable(cast("list[list[object]]", present)))
-        return ListKind(kind_of_values(items, f"{path}[]", on_mixed, depth + 1))
+        return ListKind(kind_of_values(items, depth + 1))
     return _SCALARS[types.pop()]
 
 
@@ -264,14 +229,11 @@ def _check_depth(depth: int) -> None:
         raise TooDeepError(f"it is nested more than {DEEPEST} levels deep, deeper than Arrow reads")
 
 
-def _kind_of_numbers(
-    values: Sequence[object], types: set[type], path: str, on_mixed: OnMixed
-) -> Scalar:
+def _kind_of_numbers(values: Sequence[object], types: set[type]) -> Kind:
     integers = cast("list[int]", [value for value in values if isinstance(value, int)])
     least, most = min(integers, default=0), max(integers, default=0)
     if least < INT64_MIN or most > UINT64_MAX:
-        on_mixed(path, "integers beyond 64 bits")
-        return Scalar.MIXED
+        return Mixed("integers beyond 64 bits")
     if float in types:
         return Scalar.FLOAT
     if least >= 0:
@@ -280,27 +242,28 @@ def _kind_of_numbers(
 
 
 def _word(type_: type) -> str:
-    words = {int: describe(Scalar.NATURAL), list: "lists", dict: "objects"}
-    return words.get(type_) or describe(_SCALARS[type_])
+    words = {int: Scalar.NATURAL.words, list: ListKind.words, dict: Fields.words}
+    return words.get(type_) or _SCALARS[type_].words
 
 
-def kind_of_batch(batch: pa.RecordBatch) -> Fields:
-    names = batch.schema.names
-    return Fields({name: kind_of_array(array) for name, array in zip(names, batch, strict=True)})
+def kind_of_array(array: pa.Array, *, read_as_text: bool = False) -> Kind:
+    """Return the kind that an array's type stands for; of integers also the sign counts.
 
-
-def kind_of_array(array: pa.Array) -> Kind:
-    """Return the kind that an array's type stands for; of integers also the sign counts."""
+    With `read_as_text` strings that are all null may be of any kind.
+    """
     type_ = array.type
-    if type_.id in _KINDS:
-        return _KINDS[type_.id]
-    if is_.is_integer(type_):
+    for types, kind in _KINDS:
+        if is_any(type_, types):
+            is_text = kind is Scalar.TEXT and read_as_text
+            return Scalar.NULL if is_text and array.null_count == len(array) else kind
+    if pa.types.is_integer(type_):
         least = pc.min(array).as_py()
         return Scalar.NEGATIVE if least is not None and least < 0 else Scalar.NATURAL
-    if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
-        return ListKind(kind_of_array(array.flatten()))
-    if is_.is_struct(type_):
+    if is_any(type_, ("list", "large_list", "fixed_size_list")):
+        return ListKind(kind_of_array(array.flatten(), read_as_text=read_as_text))
+    if pa.types.is_struct(type_):
         # `flatten` hides the values under a null struct, `field` would show them.
         parts = zip(type_, array.flatten(), strict=True)
-        return Fields({field.name: kind_of_array(part) for field, part in parts})
+        kinds = {one.name: kind_of_array(part, read_as_text=read_as_text) for one, part in parts}
+        return Fields(kinds)
     return Foreign(type_)

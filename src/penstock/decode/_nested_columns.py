@@ -1,8 +1,7 @@
-"""Columns made of columns: lists, structs, maps, dictionaries, extension types."""
+"""Columns made of columns, and the column for each type of a schema that a caller asks for."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from functools import cached_property
 from itertools import chain, repeat
 from operator import attrgetter, is_
@@ -13,8 +12,29 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.decode._assemble import dictionary_array, list_array, map_array, struct_array
-from penstock.decode._columns import JsonColumn, Misfit
+from penstock.decode._assemble import (
+    LISTS,
+    TEXTS,
+    dictionary_array,
+    is_any,
+    list_array,
+    map_array,
+    struct_array,
+)
+from penstock.decode._columns import (
+    REFUSALS,
+    BooleanColumn,
+    DecimalColumn,
+    DurationColumn,
+    FloatColumn,
+    IntegerColumn,
+    JsonColumn,
+    Misfit,
+    MomentColumn,
+    NullColumn,
+    TextColumn,
+)
+from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Make = Callable[[Sequence[object]], pa.Array]
+    Wrap = Callable[[pa.DataType, pa.Array], pa.Array]
 
 
 def null_flags(values: Sequence[object]) -> NDArray[np.bool_]:
@@ -49,23 +70,18 @@ class StructClass:
 
     def __init__(self, parts: Sequence[tuple[pa.Field, JsonColumn]]) -> None:
         # Numbered, since the names in the text may be no names in Python.
-        names = [f"f{number}" for number in range(len(parts))]
-        fields: list[tuple[str, Any] | tuple[str, Any, None]] = [
-            (name, optional(column, nullable=True), None)
-            if field.nullable
-            else (name, column.annotation)
-            for name, (field, column) in zip(names, parts, strict=True)
-        ]
-        in_text = {name: field.name for name, (field, _) in zip(names, parts, strict=True)}
+        names = {f"f{number}": field.name for number, (field, _) in enumerate(parts)}
+        fields: list[tuple[str, Any] | tuple[str, Any, None]] = []
+        self._parts = []
+        for name, (field, column) in zip(names, parts, strict=True):
+            annotation = optional(column, nullable=field.nullable)
+            fields.append((name, annotation, None) if field.nullable else (name, annotation))
+            self._parts.append((field, column, attrgetter(name)))
         self.type: type[msgspec.Struct] = msgspec.defstruct(
-            "Row", fields, rename=in_text, kw_only=True, gc=False
+            "Row", fields, rename=names, kw_only=True, gc=False
         )
         self.blank = self.type(**dict.fromkeys(names))
         """Stands for a null object."""
-        self._parts = [
-            (field, column, attrgetter(name))
-            for name, (field, column) in zip(names, parts, strict=True)
-        ]
 
     @classmethod
     def of(cls, parts: Sequence[tuple[pa.Field, JsonColumn]]) -> StructClass | None:
@@ -110,11 +126,10 @@ class ListColumn(JsonColumn):
         return GenericAlias(list, optional(self.item, nullable=self.item_nullable))
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return the lists; a fixed-size list must have exactly its size."""
         return self._lists(values, self.item.build)
 
     def decoded(self, values: Sequence[object]) -> pa.Array:
-        """Return the lists; what Arrow cannot make at once it makes level by level."""
+        # What Arrow cannot make at once it makes level by level.
         return super().decoded(values) if self.trusted else self._lists(values, self.item.decoded)
 
     def verify(self, array: pa.Array) -> None:
@@ -153,7 +168,6 @@ class StructColumn(JsonColumn):
         return Any if self._class is None else self._class.type
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        """Return the structs; a field that is missing is null."""
         nulls = null_flags(values)
         rows: Sequence[dict[str, object]] = filled(values, nulls, {})
         arrays = []
@@ -203,12 +217,12 @@ class MapColumn(JsonColumn):
         return map_array(row_lengths(rows), nulls, self.key.build(keys), make(items), self.type)
 
 
-class _WrappedColumn(JsonColumn):
-    """Values of another column, made into an array of this type as a whole."""
+class WrappedColumn(JsonColumn):
+    """Values of another column as a dictionary or an extension type; `wrap` makes one."""
 
-    def __init__(self, type_: pa.DataType, path: str, inner: JsonColumn) -> None:
+    def __init__(self, type_: pa.DataType, path: str, inner: JsonColumn, wrap: Wrap) -> None:
         super().__init__(type_, path)
-        self.inner = inner
+        self.inner, self.wrap = inner, wrap
         self.accepts = inner.accepts
 
     @property
@@ -216,25 +230,63 @@ class _WrappedColumn(JsonColumn):
         return self.inner.annotation
 
     def convert(self, values: Sequence[object]) -> pa.Array:
-        return self.wrapped(self.inner.build(values))
+        return self.wrap(self.type, self.inner.build(values))
 
     def decoded(self, values: Sequence[object]) -> pa.Array:
-        return self.wrapped(self.inner.decoded(values))
-
-    @abstractmethod
-    def wrapped(self, array: pa.Array) -> pa.Array:
-        """Return an array of the inner column as one of this type."""
+        return self.wrap(self.type, self.inner.decoded(values))
 
 
-class DictionaryColumn(_WrappedColumn):
-    """Values of another column, each distinct one stored once a batch."""
+_LEAVES: list[tuple[Sequence[str], Callable[[pa.DataType, str], JsonColumn]]] = [
+    (("null",), NullColumn),
+    (("boolean",), BooleanColumn),
+    (("integer",), IntegerColumn),
+    (("floating",), FloatColumn),
+    (("decimal",), DecimalColumn),
+    (("duration",), DurationColumn),
+    (("timestamp", "date", "time"), MomentColumn),
+    (TEXTS, TextColumn),
+]
 
-    def wrapped(self, array: pa.Array) -> pa.Array:
-        return dictionary_array(array, self.type)
+
+def column_for(type_: pa.DataType, path: str) -> JsonColumn:
+    """Return the column that reads JSON values as `type_`, or refuse a type that JSON cannot be."""
+    column = column_of(type_, path)
+    try:
+        # Some combinations, such as a dictionary of structs, are known to be missing only to Arrow.
+        column.build([None])
+    except (Misfit, *REFUSALS) as why:
+        raise _unsupported(type_, path, str(getattr(why, "why", why))) from None
+    return column
 
 
-class ExtensionColumn(_WrappedColumn):
-    """Values of an extension type, read as its storage type."""
+def column_of(type_: pa.DataType, path: str) -> JsonColumn:
+    if isinstance(type_, pa.BaseExtensionType):
+        inner = column_of(type_.storage_type, path)
+        return WrappedColumn(type_, path, inner, pa.ExtensionArray.from_storage)
+    for kinds, leaf in _LEAVES:
+        if is_any(type_, kinds):
+            return leaf(type_, path)
+    if is_any(type_, LISTS):
+        return ListColumn(type_, path, column_of(type_.value_type, f"{path}[]"))
+    if pa.types.is_struct(type_):
+        names = [field.name for field in type_]
+        if len(set(names)) < len(names):
+            raise _unsupported(type_, path, "two of its fields have the same name")
+        children = [column_of(field.type, f"{path}.{field.name}") for field in type_]
+        return StructColumn(type_, path, children)
+    if pa.types.is_map(type_):
+        key = column_of(type_.key_type, f"{path}{{}}")
+        if not isinstance(key, TextColumn):
+            raise _unsupported(type_, path, "the keys of a JSON object are strings")
+        return MapColumn(type_, path, key, column_of(type_.item_type, f"{path}{{}}"))
+    if pa.types.is_dictionary(type_):
+        return WrappedColumn(type_, path, column_of(type_.value_type, path), dictionary_array)
+    raise _unsupported(type_, path)
 
-    def wrapped(self, array: pa.Array) -> pa.Array:
-        return pa.ExtensionArray.from_storage(self.type, array)
+
+def _unsupported(type_: pa.DataType, path: str, why: str = "") -> OptionError:
+    reason = f": {why}" if why else ""
+    return OptionError(
+        f"field {path!r} cannot be read from JSON as {type_}{reason}. "
+        f"Give it another type in the schema, for instance string"
+    )

@@ -1,4 +1,4 @@
-"""One schema for batches of a stream, or of several, and batches under it."""
+"""Records and batches under one schema that holds all of them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.decode._assemble import STRINGS, is_any, record_batch
+from penstock.decode._columns import JsonColumn, JsonTextColumn, json_text
+from penstock.decode._fit import cast_batch
 from penstock.decode._kinds import (
     Fields,
     Foreign,
     Kind,
+    ListKind,
+    Mixed,
     Scalar,
-    arrow_schema,
-    describe,
+    inner_path,
     join,
     kind_of_array,
-    say_nothing,
+    mixed_fields,
     settled,
 )
-from penstock.decode._widen import widen_batch
+from penstock.decode._nested_columns import ListColumn, StructColumn, column_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from penstock.decode._kinds import OnMixed
+    from penstock.decode._records import Record
 
 _log = logging.getLogger("penstock.decode")
 
@@ -47,58 +51,105 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     schema = parts[0].schema
     if all(part.schema.equals(schema) for part in parts):
         return pa.Table.from_batches(parts, schema)
-    mixed: dict[str, str] = {}
-    whole = WholeSchema(parts, mixed.setdefault)
-    for path, what in mixed.items():
+    whole = WholeSchema(parts)
+    for path, what in whole.mixed():
         # Where strings meet other values, the decoder that turned to strings has said so.
-        if describe(Scalar.TEXT) not in what:
+        if Scalar.TEXT.words not in what:
             _log.warning("field %r holds %s and becomes a string in the unified table", path, what)
     return pa.Table.from_batches([whole.widen(part) for part in parts], whole.schema)
 
 
 class WholeSchema:
-    """The narrowest schema that holds every batch it has seen; it keeps no batch.
+    """The narrowest schema that holds every batch it has seen; it keeps no batch."""
 
-    >>> early, late = pa.record_batch({"a": [1]}), pa.record_batch({"a": [0.5], "b": ["new"]})
-    >>> whole = WholeSchema([early, late])
-    >>> whole.widen(early).to_pydict()
-    {'a': [1.0], 'b': [None]}
-    """
-
-    def __init__(self, batches: Iterable[pa.RecordBatch], on_mixed: OnMixed = say_nothing) -> None:
-        seen: dict[str, _Seen] = {}
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        kinds: dict[str, Kind] = {}
+        types: dict[str, set[pa.DataType]] = {}
         for batch in batches:
             for name, array in zip(batch.schema.names, batch.columns, strict=True):
-                seen.setdefault(name, _Seen(name, on_mixed)).add(array)
-        self._record = Fields({name: field.kind() for name, field in seen.items()})
-        self.schema = arrow_schema(self._record)
+                known = kinds.setdefault(name, Scalar.NULL)
+                if not pa.types.is_null(array.type):
+                    types.setdefault(name, set()).add(array.type)
+                    kinds[name] = join(known, kind_of_array(array))
+        same = {name: Foreign(*found) for name, found in types.items() if len(found) == 1}
+        self.record = Fields({name: same.get(name) or settled(kinds[name]) for name in kinds})
+        self.schema = self.record.schema
+
+    def mixed(self) -> list[tuple[str, str]]:
+        """Return the path of each field whose values share no type, and the words for them."""
+        return list(mixed_fields(self.record))
 
     def widen(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return one of the batches under the schema of all of them."""
-        return widen_batch(batch, self._record)
+        return widen_batch(batch, self.record)
 
 
-class _Seen:
-    """What one field was seen to hold."""
+def warn_of_mixed(kind: Kind, path: str, warned: set[str], remedy: str, name: str = "") -> None:
+    """Warn of each field of a kind that becomes a string, once for all with the same `warned`."""
+    for field, what in mixed_fields(kind, path):
+        if field not in warned:
+            warned.add(field)
+            _log.warning(
+                "%sfield %r holds %s and becomes a string: strings stay as they are, other values "
+                "become their JSON text. %s",
+                f"{name}: " if name else "",
+                field,
+                what,
+                remedy,
+            )
 
-    def __init__(self, name: str, on_mixed: OnMixed) -> None:
-        self._name = name
-        self._on_mixed = on_mixed
-        self._kind: Kind = Scalar.NULL
-        self._type: pa.DataType | None = None
-        self._same = True
 
-    def add(self, array: pa.Array) -> None:
-        if pa.types.is_null(array.type):
-            return
-        if self._type is None:
-            self._type = array.type
-        self._same = self._same and array.type.equals(self._type)
-        self._kind = join(self._kind, kind_of_array(array), self._name, self._on_mixed)
+def batch_of_records(rows: Sequence[Record], record: Fields) -> pa.RecordBatch:
+    columns = [
+        column_of_kind(kind, name).build([row.get(name) for row in rows])
+        for name, kind in record.fields.items()
+    ]
+    return record_batch(columns, len(rows), record.schema)
 
-    def kind(self) -> Kind:
-        if self._type is None:
-            return Scalar.NULL
-        if self._same:
-            return Foreign(self._type)
-        return settled(self._kind, self._name, self._on_mixed)
+
+def column_of_kind(kind: Kind, path: str) -> JsonColumn:
+    """Return the column that reads JSON values of a kind."""
+    type_ = kind.type
+    if isinstance(kind, Mixed):
+        return JsonTextColumn(type_, path)
+    if isinstance(kind, ListKind):
+        return ListColumn(type_, path, column_of_kind(kind.item, f"{path}[]"))
+    if isinstance(kind, Fields):
+        inner = [column_of_kind(part, inner_path(path, name)) for name, part in kind.fields.items()]
+        return StructColumn(type_, path, inner)
+    return column_of(type_, path)
+
+
+def widen_batch(batch: pa.RecordBatch, record: Fields) -> pa.RecordBatch:
+    """Return a batch under the schema of a kind that holds its records, new fields null."""
+    return cast_batch(batch, record.schema, _widened)
+
+
+def _widened(array: pa.Array, type_: pa.DataType, _path: str) -> pa.Array:
+    if pa.types.is_string(type_):
+        return _texts(array)
+    # Safe where it counts: an integer becomes unsigned only when none is negative, and a float
+    # only where floats were met.
+    return array.cast(type_, safe=False)
+
+
+def _texts(array: pa.Array) -> pa.Array:
+    if is_any(array.type, STRINGS):
+        return array.cast(pa.string())
+    texts = [None if value is None else _text(value) for value in array.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def _text(value: object) -> str:
+    if isinstance(value, (bool, int, float, list, dict)):
+        return json_text(_present(value))
+    return str(value)
+
+
+def _present(value: object) -> object:
+    """Return a value without its null fields: Arrow does not know which of them were written."""
+    if isinstance(value, dict):
+        return {name: _present(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_present(item) for item in value]
+    return value

@@ -5,7 +5,6 @@ Values that JSON does not have (instants, bytes, decimals …) become what Arrow
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -17,17 +16,15 @@ from penstock.decode._assemble import record_batch
 from penstock.decode._bad_rows import bad_rows
 from penstock.decode._columns import REFUSALS, JsonColumn, Misfit
 from penstock.decode._fit import fit_array, mismatch
-from penstock.decode._kinds import TooDeepError, kind_of_records, settled_record
-from penstock.decode._schema_columns import column_for
-from penstock.decode._widen import batch_of_records
+from penstock.decode._kinds import Kind, TooDeepError, kind_of_values, settled
+from penstock.decode._nested_columns import column_for
+from penstock.decode._unify import column_of_kind, warn_of_mixed
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
-
-_log = logging.getLogger("penstock.decode")
 
 _PLAIN = frozenset({type(None), bool, int, float, str, list, dict})
 
@@ -72,66 +69,42 @@ def inferred_batch(rows: Sequence[Row], warned: set[str]) -> pa.RecordBatch:
     >>> inferred_batch([{"a": 1}, {"a": 0.5, "b": b"x"}], set()).schema.types
     [DataType(double), DataType(binary)]
     """
-    try:
-        return _inferred(rows, warned)
-    except _ForeignValue:
-        pass
-    plain = [{name: _plain(value) for name, value in row.items()} for row in rows]
-    try:
-        return _inferred(plain, warned)
-    except _ForeignValue:
-        names = dict.fromkeys(chain.from_iterable(plain))
-    columns = {name: _inferred_column(name, plain, warned) for name in names}
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    names = dict.fromkeys(chain.from_iterable(rows))
+    columns = [_inferred(name, [row.get(name) for row in rows], warned) for name in names]
+    types = [column.type for column in columns]
+    return record_batch(columns, len(rows), pa.schema(list(zip(names, types, strict=True))))
 
 
-class _ForeignValue(Exception):  # noqa: N818 - says what a value is, not what went wrong
-    """A value of a type that JSON does not have."""
-
-
-def _inferred(rows: Sequence[Row], warned: set[str]) -> pa.RecordBatch:
-    mixed: dict[str, str] = {}
+def _inferred(name: str, values: Sequence[object], warned: set[str]) -> pa.Array:
+    kind = _kind(values)
+    if kind is None:
+        values = [_plain(value) for value in values]
+        kind = _kind(values)
     try:
-        # Kinds are looked up by type, and there is none for a type that JSON does not have.
-        kind = kind_of_records([_as_dict(row) for row in rows], mixed.setdefault)
-    except KeyError:
-        raise _ForeignValue from None
-    except TooDeepError as why:
-        raise SchemaMismatchError(f"a record cannot become columns: {why}") from None
-    kind = settled_record(kind, "", mixed.setdefault)
-    for path in mixed.keys() - warned:
-        warned.add(path)
-        _log.warning(
-            "field %r holds %s and becomes a string: strings stay as they are, other values "
-            "become their JSON text. Ask for the field with a type to choose another",
-            path,
-            mixed[path],
-        )
-    try:
-        return batch_of_records([_as_dict(row) for row in rows], kind)
+        array = pa.array(values) if kind is None else column_of_kind(kind, name).build(values)
     except Misfit as misfit:
         raise SchemaMismatchError(
             f"field {misfit.path!r} holds {misfit.value!r}, which Arrow cannot express"
             f"{f': {misfit.why}' if misfit.why else ''}"
         ) from None
+    except REFUSALS as why:
+        raise SchemaMismatchError(
+            f"field {name!r} holds values that no Arrow type holds together: {why}. "
+            f"Convert them, or ask for other fields"
+        ) from None
+    if kind is not None:
+        warn_of_mixed(kind, name, warned, "Ask for the field with a type to choose another")
+    return array
 
 
-def _inferred_column(name: str, rows: Sequence[Row], warned: set[str]) -> pa.Array:
-    values = [row.get(name) for row in rows]
+def _kind(values: Sequence[object]) -> Kind | None:
+    """Return the kind of values; None where one has a type that JSON does not have."""
     try:
-        return _inferred([{name: value} for value in values], warned).column(0)
-    except _ForeignValue:
-        try:
-            return pa.array(values)
-        except REFUSALS as why:
-            raise SchemaMismatchError(
-                f"field {name!r} holds values that no Arrow type holds together: {why}. "
-                f"Convert them, or ask for other fields"
-            ) from None
-
-
-def _as_dict(row: Row) -> dict[str, Any]:
-    return row if type(row) is dict else dict(row)
+        return settled(kind_of_values(values, depth=1))
+    except KeyError:  # Kinds are looked up by type.
+        return None
+    except TooDeepError as why:
+        raise SchemaMismatchError(f"a record cannot become columns: {why}") from None
 
 
 def _build(column: JsonColumn, field: pa.Field, values: Sequence[object]) -> pa.Array:
@@ -159,11 +132,7 @@ def _build_foreign(column: JsonColumn, values: Sequence[object]) -> pa.Array:
 
 
 def _plain(value: object) -> object:
-    """Return a value as the types that JSON text gives, where there is one for it.
-
-    >>> _plain({"a": (np.int8(1), np.zeros(2))})
-    {'a': [1, [0.0, 0.0]]}
-    """
+    """Return a value as the types that JSON text gives, where there is one for it."""
     if type(value) in _PLAIN and not isinstance(value, list | dict):
         return value
     if isinstance(value, Mapping):

@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
-    from penstock.index._aside import put_aside_in as put_aside_in
-    from penstock.index._aside import refuse_put_aside as refuse_put_aside
     from penstock.index._build import BuildOptions as BuildOptions
     from penstock.index._build import Mode as Mode
     from penstock.index._detect import Detected as Detected
-    from penstock.index._detect import detect as detect
     from penstock.index._detect import look_at as look_at
     from penstock.index._detect import problems_of as problems_of
     from penstock.index._fingerprint import digest as digest
     from penstock.index._fingerprint import file_fingerprint as file_fingerprint
     from penstock.index._folder import leftover_problem as leftover_problem
+    from penstock.index._folder import put_aside_in as put_aside_in
+    from penstock.index._folder import refuse_put_aside as refuse_put_aside
     from penstock.index._folder import remove_leftover as remove_leftover
     from penstock.index._formats import CSV as CSV
     from penstock.index._formats import LINES as LINES
@@ -24,16 +23,20 @@ if TYPE_CHECKING:
     from penstock.index._formats import format_by_name as format_by_name
     from penstock.index._formats import format_named as format_named
     from penstock.index._formats import load as load
-    from penstock.index._formats import registered as registered
     from penstock.index._indexer import FileTextLinesIndexer as FileTextLinesIndexer
     from penstock.index._indexer import IndexStore as IndexStore
     from penstock.index._indexer import IndexStoreInterface as IndexStoreInterface
+    from penstock.index._indexer import NOOPSampleGenerator as NOOPSampleGenerator
+    from penstock.index._indexer import SampleData as SampleData
+    from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
+    from penstock.index._indexer import noop_sample_processing as noop_sample_processing
     from penstock.index._listing import Found as Found
     from penstock.index._listing import IndexPlace as IndexPlace
     from penstock.index._listing import Listing as Listing
     from penstock.index._listing import list_files as list_files
     from penstock.index._listing import place_of as place_of
+    from penstock.index._load import meta_of as meta_of
     from penstock.index._load import read_meta as read_meta
     from penstock.index._meta import FileMeta as FileMeta
     from penstock.index._meta import Meta as Meta
@@ -45,18 +48,12 @@ if TYPE_CHECKING:
     from penstock.index._open_index import exists as exists
     from penstock.index._open_index import load_beside as load_beside
     from penstock.index._open_index import load_place as load_place
-    from penstock.index._open_index import local_folder as local_folder
     from penstock.index._open_index import make_index as make_index
     from penstock.index._open_index import open_or_build as open_or_build
     from penstock.index._parts import FilePart as FilePart
     from penstock.index._parts import LinePiece as LinePiece
-    from penstock.index._parts import LinePieces as LinePieces
-    from penstock.index._sample_generators import NOOPSampleGenerator as NOOPSampleGenerator
-    from penstock.index._sample_generators import SampleData as SampleData
-    from penstock.index._sample_generators import (
-        SampleGeneratorInterface as SampleGeneratorInterface,
-    )
-    from penstock.index._sample_generators import noop_sample_processing as noop_sample_processing
+    from penstock.index._parts import opened_lines as opened_lines
+    from penstock.index._parts import parts_of as parts_of
     from penstock.index._sample_index import Documents as Documents
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
@@ -70,6 +67,7 @@ if TYPE_CHECKING:
     from penstock.index._stale import Hashed as Hashed
     from penstock.index._stale import changes as changes
     from penstock.index._stale import hashed_files as hashed_files
+    from penstock.index.checked._build import LineCheck as LineCheck
     from penstock.index.checked._checks import JSON_NAMES as JSON_NAMES
     from penstock.index.checked._checks import Aside as Aside
     from penstock.index.checked._checks import BadLine as BadLine
@@ -81,14 +79,13 @@ if TYPE_CHECKING:
     from penstock.index.profile._document import read_profile as read_profile
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
+    from penstock.index.tokenizers._tokenizer import TokenizerFunc as TokenizerFunc
+    from penstock.index.tokens._documents import ProcessTextLineFunc as ProcessTextLineFunc
     from penstock.index.tokens._documents import get_text_from_jsonl as get_text_from_jsonl
-    from penstock.index.tokens._generator import ProcessTextLineFunc as ProcessTextLineFunc
-    from penstock.index.tokens._generator import (
+    from penstock.index.tokens._job import TokenReport as TokenReport
+    from penstock.index.tokens._tokenize import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
     )
-    from penstock.index.tokens._generator import TokenizerFunc as TokenizerFunc
-    from penstock.index.tokens._job import TokenReport as TokenReport
-    from penstock.index.tokens._journal import take_back_dead as take_back_dead
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
@@ -103,97 +100,45 @@ if TYPE_CHECKING:
         create_tokenize_and_index_with_aux_func as create_tokenize_and_index_with_aux_func,
     )
 
-__all__, __getattr__, __dir__ = facade(
-    __name__,
-    {
-        "ArraySpec": "_sample_schema",
-        "AuxDataGenerator": "tokens._with_aux",
-        "BadLine": "checked._checks",
-        "FileTextLinesIndexer": "_indexer",
-        "IndexStore": "_indexer",
-        "IndexStoreInterface": "_indexer",
-        "LossMaskGenerator": "tokens._with_aux",
-        "NOOPSampleGenerator": "_sample_generators",
-        "Part": "tokens._with_aux",
-        "ProcessPartsFunc": "tokens._with_aux",
-        "ProcessTextLineFunc": "tokens._generator",
-        "SampleData": "_sample_generators",
-        "SampleGeneratorInterface": "_sample_generators",
-        "SampleIndex": "_sample_index",
-        "SampleLocation": "_sample_index",
-        "SampleSchema": "_sample_schema",
-        "TokenReport": "tokens._job",
-        "TokenizedSampleGenerator": "tokens._generator",
-        "TokenizedSampleWithAuxGenerator": "tokens._with_aux",
-        "TokenizerFunc": "tokens._generator",
-        "create_default_jsonl_indexer": "_indexer",
-        "create_tokenize_and_index_jsonl_text_func": "tokens._tokenize",
-        "create_tokenize_and_index_with_aux_func": "tokens._with_aux",
-        "get_text_from_jsonl": "tokens._documents",
-        "noop_sample_processing": "_sample_generators",
-        "read_bad_lines": "checked._checks",
-        "read_profile": "profile._document",
-    },
-    for_rooms={
-        "Detected": "_detect",
-        "detect": "_detect",
-        "look_at": "_detect",
-        "problems_of": "_detect",
-        "CSV": "_formats",
-        "LINES": "_formats",
-        "PARQUET": "_formats",
-        "Format": "_formats",
-        "format_by_name": "_formats",
-        "format_named": "_formats",
-        "load": "_formats",
-        "registered": "_formats",
-        "Aside": "checked._checks",
-        "BuildOptions": "_build",
-        "DOCUMENT_FILES": "_names",
-        "Changes": "_stale",
-        "Checks": "checked._checks",
-        "CsvScanner": "csv._scan",
-        "Documents": "_sample_index",
-        "FileMeta": "_meta",
-        "Found": "_listing",
-        "Hashed": "_stale",
-        "JSON_NAMES": "checked._checks",
-        "LARGEST_FRAME": "_scan",
-        "LinePieces": "_parts",
-        "LineScanner": "_scan",
-        "Listing": "_listing",
-        "Look": "checked._checks",
-        "Meta": "_meta",
-        "Mode": "_build",
-        "NamedTokenizer": "tokenizers._files",
-        "FilePart": "_parts",
-        "LinePiece": "_parts",
-        "IndexPlace": "_listing",
-        "Scanner": "_scan",
-        "TOKEN_FOLDER": "_names",
-        "TokensMeta": "_meta",
-        "changes": "_stale",
-        "decode_meta": "_meta",
-        "digest": "_fingerprint",
-        "exists": "_open_index",
-        "file_fingerprint": "_fingerprint",
-        "hashed_files": "_stale",
-        "leftover_problem": "_folder",
-        "list_files": "_listing",
-        "load_beside": "_open_index",
-        "load_place": "_open_index",
-        "load_tokenizer": "tokenizers._files",
-        "local_folder": "_open_index",
-        "make_index": "_open_index",
-        "open_or_build": "_open_index",
-        "place_of": "_listing",
-        "put_aside_in": "_aside",
-        "read_meta": "_load",
-        "rebuilding": "_names",
-        "refuse_put_aside": "_aside",
-        "remove_leftover": "_folder",
-        "rows_before": "_sample_index",
-        "scan_rows": "csv._scan",
-        "take_back_dead": "tokens._journal",
-    },
-)
+_PUBLIC = {
+    "_indexer": "FileTextLinesIndexer IndexStore IndexStoreInterface NOOPSampleGenerator "
+    "SampleData SampleGeneratorInterface create_default_jsonl_indexer noop_sample_processing",
+    "_sample_index": "SampleIndex SampleLocation",
+    "_sample_schema": "ArraySpec SampleSchema",
+    "checked._checks": "BadLine read_bad_lines",
+    "profile._document": "read_profile",
+    "tokenizers._tokenizer": "TokenizerFunc",
+    "tokens._documents": "ProcessTextLineFunc get_text_from_jsonl",
+    "tokens._job": "TokenReport",
+    "tokens._tokenize": "TokenizedSampleGenerator create_tokenize_and_index_jsonl_text_func",
+    "tokens._with_aux": "AuxDataGenerator LossMaskGenerator Part ProcessPartsFunc "
+    "TokenizedSampleWithAuxGenerator create_tokenize_and_index_with_aux_func",
+}
+_FOR_ROOMS = {
+    "_build": "BuildOptions Mode",
+    "_detect": "Detected look_at problems_of",
+    "_fingerprint": "digest file_fingerprint",
+    "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
+    "_formats": "CSV Format LINES PARQUET format_by_name format_named load",
+    "_listing": "Found IndexPlace Listing list_files place_of",
+    "_load": "meta_of read_meta",
+    "_meta": "FileMeta Meta TokensMeta decode_meta",
+    "_names": "DOCUMENT_FILES TOKEN_FOLDER rebuilding",
+    "_open_index": "exists load_beside load_place make_index open_or_build",
+    "_parts": "FilePart LinePiece opened_lines parts_of",
+    "_sample_index": "Documents rows_before",
+    "_scan": "LARGEST_FRAME LineScanner Scanner",
+    "_stale": "Changes Hashed changes hashed_files",
+    "checked._build": "LineCheck",
+    "checked._checks": "Aside Checks JSON_NAMES Look",
+    "csv._scan": "CsvScanner scan_rows",
+    "tokenizers._files": "NamedTokenizer load_tokenizer",
+}
+"""What only other rooms use."""
+
+
+def _by_name(modules: dict[str, str]) -> dict[str, str]:
+    return {name: module for module, names in modules.items() for name in names.split()}
+
+
+__all__, __getattr__, __dir__ = facade(__name__, _by_name(_PUBLIC), _by_name(_FOR_ROOMS))

@@ -2,37 +2,50 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import time
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.errors import (
-    CorruptIndexError,
-    IndexExistsError,
-    ObjectNotFoundError,
-    OptionError,
-    StaleIndexError,
+import numpy as np
+
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index._fingerprint import file_fingerprint, whole_hash
+from penstock.index._folder import NewFolder, UnitFolder
+from penstock.index._load import meta_of
+from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
+from penstock.index._names import COLUMNS, FRAMES, ROWS, refuse_unnamable
+from penstock.index._scan import (
+    LARGEST_FRAME,
+    LineScanner,
+    ScannedFrames,
+    is_local_text,
+    opened,
+    scan_file,
 )
-from penstock.index._builder import Builder, Scanned
-from penstock.index._folder import NewFolder
-from penstock.index._load import read_meta
-from penstock.index._scan import LineScanner, ScannedFrames, scan_file
 from penstock.index._stale import changes, hashed_files
 from penstock.index.checked._checks import Checks
-from penstock.jsonl import compression_of
 from penstock.order import whole_number
-from penstock.storage import LocalStore
+from penstock.storage import join
 from penstock.work import viewed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
     from pathlib import Path
+    from typing import BinaryIO
 
-    from penstock.index._listing import IndexPlace, Listing
-    from penstock.index._meta import Meta
+    from numpy.typing import NDArray
+
+    from penstock.index._listing import Found, IndexPlace, Listing
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
+    from penstock.storage import OpenFile
     from penstock.work import View
 
+_log = logging.getLogger("penstock.index")
 _MUCH = 256 << 20
 """Bytes of compressed, remote or quoted text above which processes share the scan."""
 
@@ -93,66 +106,60 @@ def build_index(  # noqa: PLR0913 (what, how, where, and the old one)
     old: SampleIndex | None = None,
     *,
     replacing: bool = False,
-) -> None:
+) -> Meta:
     """Scan files and publish their index; with `old`, append what is new since."""
-    builder = Builder(listing, scanner, old)
+    builder = Builder(listing, scanner, options, old)
     replacing = replacing or old is not None
     with ExitStack() as stack:
-        if options.checks or _take_long(builder, options):
-            # A plain scan does not need these modules.
-            from penstock.index._folder import UnitFolder  # noqa: PLC0415
+        if options.checks or _take_long(builder):
+            # A plain scan does not need this module.
             from penstock.index.checked._build import scan_checked, unit_key  # noqa: PLC0415
 
-            units = stack.enter_context(UnitFolder(place, unit_key(builder, options)))
+            units = stack.enter_context(UnitFolder(place, unit_key(builder)))
             folder = stack.enter_context(NewFolder(place))
-            scan_checked(builder, options, units.path, folder.path)
+            scan_checked(builder, units.path, folder.path)
         else:
             folder = stack.enter_context(NewFolder(place))
-            _scan_all(builder, folder.path, options)
-        base = None if place.beside else place.base
-        meta = builder.write(folder.path, base, options.checks)
-        folder.publish(replace=replacing, keep_columns=replacing and _are_of(place, meta))
+            _scan_all(builder, folder.path)
+        meta = builder.write(folder.path, None if place.beside else place.base)
+        folder.publish(replace=replacing, keep_columns=replacing and _keeps_columns(place, meta))
+    return meta
 
 
-def _take_long(builder: Builder, options: BuildOptions) -> bool:
+def _take_long(builder: Builder) -> bool:
     """Whether processes, which take time to start, make the scan faster.
 
     They do for compressed, remote and quoted text. In plain local lines, threads find the ends as
     fast as memory is read.
     """
-    if options.num_workers is not None:
-        return options.num_workers > 0
-    slow = [
-        one.found.entry.size - one.start
-        for one in builder.waiting
-        if builder.scanner.kind != LineScanner.kind
-        or compression_of(one.found.entry.name) is not None
-        or not isinstance(one.found.store, LocalStore)
-    ]
-    return len(slow) > 1 and sum(slow) > _MUCH
+    if builder.options.num_workers is not None:
+        return builder.options.num_workers > 0
+    if builder.bytes <= _MUCH:
+        return False
+    is_lines = builder.scanner.kind == LineScanner.kind
+    slow = [one for one in builder.waiting if not (is_lines and is_local_text(one.found.path))]
+    return len(slow) > 1 and sum(one.found.entry.size - one.start for one in slow) > _MUCH
 
 
-def _scan_all(builder: Builder, folder: Path, options: BuildOptions) -> None:
-    with (
-        viewed(options.progress, builder.bytes, "indexing") as bar,
-        builder.begin_rows(folder) as rows,
-    ):
+def _scan_all(builder: Builder, folder: Path) -> None:
+    with builder.progress() as bar, builder.begin_rows(folder) as rows:
         for one in builder.waiting:
             facts = one.was.facts if one.was else None
             scan = builder.scanner.begin(one.found.path, facts, one.start)
-            frames, scanned = ScannedFrames(), Scanned()
-            places = scan_file(one.found, scan, one.start, bar.add, frames)
-            builder.write_rows(one, places, rows, scanned, one.start)
-            scanned.frames, scanned.facts = [frames.rows], scan.facts()
-            builder.add(one, scanned, full_hash=options.full_hash)
+            frames = ScannedFrames()
+            with opened(one.found) as file:
+                places = scan_file(file, scan, one.start, bar.add, frames)
+                builder.write_rows(one, places, rows, one.start)
+                one.frames, one.facts = [frames.rows], scan.facts()
+                builder.add(one, file)
 
 
-def _are_of(place: IndexPlace, meta: Meta) -> bool:
-    """Whether the records of the index in a place keep their numbers."""
-    if place.is_remote:
-        return False  # Columns are not beside a remote index.
+def _keeps_columns(place: IndexPlace, meta: Meta) -> bool:
+    """Whether the index in a place has columns, and its records keep their numbers."""
+    if place.is_remote or not os.path.isdir(join(place.folder, COLUMNS)):
+        return False
     try:
-        before = read_meta(place.folder)
+        before = meta_of(place)
     except (CorruptIndexError, ObjectNotFoundError):
         return False
     if before is None or meta.fingerprint_at(before.records) != before.fingerprint:
@@ -162,16 +169,12 @@ def _are_of(place: IndexPlace, meta: Meta) -> bool:
     return all(file.hash == now.get((file.path, file.size), file.hash) for file in before.files)
 
 
-def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
+def has_additions(listing: Listing, old: Meta, folder: str) -> bool:
     """Return whether an update has anything to do; raise if it would renumber records."""
-    if old.meta is None:
-        raise IndexExistsError(
-            f"{folder} was made by another tool and cannot be updated, only built anew: --overwrite"
-        )
-    found = changes(listing, old.meta)
+    found = changes(listing, old)
     # Files that grew: their hash of the first bytes is lost after the update.
     grown = {file.path for file in found.grown}
-    hashed = [one for one in hashed_files(listing, old.meta) if one.path in grown]
+    hashed = [one for one in hashed_files(listing, old) if one.path in grown]
     changed = found.changed or [(one.path, what) for one in hashed if (what := one.change())]
     if changed:
         path, what = changed[0]
@@ -181,3 +184,151 @@ def refuse_changed(listing: Listing, old: SampleIndex, folder: str) -> bool:
             path=path,
         )
     return bool(found.grown or found.new)
+
+
+@dataclass(slots=True)
+class FileToScan:
+    """A file, and the results of its scan so far."""
+
+    found: Found
+    relative: str
+    number: int | None
+    """Its number, if the index has records of it."""
+    was: FileMeta | None
+    """The file as the index has it."""
+    start: int
+    """Where the scan begins."""
+    records: int = 0
+    text_bytes: int = 0
+    frames: list[NDArray[np.int64]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    bad_lines: int = 0
+    newlines: int | None = None
+
+
+class Builder:
+    """Begins with the content of an old index, if there is one, and adds scanned files."""
+
+    def __init__(
+        self, listing: Listing, scanner: Scanner, options: BuildOptions, old: SampleIndex | None
+    ) -> None:
+        self.listing, self.scanner, self.options, self.old = listing, scanner, options, old
+        self._files: list[FileMeta] = []
+        self._empty: list[FileMeta] = []
+        self._runs: list[RecordRun] = []
+        self._frames: list[NDArray[np.uint64]] = []
+        self._with_large_frames: list[str] = []
+        if old is not None and old.meta is not None:
+            self._files, self._runs = list(old.meta.files), list(old.meta.runs)
+            self._frames = [old.frames]
+            sizes = {listing.relative(found): found.entry.size for found in listing.files}
+            self._empty = [file for file in old.meta.empty if sizes.get(file.path) == file.size]
+        self.waiting = self._waiting()
+
+    def _waiting(self) -> list[FileToScan]:
+        """Return the files that are new, and those that grew."""
+        known = {file.path: (number, file) for number, file in enumerate(self._files)}
+        unchanged = {file.path for file in self._empty}
+        waiting = []
+        for found in self.listing.files:
+            relative = self.listing.relative(found)
+            refuse_unnamable(relative)
+            number, was = known.get(relative, (None, None))
+            if relative not in unchanged and (was is None or was.size != found.entry.size):
+                start = 0 if was is None else was.size
+                waiting.append(FileToScan(found, relative, number, was, start))
+        return waiting
+
+    @property
+    def bytes(self) -> int:
+        """Stored bytes to scan."""
+        return sum(one.found.entry.size - one.start for one in self.waiting)
+
+    def progress(self) -> AbstractContextManager[View]:
+        return viewed(self.options.progress, self.bytes, "indexing")
+
+    def begin_rows(self, folder: Path) -> BinaryIO:
+        """Return the file of rows, with those of the old index."""
+        rows = (folder / ROWS).open("wb")
+        if self.old is not None:
+            self.old.sample_locations.tofile(rows)
+        return rows
+
+    def write_rows(
+        self, one: FileToScan, places: Iterable[NDArray[np.int64]], rows: BinaryIO, start: int = 0
+    ) -> None:
+        """Write where records are: offset (from `start` on) and bytes, int64[k, 2] each."""
+        number = len(self._files) if one.number is None else one.number
+        room = np.empty((0, 3), "<u8")  # Reused: fresh memory costs more than filling it.
+        for some in places:
+            if not len(some):
+                continue
+            if len(some) > len(room):
+                room = np.empty((2 * len(some), 3), "<u8")
+                room[:, 0] = number
+            part = room[: len(some)]
+            np.add(some[:, 0], start, out=part[:, 1], casting="unsafe")
+            part[:, 2] = some[:, 1]
+            rows.write(part.data)
+            one.records += len(some)
+            one.text_bytes += int(some[:, 1].sum())
+
+    def add(self, one: FileToScan, file: OpenFile) -> None:
+        """Add a file whose rows are written."""
+        number, was, entry = one.number, one.was, one.found.entry
+        fingerprint = file_fingerprint(file, entry.size)
+        hashed = whole_hash(file, entry.size) if self.options.full_hash else None
+        meta = FileMeta(
+            one.relative,
+            entry.size,
+            entry.modified,
+            fingerprint,
+            one.records + (was.records if was else 0),
+            one.text_bytes + (was.bytes if was else 0),
+            entry.version,
+            one.facts,
+            hashed,
+            one.bad_lines + (was.bad_lines if was else 0),
+            one.newlines,
+        )
+        if number is not None:
+            self._files[number] = meta
+        elif one.records:
+            number = len(self._files)
+            self._files.append(meta)
+        else:
+            self._empty.append(meta)
+        if one.records and number is not None:
+            self._runs.append(RecordRun(number, one.records, fingerprint))
+            frames = np.concatenate([np.empty((0, 4), np.int64), *one.frames])
+            self._frames.append(np.insert(frames, 0, number, axis=1).astype("<u8"))
+            if frames[:, 3].max(initial=0) > LARGEST_FRAME:
+                self._with_large_frames.append(one.found.path)
+
+    def write(self, folder: Path, base: str | None) -> Meta:
+        """Write the other files of the index."""
+        if self._with_large_frames:
+            _log.warning(
+                "%d files hold zstd frames of more than %d MB of text, first %s: a record from the "
+                "middle of one costs reading what lies before it. penstock convert writes small "
+                "frames",
+                len(self._with_large_frames),
+                LARGEST_FRAME >> 20,
+                self._with_large_frames[0],
+            )
+        if any(map(len, self._frames)):
+            (folder / FRAMES).write_bytes(np.concatenate(self._frames).astype("<u8").tobytes())
+        meta = Meta(
+            self.scanner.kind,
+            self._files,
+            self._runs,
+            self.scanner.options(),
+            self._empty,
+            base,
+            created=time.time(),
+            validated=self.options.validate,
+            max_line_bytes=self.options.max_line_bytes,
+            profiled=self.options.profile,
+        )
+        write_meta(folder, meta)
+        return meta

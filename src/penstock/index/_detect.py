@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.errors import ObjectNotFoundError, OptionError
@@ -78,50 +77,34 @@ class Detected:
         return self
 
 
-def detect(
-    what: What | Sequence[What],
-    options: StorageOptions | None = None,
-    index: str | os.PathLike[str] | None = None,
-) -> Detected:
-    """Return which format lies at a path, a pattern or a list of those; raise where none does."""
-    return look_at(what, options, index).checked()
-
-
 def look_at(
     what: What | Sequence[What],
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
 ) -> Detected:
-    """Do the same for a look: a folder without records, or with several formats, is no error yet.
+    """Return which format lies at a path, a pattern or a list of those.
 
-    Of several formats the first in the table is taken; a folder without records has lines, of
-    which there are none.
+    Of several formats the first in the table is taken, and a folder without records has lines, of
+    which there are none: `checked` raises for both.
     """
     options = StorageOptions() if options is None else options
     if isinstance(what, list | tuple) and len(what) == 1:
         (what,) = what
     folder = None if index is None else os.fspath(index)
     if not isinstance(what, str | os.PathLike):
-        return _of_records(what, _several([*what], options), options, folder)
+        return _of_records(Detected(what, LINES, _several([*what], options), options, folder))
     path = os.fspath(what)
     try:
         listing = list_files(path, (), options)
     except ObjectNotFoundError:
-        found = None if is_pattern(path) else _together(path, None, options, folder)
+        unlisted = Listing((path,), None, os.path.dirname(path), [])
+        at_path = Detected(path, LINES, unlisted, options, folder)
+        found = None if is_pattern(path) else _together(at_path, folder_formats(), None)
         if found is None:
             raise
         return found
-    if listing.folder is not None:
-        # Records may lie beside what is a folder of tokens, or of shards, by its marks.
-        asked = [
-            row
-            for row in folder_formats()
-            if not listing.top.isdisjoint(row.marks) or (row.has_index and folder is not None)
-        ]
-        found = _together(path, listing, options, folder, asked)
-        if found is not None:
-            return found
-    return _of_records(path, listing, options, folder)
+    at_path = Detected(path, LINES, listing, options, folder)
+    return _together(at_path, _marked(at_path), listing) or _of_records(at_path)
 
 
 def problems_of(listing: Listing, options: StorageOptions) -> list[PenstockError]:
@@ -130,24 +113,28 @@ def problems_of(listing: Listing, options: StorageOptions) -> list[PenstockError
     return [problem for problem in problems if problem is not None]
 
 
+def _marked(at_path: Detected) -> list[Format]:
+    """Return the formats of several files that may lie in a folder, with records beside them."""
+    has_index = at_path.index is not None and at_path.listing.folder is not None
+    return [
+        row
+        for row in folder_formats()
+        if not at_path.listing.top.isdisjoint(row.marks) or (row.has_index and has_index)
+    ]
+
+
 def _together(
-    path: str,
-    listing: Listing | None,
-    options: StorageOptions,
-    index: str | None,
-    asked: Sequence[Format] | None = None,
+    at_path: Detected, rows: Sequence[Format], listing: Listing | None
 ) -> Detected | None:
     """Return the format of files that are one together; None where they are not."""
-    for row in folder_formats() if asked is None else asked:
-        opens: str | None = load(str(row.folder)).found(path, listing, options, index)
+    path, index = at_path.what if isinstance(at_path.what, str) else "", at_path.index
+    for row in rows:
+        opens: str | None = load(str(row.folder)).found(path, listing, at_path.options, index)
         if opens is not None:
-            files = (
-                Listing((opens,), None, os.path.dirname(opens), []) if listing is None else listing
-            )
             if index is not None and not row.has_index:
                 text = f"index={index!r}: {row.title} has no index of Penstock. Leave it out."
                 raise OptionError(text)
-            return Detected(opens, row, files, options, index)
+            return replace(at_path, what=opens, format=row)
     return None
 
 
@@ -155,21 +142,20 @@ def _several(paths: Sequence[What], options: StorageOptions) -> Listing:
     """Return the files of several paths; raise for a folder that only opens alone."""
     parts = [list_files(path, (), options) for path in paths]
     for part in parts:
-        asked = [row for row in folder_formats() if row.has_index and part.top]
-        found = _together(str(part.folder), part, options, None, asked)
-        if part.folder is not None and found is not None:
+        at_path = Detected(str(part.folder), LINES, part, options)
+        found = _together(at_path, _marked(at_path), part)
+        if found is not None:
             raise OptionError(
                 f"{part.folder} is a folder of {found.format.title}, which is opened alone. Put "
                 "several together by penstock.open(…) + penstock.open(…); records beside it are "
-                f"named by a pattern: {part.folder + '/*' + LINES.suffixes[0]!r}"
+                f"named by a pattern: {found.what}/*{LINES.suffixes[0]}"
             )
     return joined(parts)
 
 
-def _of_records(
-    what: What | Sequence[What], listing: Listing, options: StorageOptions, index: str | None
-) -> Detected:
+def _of_records(at_path: Detected) -> Detected:
     """Return the format of the files with records."""
+    listing = at_path.listing
     groups: dict[Format, list[Found]] = {row: [] for row in record_formats()}
     endings = [(row.endings, group) for row, group in groups.items()]
     others: list[Found] = []
@@ -183,22 +169,19 @@ def _of_records(
             others.append(found)
     present = {row: group for row, group in groups.items() if group}
     if not present:
-        return _without_records(what, listing, options, index)
+        return _without_records(at_path)
     row, *more = present
     files, trouble = present[row], None
-    others = [*chain.from_iterable(present[one] for one in more), *others]
-    is_chosen = listing.folder is not None or listing.is_pattern
     if more:
         trouble = _several_formats(present, listing)
-    elif others and not is_chosen:
-        text = f"{others[0].path} is named beside {files[0].path}, but is another format."
-        trouble = OptionError(text)
     elif others and listing.is_pattern:
         are = "file is" if len(others) == 1 else "files are"
         text = f"%s: %d {are} no %s, first %s"
         _log.warning(text, listing.named[0], len(others), row.title, others[0].path)
-    kept = replace(listing, files=files)
-    return Detected(what, row, kept, options, index, trouble)
+    elif others and listing.folder is None:
+        text = f"{others[0].path} is named beside {files[0].path}, but is another format."
+        trouble = OptionError(text)
+    return replace(at_path, format=row, listing=replace(listing, files=files), trouble=trouble)
 
 
 def _several_formats(present: Mapping[Format, list[Found]], listing: Listing) -> PenstockError:
@@ -210,32 +193,30 @@ def _several_formats(present: Mapping[Format, list[Found]], listing: Listing) ->
     return OptionError(f"{shown} holds {held}. Choose by a pattern: {example!r}")
 
 
-def _without_records(
-    what: What | Sequence[What], listing: Listing, options: StorageOptions, index: str | None
-) -> Detected:
+def _without_records(at_path: Detected) -> Detected:
     """Return the format of files whose names are of no format with records."""
-    path = what if isinstance(what, str) else ""
-    asked = [row for row in folder_formats() if path or row.has_index]
-    found = _together(path, listing, options, index, asked)
+    listing = at_path.listing
+    asked = [row for row in folder_formats() if isinstance(at_path.what, str) or row.has_index]
+    found = _together(at_path, asked, listing)
     if found is not None:
         return found
     first = listing.files[0] if listing.files else None
     row = None if first is None or listing.folder is not None else _by_first_bytes(first)
     if row is not None:
         # Names that say nothing are given one by one: a pattern would be listed by its endings.
-        each = [one.path for one in listing.files] if listing.is_pattern else what
-        return Detected(each, row, listing, options, index)
-    problem = trouble = next(iter(problems_of(listing, options)), None)
-    shown = listing.folder or listing.named[0]
-    if trouble is None and first is None:
-        trouble = ObjectNotFoundError(f"{shown} holds no files with records.", path=shown)
-    if trouble is None and first is not None:
-        trouble = OptionError(
-            f"cannot tell what {first.path} holds: its name ends in none of {known_endings()}."
+        each = [one.path for one in listing.files] if listing.is_pattern else at_path.what
+        return replace(at_path, what=each, format=row)
+    problem = next(iter(problems_of(listing, at_path.options)), None)
+    if first is None:
+        shown = listing.folder or listing.named[0]
+        other: PenstockError = ObjectNotFoundError(
+            f"{shown} holds no files with records.", path=shown
         )
-    files = [] if listing.folder is not None else listing.files
-    kept = replace(listing, files=files)
-    return Detected(what, LINES, kept, options, index, trouble, problem)
+    else:
+        text = f"cannot tell what {first.path} holds: its name ends in none of {known_endings()}."
+        other = OptionError(text)
+    kept = listing if listing.folder is None else replace(listing, files=[])
+    return replace(at_path, listing=kept, trouble=problem or other, problem=problem)
 
 
 def _by_first_bytes(found: Found) -> Format | None:

@@ -1,16 +1,23 @@
-"""The folder of an index: one process at a time builds it, and it appears whole or not at all."""
+"""The folder of an index: one process at a time builds it, and it appears whole or not at all.
+
+A builder puts the index that it replaces aside: for a moment, or for good where it is killed.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 import tempfile
+import time
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
+    CorruptIndexError,
     IndexExistsError,
     IndexTimeoutError,
     ObjectChangedError,
@@ -18,23 +25,26 @@ from penstock.errors import (
     StorageError,
     WorkerError,
 )
-from penstock.index._aside import old_indexes
 from penstock.index._fingerprint import digest
 from penstock.index._names import (
     BAD_LINES,
     COLUMNS,
     DOCUMENT_FILES,
+    FILES,
     FRAMES,
     META,
     PROFILE,
     PROFILE_STATE,
+    PUT_ASIDE,
 )
 from penstock.index.tokens._journal import JOURNAL, Reach, journal_problem, take_back_dead
 from penstock.storage import (
     NO_HARD_LINKS,
     NO_ROOM,
     HiddenFolder,
+    StorageOptions,
     cache_directory,
+    has_builder,
     hidden_beside,
     hidden_of,
     locate,
@@ -53,9 +63,13 @@ if TYPE_CHECKING:
     from typing import Self
 
     from penstock.index._listing import IndexPlace
-    from penstock.storage import StorageOptions
 
 _WHAT = "Made by Penstock from the data beside it, or named in meta.json; it can be made again."
+_GAP_SECONDS = 3.0
+"""For how long an index may be gone while it is replaced."""
+_LOOKS = 3
+"""Between two looks one builder may end and the next one begin."""
+_PAUSE = 0.002
 _NOT_ALWAYS = (FRAMES, BAD_LINES, PROFILE, PROFILE_STATE, *DOCUMENT_FILES)
 
 
@@ -103,12 +117,8 @@ class NewFolder:
                 upload_folder(store, path, name, files, META, replace=replace, obsolete=_NOT_ALWAYS)
             elif keep_columns and not final.is_symlink():
                 _link_folder(columns, path / COLUMNS)
-                publish_folder(
-                    path,
-                    final,
-                    replace=replace,
-                    rescue=lambda old: _move_rest(old / COLUMNS, columns),
-                )
+                rescue = partial(_move_rest, columns)
+                publish_folder(path, final, replace=replace, rescue=rescue)
             else:
                 publish_folder(path, final, replace=replace)
         except ObjectExistsError:
@@ -204,8 +214,8 @@ def _remove_dead(final: Path, undo: Callable[[Path], bool]) -> None:
             remove_dead(found, undo)
 
 
-def _has_journal(folder: Path) -> bool:
-    return os.path.lexists(folder / JOURNAL)
+def _has_journal(folder: str | Path) -> bool:
+    return os.path.lexists(f"{folder}/{JOURNAL}")
 
 
 def remove_leftover(path: str, options: StorageOptions, *, undecided: bool = False) -> bool:
@@ -221,6 +231,62 @@ def leftover_problem(path: str, options: StorageOptions) -> str | None:
     """Return why `remove_leftover` cannot remove what a dead writer left; None where it can."""
     folder = Path(path)
     return journal_problem(folder, options) if hidden_of(folder.name, "tmp") else None
+
+
+def put_aside(folder: str) -> list[str]:
+    """Return where indexes lie that were put aside to be replaced by one in this folder."""
+    journals = filter(_has_journal, hidden_beside(folder, "tmp"))
+    of_tokens = [f"{found}/{PUT_ASIDE}" for found in journals]
+    return [*old_indexes(folder), *filter(os.path.isdir, of_tokens)]
+
+
+def old_indexes(folder: str) -> list[str]:
+    """Return the hidden folders with an index that had this folder's name."""
+    return [old for old in hidden_beside(folder, "old") if os.path.exists(f"{old}/{FILES}")]
+
+
+def put_aside_in(directory: str) -> list[tuple[Path, Path]]:
+    """Return indexes in a directory that killed builders put aside, each with its place.
+
+    Not those in the folder of a builder of tokens: its journal brings them back.
+    """
+    with suppress(OSError):
+        names = {hidden_of(path.name, "old") for path in Path(directory).iterdir()}
+        finals = sorted(Path(directory) / name for name in names if name is not None)
+        return [
+            (Path(aside[0]), final)
+            for final in finals
+            if not os.path.lexists(final) and not has_builder(str(final))
+            if (aside := old_indexes(str(final)))
+        ]
+    return []
+
+
+def appears(folder: str, is_there: Callable[[], bool]) -> bool:
+    """Whether there is an index; waits for a living builder that put one aside just now."""
+    deadline, looks = time.monotonic() + _GAP_SECONDS, 0
+    while not is_there():
+        if not put_aside(folder) or looks == _LOOKS or time.monotonic() > deadline:
+            return is_there()
+        looks = 0 if has_builder(folder) else looks + 1
+        time.sleep(_PAUSE)
+    return True
+
+
+def refuse_put_aside(folder: str) -> None:
+    """Raise where a killed builder has put an index aside; the error names the way back."""
+    aside = [] if os.path.lexists(folder) else put_aside(folder)
+    if not aside or has_builder(folder):
+        return
+    around = os.path.dirname(aside[0])
+    remedy = f"Bring it back: penstock clean {shlex.quote(os.path.dirname(folder))}"
+    if os.path.basename(aside[0]) == PUT_ASIDE:
+        remedy = journal_problem(Path(around), StorageOptions()) or remedy
+    raise CorruptIndexError(
+        f"there is no index in {folder}: a builder that was killed has put it aside, as "
+        f"{aside[0]}. {remedy}",
+        path=folder,
+    )
 
 
 def _link_folder(old: Path, new: Path) -> None:
@@ -254,12 +320,12 @@ def _link(path: Path, new: Path) -> None:
         sync(new)
 
 
-def _move_rest(old: Path, new: Path) -> None:
-    """Move what appeared in a folder since its files were linked, or is on its way there."""
-    if not _is_folder(old):
+def _move_rest(new: Path, old: Path) -> None:
+    """Move the columns that appeared in an old index since the others were linked."""
+    if not _is_folder(old / COLUMNS):
         return
     new.mkdir(exist_ok=True)
-    for path in old.iterdir():
+    for path in (old / COLUMNS).iterdir():
         if not (path.is_symlink() or (new / path.name).exists()):
             with suppress(OSError):
                 path.rename(new / path.name)
@@ -270,15 +336,14 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink()
 
 
-def _may_go_on(kind: type[BaseException] | None, failure: BaseException | None) -> bool:
+def _may_go_on(failure: BaseException | None) -> bool:
     """Whether the same work may succeed the next time, after this failure."""
-    if kind is None or not issubclass(kind, Exception):
-        return kind is not None
-    if issubclass(kind, ObjectChangedError | ObjectExistsError):
-        return False  # The data changed, or another process built it.
-    if getattr(failure, "errno", None) in NO_ROOM:
-        return False
-    return issubclass(kind, StorageError | WorkerError)
+    if not isinstance(failure, Exception):
+        return failure is not None
+    # The data changed, or another process built it.
+    is_final = isinstance(failure, ObjectChangedError | ObjectExistsError)
+    has_room = getattr(failure, "errno", None) not in NO_ROOM
+    return isinstance(failure, StorageError | WorkerError) and has_room and not is_final
 
 
 class UnitFolder:
@@ -311,25 +376,20 @@ class UnitFolder:
             clear_dead_folders(self._hidden.final)
             mark_as_cache(self.path, _WHAT)
         except BaseException:
-            self.__exit__(BaseException)
+            self.__exit__(None, BaseException())  # Keeps the units that were there before.
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        failure: BaseException | None = None,
-        _trace: object = None,
-    ) -> None:
+    def __exit__(self, _kind: object, failure: BaseException | None, _trace: object = None) -> None:
         if not self._hidden.is_held:
             return  # A process that was forked from the builder.
-        is_kept = self._hidden.key is not None and _may_go_on(kind, failure)
+        is_kept = self._hidden.key is not None and _may_go_on(failure)
         is_kept = is_kept and any(self.path.glob("*.unit"))
         if is_kept and isinstance(failure, Exception):
             failure.add_note("Finished work is kept: the same call continues with the rest.")
         # A journal that is not undone yet exists only here.
         self._hidden.close(keep=is_kept or (self.path / JOURNAL).exists())
-        if kind is not None:
+        if failure is not None:
             with suppress(OSError):  # One of them is not empty.
                 for folder in self._made:
                     folder.rmdir()

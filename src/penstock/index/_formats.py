@@ -5,14 +5,13 @@ A row names its code as text ("module:name"), loaded on use, so that it may poin
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from penstock.index._scan import Scanner
 
@@ -196,13 +195,3 @@ def format_by_bytes(head: bytes) -> Format | None:
 def known_endings() -> str:
     """Return the endings of names for a message."""
     return ", ".join(end for row in record_formats() for end in row.endings)
-
-
-@contextmanager
-def registered(row: Format) -> Iterator[Format]:
-    """Add a row for some time, as a test of a new format does."""
-    FORMATS.append(row)
-    try:
-        yield row
-    finally:
-        FORMATS.remove(row)

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,13 +19,12 @@ from penstock.errors import CorruptIndexError, IndexExistsError, OptionError
 from penstock.index._build import BuildOptions
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
-from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_lines
+from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, list_lines, place_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import BAD_LINES, FILES, ROWS
-from penstock.index._open_index import load_beside, load_place, make_index
-from penstock.index._sample_generators import NOOPSampleGenerator
+from penstock.index._open_index import load_beside, make_index
 from penstock.index._sample_schema import SAMPLE_SCHEMA, encode_schema
-from penstock.index._scan import LineScan, LineScanner, ScannedFrames, scan_file
+from penstock.index._scan import LineScan, LineScanner, ScannedFrames, opened, scan_file
 from penstock.jsonl import BOM, JsonlFile, decompressed, read_pieces
 from penstock.storage import StorageOptions, join, locate
 from penstock.work import Bar
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from penstock.index._build import Mode
     from penstock.index._meta import TokensMeta
-    from penstock.index._sample_generators import SampleGeneratorInterface
     from penstock.index._sample_index import SampleIndex
     from penstock.index._sample_schema import SampleSchema
 
@@ -196,6 +195,55 @@ class IndexStore:
             self.discard()  # Not closed: not finished.
 
 
+@dataclass(frozen=True, slots=True)
+class SampleData:
+    """One sample, and the file in which its generator stores it."""
+
+    sample_bytes: bytes
+    file_path: str
+
+
+class SampleGeneratorInterface(Protocol):
+    """Turns lines of text into samples, which it stores one after the other.
+
+    `get_sample_schema() -> SampleSchema | None` is optional: the arrays that samples consist of.
+    """
+
+    def prepare(self, text_file_path: str) -> None:
+        """Begin a file."""
+
+    def create_samples(self, text_line: bytes) -> list[SampleData]:
+        """Return the samples of a line; each follows the one before it in its file."""
+
+    def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
+        """End a file."""
+
+
+def noop_sample_processing(text_line: bytes, text_file_path: str) -> list[SampleData]:
+    """Return a line as the only sample of itself."""
+    return [SampleData(text_line, text_file_path)]
+
+
+class NOOPSampleGenerator:
+    """Makes every line a sample of its own file; `FileTextLinesIndexer` does so without it."""
+
+    _path = ""
+
+    def prepare(self, text_file_path: str) -> None:
+        """Begin a file."""
+        self._path = text_file_path
+
+    def create_samples(self, text_line: bytes) -> list[SampleData]:
+        """Return the line."""
+        return noop_sample_processing(text_line, self._path)
+
+    def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
+        """End a file."""
+
+    def get_sample_schema(self) -> None:
+        """Return None: a sample is a line."""
+
+
 class FileTextLinesIndexer:
     """Indexes the lines of text files, or samples that a generator makes of them, when called."""
 
@@ -221,10 +269,9 @@ class FileTextLinesIndexer:
             make_index(listing, LineScanner(), "new", index=self._store.place.folder)
             return
         self._store.init_store()
-        describe = getattr(self._generator, "get_sample_schema", None)
-        schema = None if describe is None else describe()
         try:
-            if schema is not None:
+            describe = getattr(self._generator, "get_sample_schema", None)
+            if describe is not None and (schema := describe()) is not None:
                 self._store.set_sample_schema(schema)  # type: ignore[attr-defined]
             sizes = sum(os.path.getsize(path) for path in self._paths)
             with Bar(sizes, None, self._description) as bar:
@@ -245,9 +292,10 @@ class FileTextLinesIndexer:
 
     def _add_lines(self, bar: Bar) -> None:
         for path in self._paths:
-            for places in scan_file(_found(path), LineScan(), 0, bar.add, ScannedFrames()):
-                for offset, size in places.tolist():
-                    self._store.add_sample(path, offset, size)
+            with opened(_found(path)) as file:
+                for places in scan_file(file, LineScan(), 0, bar.add, ScannedFrames()):
+                    for offset, size in places.tolist():
+                        self._store.add_sample(path, offset, size)
 
     def _add_samples(self, generator: SampleGeneratorInterface, bar: Bar) -> None:
         # Of samples that are lines themselves the first may stand behind a byte order mark.
@@ -261,35 +309,6 @@ class FileTextLinesIndexer:
                     self._store.add_sample(sample.file_path, offset, size)
                     offsets[sample.file_path] = offset + size
             generator.finish(is_last_file=number == len(self._paths) - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class JsonlIndexer:
-    """Indexes JSON Lines files, local or remote, when called."""
-
-    listing: Listing
-    mode: Mode
-    build: BuildOptions
-    options: StorageOptions
-    index: str | os.PathLike[str] | None
-
-    def __call__(self) -> None:
-        place = make_index(
-            self.listing,
-            LineScanner(),
-            self.mode,
-            options=self.options,
-            index=self.index,
-            build=self.build,
-        )
-        if self.build.validate:
-            meta = load_place(place).meta
-            if meta is not None and meta.bad_lines:
-                _log.warning(
-                    "bad lines set aside, which are no records: %d; see %s",
-                    meta.bad_lines,
-                    join(place.folder, BAD_LINES),
-                )
 
 
 def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
@@ -306,7 +325,7 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
     num_workers: int | None = None,
     index: str | os.PathLike[str] | None = None,
     storage_options: dict[str, object] | None = None,
-) -> JsonlIndexer:
+) -> Callable[[], None]:
     r"""Return an indexer of all JSON Lines files of a folder and those below it.
 
     An existing index raises a `ValueError`, unless `overwrite` builds it again or `update` adds new
@@ -330,7 +349,22 @@ def create_default_jsonl_indexer(  # noqa: PLR0913 (options, by name)
     options = StorageOptions(storage_options)
     listing = list_lines(input_base_path, options)
     mode: Mode = "overwrite" if overwrite else "update" if update else "new"
-    return JsonlIndexer(listing, mode, build, options, index)
+    return partial(_index_lines, listing, mode, build, options, index)
+
+
+def _index_lines(
+    listing: Listing,
+    mode: Mode,
+    build: BuildOptions,
+    options: StorageOptions,
+    index: str | os.PathLike[str] | None,
+) -> None:
+    scanner = LineScanner()
+    meta = make_index(listing, scanner, mode, options=options, index=index, build=build)
+    if build.validate and meta.bad_lines:
+        place = place_of(listing, scanner, options, index, beside_remote=True)
+        text = "bad lines set aside, which are no records: %d; see %s"
+        _log.warning(text, meta.bad_lines, join(place.folder, BAD_LINES))
 
 
 def _found(path: str) -> Found:

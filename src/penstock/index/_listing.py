@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,9 +99,16 @@ def list_files(
     In a folder or behind a pattern only names with one of `suffixes` count, in natural order
     without regard to case; a file that is named itself is always taken.
     """
-    if isinstance(what, str | os.PathLike):
-        return _listed(os.fspath(what), suffixes, options)
-    return joined([_listed(os.fspath(one), suffixes, options) for one in what])
+    if not isinstance(what, str | os.PathLike):
+        return joined([list_files(one, suffixes, options) for one in what])
+    listing = _listed(os.fspath(what), options)
+    if suffixes and (listing.folder is not None or listing.is_pattern):
+        files = [found for found in listing.files if found.entry.name.lower().endswith(suffixes)]
+        listing = replace(listing, files=files)
+    if listing.is_pattern and not listing.files:
+        kinds = f" with a name in {', '.join(suffixes)}" if suffixes else " that is data"
+        raise ObjectNotFoundError(f"no file{kinds} matches {what}.", path=os.fspath(what))
+    return listing
 
 
 def list_lines(what: What | Sequence[What], options: StorageOptions) -> Listing:
@@ -126,22 +133,18 @@ def joined(parts: Sequence[Listing]) -> Listing:
     if len({found.store for found in files}) > 1:
         raise OptionError("a list of paths must be all local, or all in one bucket.")
     named = tuple(named for part in parts for named in part.named)
-    return Listing(named, None, _common([part.base for part in parts]), files)
+    around = os.path.commonprefix([part.base.split("/") for part in parts])  # noqa: RUF071 (parts)
+    return Listing(named, None, "/".join(around) or "/", files)
 
 
-def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None) -> Listing:
+def _listed(path: str, options: StorageOptions | None) -> Listing:
     store, name = locate(path, options)
     if is_pattern(path):
         # What stands before the first wildcard: matches may come and go, it does not change.
         root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
         found = match(path, options)[1]
         entries = [e for e in found if _is_data(e.name.removeprefix(root).lstrip("/"))]
-        files = _in_order(store, entries, suffixes)
-        if not files:
-            kinds = f" with a name in {', '.join(suffixes)}" if suffixes else " that is data"
-            message = f"no file{kinds} matches {path}."
-            raise ObjectNotFoundError(message, path=path)
-        named = (store.path(name),)
+        named, files = (store.path(name),), _in_order(store, entries)
         return Listing(named, None, folder_path(store, root), files, is_pattern=True)
     if isinstance(store, LocalStore):
         ways = [_folder if os.path.isdir(name) else _file]
@@ -150,15 +153,15 @@ def _listed(path: str, suffixes: tuple[str, ...], options: StorageOptions | None
     else:
         ways = [_folder, _file] if name else [_folder]  # A bucket is no file.
     try:
-        return ways[0](store, name, suffixes)
+        return ways[0](store, name)
     except ObjectNotFoundError as missing:
         try:
-            return ways[-1](store, name, suffixes)
+            return ways[-1](store, name)
         except ObjectNotFoundError:
             raise missing from None
 
 
-def _folder(store: Store, name: str, suffixes: tuple[str, ...]) -> Listing:
+def _folder(store: Store, name: str) -> Listing:
     begin = len(name) + (not name.endswith("/") and bool(name))
     below, top = [], set()
     entries = store.list(name, recursive=True)
@@ -173,10 +176,10 @@ def _folder(store: Store, name: str, suffixes: tuple[str, ...]) -> Listing:
         if _is_data(relative):
             below.append(entry)
     path = folder_path(store, name)
-    return Listing((path,), path, path, _in_order(store, below, suffixes), top=frozenset(top))
+    return Listing((path,), path, path, _in_order(store, below), top=frozenset(top))
 
 
-def _file(store: Store, name: str, _suffixes: tuple[str, ...]) -> Listing:
+def _file(store: Store, name: str) -> Listing:
     file = Found(store, store.entry(name))
     return Listing((file.path,), None, folder_path(store, name.rpartition("/")[0]), [file])
 
@@ -192,24 +195,13 @@ def _is_apart(folder: str) -> bool:
     return folder[:1] in "._" or folder in _APART
 
 
-def _in_order(store: Store, entries: list[Entry], suffixes: tuple[str, ...]) -> list[Found]:
-    wanted = [e for e in entries if e.name.lower().endswith(suffixes)] if suffixes else entries
-    ordered = natsorted(wanted, key=attrgetter("name"), alg=ns.IGNORECASE)
+def _in_order(store: Store, entries: list[Entry]) -> list[Found]:
+    ordered = natsorted(entries, key=attrgetter("name"), alg=ns.IGNORECASE)
     return [Found(store, entry) for entry in ordered]
 
 
 def folder_path(store: Store, name: str) -> str:
     return store.path(name).rstrip("/") or "/"
-
-
-def _common(folders: list[str]) -> str:
-    """Return the folder around all of these."""
-    common = []
-    for parts in zip(*(folder.split("/") for folder in folders), strict=False):
-        if len(set(parts)) > 1:
-            break
-        common.append(parts[0])
-    return "/".join(common) or "/"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from penstock.errors import (
     ObjectNotFoundError,
     StaleIndexError,
 )
-from penstock.index._aside import appears, refuse_put_aside
-from penstock.index._meta import Meta, decode_meta, is_of_tokens
+from penstock.index._folder import appears, refuse_put_aside
+from penstock.index._meta import Meta, decode_meta
 from penstock.index._names import (
     DOCUMENT_ENDS,
     DOCUMENT_FILES,
@@ -26,12 +26,13 @@ from penstock.index._names import (
     FRAMES,
     META,
     ROWS,
+    is_of_tokens,
     rebuilding,
 )
-from penstock.index._sample_index import Documents, Origin, SampleIndex, rows_before
+from penstock.index._sample_index import Documents, SampleIndex, rows_before
 from penstock.index._sample_schema import SAMPLE_SCHEMA, decode_schema
 from penstock.storage import (
-    is_below,
+    fetch_metadata,
     join,
     locate,
     open_regular,
@@ -41,15 +42,17 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import BinaryIO, Self
 
     from numpy.typing import NDArray
 
+    from penstock.index._listing import IndexPlace
+
 _TOKENS = "tokens"
 
 
-def load_index(origin: Origin) -> SampleIndex:
+def load_index(origin: IndexPlace) -> SampleIndex:
     """Return the index in a local folder, or raise what is wrong with it.
 
     The rows of the records and the files themselves are not read. An index that is replaced
@@ -58,37 +61,37 @@ def load_index(origin: Origin) -> SampleIndex:
     while True:
         with _OpenFolder(origin.folder, origin.base) as folder:
             try:
-                index = _loaded(origin, folder)
+                return _loaded(origin, folder)
             except (ObjectNotFoundError, CorruptIndexError):
                 if not folder.was_replaced():
                     raise
-                continue
-        if index.meta is None:
-            _check_last_rows(index)
-        return index
 
 
-def _loaded(origin: Origin, folder: _OpenFolder) -> SampleIndex:
+def _loaded(origin: IndexPlace, folder: _OpenFolder) -> SampleIndex:
     meta = folder.meta()
     names = [os.fsdecode(name) for name in folder.read(FILES).split(b"\n") if name]
-    tokens = folder.names_token_files() if meta is None else meta.kind == _TOKENS
-    again = rebuilding(origin.base, tokens=tokens)
-    rows = folder.mapped(ROWS, "<u8", 3, again)
+    rows = folder.mapped(ROWS, "<u8", 3)
     if meta is not None:
-        _check_whole(folder.path, meta, names, len(rows), again)
+        _check_whole(folder, meta, names, len(rows))
     resolved = path_below if meta is not None else _of_other_tool
-    files = [_below(resolved, origin.base, name, folder.path, again) for name in names]
+    files = [resolved(origin.base, name) or "" for name in names]
+    if "" in files:
+        outside = names[files.index("")]
+        what = f"it names {outside!r}, which does not lie below {origin.base}"
+        raise folder.damaged(f"{what}; it is not opened")
     index = SampleIndex(files, rows, meta=meta, origin=origin, reload=reload_index)
     if folder.has(SAMPLE_SCHEMA):
         index.sample_schema = decode_schema(folder.read(SAMPLE_SCHEMA), folder.name(SAMPLE_SCHEMA))
     if folder.has(FRAMES):
-        index.frames = folder.mapped(FRAMES, "<u8", 5, again)
+        index.frames = folder.mapped(FRAMES, "<u8", 5)
     if folder.has(DOCUMENT_OFFSETS):
-        index.documents = _map_documents(folder, len(rows), again)
+        index.documents = _map_documents(folder, len(rows))
+    if meta is None:
+        _check_last_rows(index, folder.again())
     return index
 
 
-def reload_index(origin: Origin, fingerprint: str, length: int) -> SampleIndex:
+def reload_index(origin: IndexPlace, fingerprint: str, length: int) -> SampleIndex:
     """Return the index that another process loaded, of so many records; raise if it changed."""
     index = load_index(origin)
     meta = index.meta
@@ -112,13 +115,21 @@ def read_meta(path: str, base: str | None = None) -> Meta | None:
         return folder.meta()
 
 
+def meta_of(place: IndexPlace) -> Meta | None:
+    """Return what an index says of itself, wherever it lies; None where another tool made it."""
+    if not place.is_remote:
+        return read_meta(place.folder, place.base)
+    path = join(place.folder, META)
+    return decode_meta(fetch_metadata(*locate(path, place.options)), path, place.base)
+
+
 def kind_in(path: str) -> str | None:
     """Return the kind of the index in a folder; None if it is unknown."""
     with _OpenFolder(path) as folder:
         meta = folder.meta()
         if meta is not None:
             return meta.kind
-        return _TOKENS if folder.names_token_files() else None
+        return _TOKENS if is_of_tokens(folder.read(FILES) + b"\n") else None
 
 
 class _OpenFolder:
@@ -160,17 +171,15 @@ class _OpenFolder:
         with self._naming_index(base_name):
             return read_metadata(base_name, dir_fd=self._descriptor)
 
-    def mapped(self, base_name: str, dtype: str, width: int, again: str) -> NDArray[Any]:
-        """Map a file of rows of numbers; `again` is the command that builds a damaged one again."""
+    def mapped(self, base_name: str, dtype: str, width: int) -> NDArray[Any]:
+        """Map a file of rows of numbers."""
         row_bytes = np.dtype(dtype).itemsize * width
         with self.open(base_name) as file:
             size = os.fstat(file.fileno()).st_size
             if size % row_bytes:
-                path = self.name(base_name)
-                raise CorruptIndexError(
-                    f"{path} is cut off or damaged: {size:,} bytes are no whole number of rows of "
-                    f"{row_bytes}. Build the index again: {again}",
-                    path=path,
+                raise self.damaged(
+                    f"{base_name} is cut off or damaged: {size:,} bytes are no whole number of "
+                    f"rows of {row_bytes}"
                 )
             held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
             return np.frombuffer(held, dtype).reshape(-1, width)
@@ -184,36 +193,26 @@ class _OpenFolder:
         except ObjectNotFoundError:
             raise self._missing(base_name) from None
         except CorruptFileError as why:
-            raise CorruptIndexError(
-                f"the index in {self.path} is damaged: {why} Build it again: "
-                f"{rebuilding(self._base, tokens=None)}",
-                path=self.path,
-            ) from None
+            raise self.damaged(str(why).rstrip(".")) from None
 
     def meta(self) -> Meta | None:
         """Return the content of `meta.json`; None if there is none."""
         if not self.has(META):
             return None
-        text = self.read(META)
-        return decode_meta(text, self.name(META), self._base, tokens=self._is_of_tokens(text))
+        return decode_meta(self.read(META), self.name(META), self._base, self.again)
 
-    def names_token_files(self) -> bool:
-        return b".bin\n" in self.read(FILES) + b"\n"
+    def again(self) -> str:
+        """Return the command that builds the index again, by the files that are left of it."""
+        left = b""
+        for name in (META, FILES):
+            with suppress(OSError):
+                left += read_metadata(name, dir_fd=self._descriptor) + b"\n"
+        tokens = any(map(self.has, DOCUMENT_FILES)) or is_of_tokens(left)
+        return rebuilding(self._base, tokens=tokens)
 
-    def _is_of_tokens(self, meta: bytes) -> bool | None:
-        """Whether this is an index of tokens, by the files that are left; None if unknown."""
-        is_tokens = is_of_tokens(meta)
-        if is_tokens is None and any(map(self.has, DOCUMENT_FILES)):
-            return True
-        if is_tokens is None and self.has(FILES):
-            return b".bin\n" in self._readable(FILES) + b"\n"
-        return is_tokens
-
-    def _readable(self, base_name: str) -> bytes:
-        """Return the content of a file; nothing if it cannot be read."""
-        with suppress(OSError):
-            return read_metadata(base_name, dir_fd=self._descriptor)
-        return b""
+    def damaged(self, why: str) -> CorruptIndexError:
+        message = f"the index in {self.path} is damaged: {why}. Build it again: {self.again()}"
+        return CorruptIndexError(message, path=self.path)
 
     def was_replaced(self) -> bool:
         """Whether another folder has this name by now, or none."""
@@ -229,31 +228,25 @@ class _OpenFolder:
                 "penstock tokenize SRC DST"
             )
         else:
-            tokens = self._is_of_tokens(self._readable(META))
-            message = (
-                f"the index in {self.path} is damaged: {base_name} is missing. Build it again: "
-                f"{rebuilding(self._base, tokens=tokens)}"
-            )
+            message = str(self.damaged(f"{base_name} is missing"))
         return ObjectNotFoundError(message, path=self.path)
 
 
-def _map_documents(folder: _OpenFolder, samples: int, again: str) -> Documents:
+def _map_documents(folder: _OpenFolder, samples: int) -> Documents:
     """Map where the documents of so many samples end."""
-    path = folder.name(DOCUMENT_OFFSETS)
     types = {DOCUMENT_ENDS: "<u4", DOCUMENT_OFFSETS: "<u8", DOCUMENT_GOES_ON: "u1"}
-    columns = [folder.mapped(name, type_, 1, again)[:, 0] for name, type_ in types.items()]
+    columns = [folder.mapped(name, type_, 1)[:, 0] for name, type_ in types.items()]
     mapped = Documents(*columns)
     is_whole = len(mapped.offsets) == samples + 1 and len(mapped.goes_on) == samples
     if not is_whole or int(mapped.offsets[-1]) != len(mapped.ends):
-        raise CorruptIndexError(
-            f"{path}, or one of document_*.bin beside it, is cut off or damaged: they do not "
-            f"describe the documents of {samples:,} samples. Tokenise again: {again}",
-            path=path,
+        raise folder.damaged(
+            f"{DOCUMENT_OFFSETS}, or one of document_*.bin beside it, is cut off or damaged: they "
+            f"do not describe the documents of {samples:,} samples"
         )
     return mapped
 
 
-def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: str) -> None:
+def _check_whole(folder: _OpenFolder, meta: Meta, names: list[str], rows: int) -> None:
     paths = [file.path for file in meta.files]
     if rows == meta.records and names == paths:
         return
@@ -264,24 +257,7 @@ def _check_whole(folder: str, meta: Meta, names: list[str], rows: int, again: st
     if rows == meta.records and len(names) == len(paths):
         path, name = next(pair for pair in zip(paths, names, strict=True) if len({*pair}) > 1)
         difference = f"names {path!r}, where {FILES} has {name!r}"
-    raise CorruptIndexError(
-        f"the index in {folder} is damaged: meta.json {difference}. Build it again: {again}",
-        path=folder,
-    )
-
-
-def _below(
-    resolved: Callable[[str, str], str | None], base: str, name: str, folder: str, again: str
-) -> str:
-    """Return a file's path; raise for one outside of the base."""
-    path = resolved(base, name)
-    if path is None:
-        raise CorruptIndexError(
-            f"the index in {folder} names {name!r}, which does not lie below {base}; it is not "
-            f"opened. Build it again: {again}",
-            path=folder,
-        )
-    return path
+    raise folder.damaged(f"meta.json {difference}")
 
 
 def _of_other_tool(base: str, name: str) -> str | None:
@@ -290,13 +266,12 @@ def _of_other_tool(base: str, name: str) -> str | None:
     That is an absolute path, or one from the folder where the index was built; it holds where it
     leads below the base.
     """
-    path, given = path_below(base, name), os.path.abspath(name)
-    if (path is not None and os.path.exists(path)) or not is_below(base, given):
-        return path
-    return given if path is None or os.path.exists(given) else path
+    ways = [path_below(base, one) for one in (name, os.path.relpath(name, base))]
+    paths = [path for path in ways if path is not None]
+    return next(filter(os.path.exists, paths), paths[0] if paths else None)
 
 
-def _check_last_rows(index: SampleIndex) -> None:
+def _check_last_rows(index: SampleIndex, again: str) -> None:
     """Check the index of another tool as far as that is cheap: no file ends before its last row."""
     rows, files = index.sample_locations, len(index.file_locations)
     first, last = np.zeros(files, np.int64), np.full(files, len(rows))
@@ -304,29 +279,19 @@ def _check_last_rows(index: SampleIndex) -> None:
     for low, high, path in zip([0, *stops], stops, index.file_locations, strict=False):
         if high > low:
             _, offset, size = rows[high - 1].tolist()
-            actual = _size_of(path)
+            store, name = locate(path)
+            try:
+                actual = store.entry(name).size
+            except ObjectNotFoundError:
+                raise StaleIndexError(
+                    f"{path} is gone since its index was made. Bring it back, or build the index "
+                    f"again: {again}. An index of data-forager before 0.1.6 that names paths from "
+                    "another folder opens in that folder.",
+                    path=path,
+                ) from None
             if offset + size > actual:
                 raise StaleIndexError(
                     f"{path} has {actual:,} bytes, and its index needs {offset + size:,}: it "
-                    f"shrank since. Build the index again: {_repairing(path)}",
+                    f"shrank since. Build the index again: {again}",
                     path=path,
                 )
-
-
-def _repairing(path: str) -> str:
-    """Return the command that repairs an index without a `meta.json`."""
-    verb = "tokenize SRC DST" if path.endswith(".bin") else "index PATH"
-    return f"penstock {verb} --overwrite"
-
-
-def _size_of(path: str) -> int:
-    store, name = locate(path)
-    try:
-        return store.entry(name).size
-    except ObjectNotFoundError:
-        raise StaleIndexError(
-            f"{path} is gone since its index was made. Bring it back, or build the index again: "
-            f"{_repairing(path)}. An index of data-forager before 0.1.6 that names paths from "
-            "another folder opens in that folder.",
-            path=path,
-        ) from None

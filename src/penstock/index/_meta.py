@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -10,17 +10,17 @@ import numpy as np
 
 from penstock.errors import CorruptIndexError
 from penstock.index._fingerprint import digest
-from penstock.index._names import FILES, META, rebuilding
+from penstock.index._names import FILES, META, is_of_tokens, rebuilding
 from penstock.storage import readable_metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from numpy.typing import NDArray
 
 FORMAT = "penstock-index"
 VERSION = 1
-_KIND = re.compile(rb'"kind":\s*"(\w+)"')
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """What int64 holds, so that forged counts cannot overflow an array."""
 
@@ -65,6 +65,9 @@ class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     """Lines set aside, in a validated index."""
     newlines: Count | None = None
     """All newlines, in a validated index: appended lines are numbered from there."""
+
+
+_RECORDS = attrgetter("records")
 
 
 class RecordRun(msgspec.Struct, frozen=True):
@@ -140,7 +143,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def records(self) -> int:
-        return sum(run.records for run in self.runs)
+        return sum(map(_RECORDS, self.runs))
 
     @property
     def bytes(self) -> int:
@@ -149,13 +152,12 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def fingerprint(self) -> str:
-        return self.fingerprint_at(self.records)
+        runs = [[run.fingerprint, run.records] for run in self.runs]
+        return digest([self.kind, self.options, runs, self.records])
 
     def fingerprint_at(self, length: int) -> str:
         """Return the fingerprint of the first `length` records."""
-        first = self.first(length)
-        runs = [[run.fingerprint, run.records] for run in first.runs]
-        return digest([self.kind, self.options, runs, first.records])
+        return self.first(length).fingerprint
 
     def first(self, length: int) -> Meta:
         """Return the index of the first `length` records."""
@@ -169,7 +171,7 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def starts(self) -> NDArray[np.int64]:
         """Return the number of each run's first record, and the number of all records."""
-        return np.cumsum([0, *(run.records for run in self.runs)], dtype=np.int64)
+        return np.cumsum([0, *map(_RECORDS, self.runs)], dtype=np.int64)
 
 
 def encode_meta(meta: Meta) -> bytes:
@@ -189,37 +191,36 @@ def write_meta(folder: Path, meta: Meta) -> bytes:
     return text
 
 
-def is_of_tokens(text: bytes) -> bool | None:
-    """Whether a `meta.json`, also one that is cut off, is of tokens; None if unknown."""
-    kind = _KIND.search(text)
-    return None if kind is None else kind[1] == b"tokens"
+class _MetaHead(msgspec.Struct):
+    format: Literal["penstock-index"]
+    version: int
 
 
-def decode_meta(text: bytes, path: str, base: str, *, tokens: bool | None = None) -> Meta:
+def decode_meta(text: bytes, path: str, base: str, again: Callable[[], str] | None = None) -> Meta:
     """Read the text of a `meta.json`, or raise what is wrong with it.
 
-    `base` is the data of the index; `tokens` whether that is tokens, for a text without a kind.
+    `base` is the data of the index. `again` returns the command that builds a damaged index again,
+    for a caller that knows more of it than this text.
     """
-    known = is_of_tokens(text)
-    again = f"Build the index again: {rebuilding(base, tokens=tokens if known is None else known)}"
     try:
-        head = msgspec.json.decode(text)
-        is_ours = isinstance(head, dict) and head.get("format") == FORMAT
-        if not is_ours or not isinstance(head.get("version"), int):
-            why = "is not the meta.json of an index, or says nothing of its version"
-            raise CorruptIndexError(f"{path} {why}. {again}", path=path)
-        if head["version"] > VERSION:
+        version = msgspec.json.decode(text, type=_MetaHead).version
+        if version > VERSION:
             raise CorruptIndexError(
-                f"{path} was written by a newer Penstock (format {head['version']}, this one "
-                f"knows {VERSION}). Upgrade Penstock.",
+                f"{path} was written by a newer Penstock (format {version}, this one knows "
+                f"{VERSION}). Upgrade Penstock.",
                 path=path,
             )
         meta = msgspec.json.decode(text, type=Meta)
         _check_csv(meta)
+        if max([run.file for run in meta.runs], default=-1) >= len(meta.files):
+            raise msgspec.ValidationError("it names files that it does not list")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
-        raise CorruptIndexError(f"{path} is damaged ({why}). {again}", path=path) from None
-    if any(run.file >= len(meta.files) for run in meta.runs):
-        raise CorruptIndexError(f"{path} names files that it does not list. {again}", path=path)
+        command = rebuilding(base, tokens=is_of_tokens(text)) if again is None else again()
+        raise CorruptIndexError(
+            f"{path} is damaged, or not the meta.json of an index ({why}). Build the index again: "
+            f"{command}",
+            path=path,
+        ) from None
     return meta
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 
 from penstock.errors import OptionError
@@ -23,24 +24,26 @@ def rebuilding(base: str, *, tokens: bool | None) -> str:
 
     `tokens`: whether it is one of tokens; None if unknown, and both commands are named.
     """
-    again = f"penstock tokenize SRC {shlex.quote(base)}"
-    # In an object store nothing is replaced.
-    again = (
-        f"remove the tokens in {base}, and {again}" if is_remote(base) else f"{again} --overwrite"
-    )
+    again = f"penstock tokenize SRC {shlex.quote(base)} --overwrite"
+    if is_remote(base):  # In an object store nothing is replaced.
+        again = f"remove the tokens in {base}, and penstock tokenize SRC {shlex.quote(base)}"
     records = "penstock index PATH --overwrite"
     if tokens is None:
         return f"{records}; or if it was one of tokens: {again}"
     return again if tokens else records
 
 
+def is_of_tokens(left: bytes) -> bool | None:
+    """Whether the rest of a damaged index, or its list of files, is of tokens; None if unknown."""
+    if b'"kind": "tokens"' in left or b".bin\n" in left:
+        return True
+    return False if left.strip(b"{}[] \n") else None
+
+
 def refuse_unnamable(relative: str) -> None:
     """Raise for a file that an index cannot name: it lists one name a line, in UTF-8."""
-    if "\n" in relative:
+    if re.search("[\n\ud800-\udfff]", relative):
         raise OptionError(
-            f"{relative!r}: an index cannot name a file with a newline in it. Rename it."
-        )
-    if any("\ud800" <= letter <= "\udfff" for letter in relative):
-        raise OptionError(
-            f"{relative!r}: an index cannot name a file whose name is not UTF-8. Rename it."
+            f"{relative!r}: an index cannot name a file with a newline in its name, or whose name "
+            "is not UTF-8. Rename it."
         )

@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +17,13 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
 )
-from penstock.index._aside import appears, refuse_put_aside
-from penstock.index._build import BuildOptions, build_index, refuse_changed
+from penstock.index._build import BuildOptions, build_index, has_additions
 from penstock.index._fingerprint import digest
-from penstock.index._folder import bring_back, only_builder
+from penstock.index._folder import appears, bring_back, only_builder, refuse_put_aside
 from penstock.index._listing import IndexPlace, place_of
 from penstock.index._load import kind_in, load_index
-from penstock.index._names import FILES, META
-from penstock.index._sample_index import Origin, SampleIndex
-from penstock.index._stale import check_fresh, listing_of, repairing
+from penstock.index._names import FILES, META, rebuilding
+from penstock.index._stale import check_fresh, listing_of
 from penstock.storage import (
     HiddenFolder,
     StorageOptions,
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from penstock.index._build import Mode
     from penstock.index._listing import Listing
     from penstock.index._meta import Meta
+    from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
     from penstock.work import View
 
@@ -62,8 +62,12 @@ def open_or_build(
     Of many processes one builds; the others wait for it, an hour at most.
     """
     options = options or StorageOptions()
-    place = _existing_place(listing, scanner, options, index)
-    if not exists(place):
+    places = [place_of(listing, scanner, options, index)]
+    if index is None and listing.is_remote:
+        places.append(place_of(listing, scanner, options, beside_remote=True))
+    there = next(filter(exists, places), None)
+    place = there or places[0]
+    if there is None:
         _refuse_unasked(listing)
         with only_builder(place.folder, _BUILD_SECONDS, lambda: exists(place)) as mine:
             if mine:
@@ -91,7 +95,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     options: StorageOptions | None = None,
     index: str | os.PathLike[str] | None = None,
     build: BuildOptions | None = None,
-) -> IndexPlace:
+) -> Meta:
     """Build an index that a caller asks for; that of remote data lies beside the data."""
     options = options or StorageOptions()
     place = place_of(listing, scanner, options, index, beside_remote=True)
@@ -102,31 +106,34 @@ def make_index(  # noqa: PLR0913 (options, given by name)
         bring_back(place)
         if not exists(place):
             refuse_other_folder(place)
-            build_index(listing, scanner, place, build)
-        elif mode == "new":
+            return build_index(listing, scanner, place, build)
+        if mode == "new":
             raise IndexExistsError(
                 f"there is an index in {place.folder} already. overwrite=True (--overwrite) builds "
                 "it anew, update=True (--update) adds what is new."
             )
-        else:
-            refuse_other_kind(place, scanner.kind, unknown=scanner.kind)
-            if mode == "overwrite":
-                build_index(listing, scanner, place, build, replacing=True)
-                return place
-            old = load_place(place)
-            if old.meta is not None:
-                build = build.on_top_of(old.meta, place.folder)
-            if refuse_changed(listing, old, place.folder):
-                build_index(listing, scanner, place, build, old)
-    return place
+        refuse_other_kind(place, scanner.kind, unknown=scanner.kind)
+        if mode == "overwrite":
+            return build_index(listing, scanner, place, build, replacing=True)
+        old = load_place(place)
+        if old.meta is None:
+            raise IndexExistsError(
+                f"{place.folder} was made by another tool and cannot be updated, only built anew: "
+                "--overwrite"
+            )
+        build = build.on_top_of(old.meta, place.folder)
+        if not has_additions(listing, old.meta, place.folder):
+            return old.meta
+        return build_index(listing, scanner, place, build, old)
 
 
 def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
     """Return the index that lies beside remote data, checked against one listing."""
-    index = load_place(IndexPlace(join(base, folder), base, options, beside=True))
+    place = IndexPlace(join(base, folder), base, options, beside=True)
+    index = load_place(place)
     if index.meta is not None:
         listing = listing_of(index.meta, base, options)
-        check_fresh(listing, index.meta, repairing(index.meta, base))
+        check_fresh(listing, index.meta, _repairing(listing, place, None, index.meta))
     return index
 
 
@@ -142,33 +149,15 @@ def exists(place: IndexPlace) -> bool:
     return appears(place.folder, lambda: any(map(os.path.exists, names)))
 
 
-def _existing_place(
-    listing: Listing,
-    scanner: Scanner,
-    options: StorageOptions,
-    index: str | os.PathLike[str] | None,
-) -> IndexPlace:
-    """Return where the index is: that of remote data beside it, if there is one."""
-    place = place_of(listing, scanner, options, index)
-    if index is None and listing.is_remote and listing.folder is not None and not exists(place):
-        beside = place_of(listing, scanner, options, beside_remote=True)
-        if exists(beside):
-            return beside
-    return place
-
-
 def load_place(place: IndexPlace) -> SampleIndex:
     """Return the index in a place, fetched first where that is remote."""
-    return load_index(Origin(local_folder(place), place.base, place.options))
+    return load_index(replace(place, folder=local_folder(place)))
 
 
 def local_folder(place: IndexPlace) -> str:
-    """Return the folder of an index on this machine, fetched first where it is remote."""
-    return _fetched(place) if place.is_remote else place.folder
-
-
-def _fetched(place: IndexPlace) -> str:
-    """Bring a remote index to this machine, where it can be mapped; once a version."""
+    """Return the folder of an index on this machine, fetched where it is remote: once a version."""
+    if not place.is_remote:
+        return place.folder
     store, name = locate(place.folder, place.options)
     entries = {e.name.rpartition("/")[2]: e for e in store.list(name)}
     entries = {name: entry for name, entry in entries.items() if is_plain_name(name)}
@@ -207,16 +196,12 @@ def _refuse_unasked(listing: Listing) -> None:
 
 
 def _check_kind(meta: Meta, scanner: Scanner, folder: str) -> None:
-    if meta.kind != scanner.kind:
+    there, wanted = (meta.kind, meta.options), (scanner.kind, scanner.options())
+    if there != wanted:
         raise CorruptIndexError(
-            f"the index in {folder} is one of {meta.kind}, not of {scanner.kind}. Name the files "
-            "by a pattern, or give index= another folder.",
-            path=folder,
-        )
-    if meta.options != scanner.options():
-        raise CorruptIndexError(
-            f"the index in {folder} was built with {meta.options}, not {scanner.options()}. Open "
-            "it with the same options, give index= another folder, or remove this one.",
+            f"the index in {folder} is one of {there[0]} with the options {there[1]}, not of "
+            f"{wanted[0]} with {wanted[1]}. Open it with the same options, name the files by a "
+            "pattern, or give index= another folder.",
             path=folder,
         )
 
@@ -254,6 +239,8 @@ def _repairing(
     listing: Listing, place: IndexPlace, index: str | os.PathLike[str] | None, meta: Meta
 ) -> str:
     """Return the command that repairs an index, as far as one command can."""
+    if meta.kind == "tokens":
+        return rebuilding(listing.base, tokens=True)
     if len(listing.named) > 1:
         return f"remove {shlex.quote(place.folder)} and open the files again, or: penstock index"
     chosen = f" --index {shlex.quote(os.fspath(index))}" if index is not None else ""

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from penstock.errors import CorruptFileError
-from penstock.index._scan import LineScanner, ScannedFrames, opened, text_blocks
-from penstock.jsonl import BOM, compression_of
-from penstock.storage import LocalStore
+from penstock.index._scan import (
+    TEXT_BYTES,
+    LineScanner,
+    ScannedFrames,
+    is_local_text,
+    opened,
+    text_blocks,
+)
+from penstock.jsonl import BOM
 from penstock.work import PublishedUnit
 
 if TYPE_CHECKING:
@@ -27,8 +33,6 @@ if TYPE_CHECKING:
 
 _LEAST = 4
 """Bytes of a part, so that a first line behind a byte order mark begins in the first part."""
-_BLOCK_BYTES = 512 << 10
-"""Text that is decoded together: more only costs memory, less costs more calls a field."""
 _LENGTH_BYTES = 8
 T = TypeVar("T")
 
@@ -197,20 +201,14 @@ class PartsUnit(PublishedUnit):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartLines:
+class PartLines(LinePieces):
     """The lines that begin in a part, some whole ones at a time."""
 
-    pieces: LinePieces
     blocks: Iterator[bytes]
     scanned: ScannedFrames
 
     def __iter__(self) -> Iterator[LinePiece | LongLine]:
-        return self.pieces.of(self.blocks)
-
-    @property
-    def newlines(self) -> int:
-        return self.pieces.newlines
+        return self.of(self.blocks)
 
     @property
     def frames(self) -> list[tuple[int, int, int, int]]:
@@ -225,49 +223,28 @@ def opened_lines(
     frames = ScannedFrames()
     with opened(part.found) as file:
         start, is_begun, stop = part.start, True, float("inf")
-        if _is_cut(part.found):
+        if is_local_text(part.found.path):
             is_begun = not start or file.read_at(start - 1, 1) == b"\n"
             stop = part.stop
             blocks = _local_blocks(file, part, advance)
         else:
-            blocks = _of_size(text_blocks(file, start, advance, frames), _BLOCK_BYTES)
-        pieces = LinePieces(start, stop, is_begun=is_begun, longest=longest)
+            blocks = text_blocks(file, start, advance, frames)
+        lines = PartLines(start, stop, is_begun=is_begun, longest=longest)
+        lines.blocks, lines.scanned = blocks, frames
         try:
-            yield PartLines(pieces, blocks, frames)
+            yield lines
         finally:
             blocks.close()  # No thread may read ahead in a closed file.
-
-
-def _is_cut(found: Found) -> bool:
-    """Whether lines can be found from the middle of a file on, cheaply."""
-    is_plain = compression_of(found.entry.name) is None
-    return is_plain and isinstance(found.store, LocalStore)
 
 
 def _local_blocks(
     file: OpenFile, part: FilePart, advance: Callable[[int], object]
 ) -> Generator[bytes, None, None]:
     """Yield the blocks of a part, and those behind it, in which its last line ends."""
-    for at in range(part.start, file.size, _BLOCK_BYTES):
-        block = file.read_at(at, min(_BLOCK_BYTES, file.size - at))
+    for at in range(part.start, file.size, TEXT_BYTES):
+        block = file.read_at(at, min(TEXT_BYTES, file.size - at))
         yield block
         advance(max(0, min(len(block), part.stop - at)))
-
-
-def _of_size(blocks: Iterable[bytes], size: int) -> Generator[bytes, None, None]:
-    """Yield the same bytes in blocks of about one size."""
-    held: list[bytes] = []
-    held_bytes = 0
-    for block in blocks:
-        held.append(block)
-        held_bytes += len(block)
-        if held_bytes >= size:
-            whole = b"".join(held)
-            for at in range(0, len(whole), 2 * size):
-                yield whole[at : at + 2 * size]
-            held, held_bytes = [], 0
-    if held_bytes:
-        yield b"".join(held)
 
 
 def parts_of(
@@ -275,7 +252,7 @@ def parts_of(
 ) -> list[FilePart]:
     """Return the parts in which a file is scanned, from a byte on."""
     size = found.entry.size
-    if start >= size or not isinstance(scanner, LineScanner) or not _is_cut(found):
+    if start >= size or not isinstance(scanner, LineScanner) or not is_local_text(found.path):
         return [FilePart(found, start, size, facts)]
     cuts = [*range(start, size, max(unit_bytes, _LEAST)), size]
     return [FilePart(found, *ends, facts) for ends in pairwise(cuts)]

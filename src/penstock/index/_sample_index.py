@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.index._listing import IndexPlace
     from penstock.index._meta import Meta
     from penstock.index._sample_schema import SampleSchema
-    from penstock.storage import StorageOptions
 
 _LARGEST = 2**63 - 1
 
@@ -28,15 +28,6 @@ class SampleLocation:
     file_path: str
     byte_offset: int
     num_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where an index was loaded from, so that another process can load it."""
-
-    folder: str
-    base: str
-    options: StorageOptions
 
 
 class Documents(NamedTuple):
@@ -89,8 +80,9 @@ class SampleIndex:
     """Of compressed files: (file, offset, bytes, text offset, text bytes) of each frame."""
     documents: Documents | None = field(default=None, kw_only=True)
     """Of tokens in samples of one size: where documents end; None if the index has no borders."""
-    origin: Origin | None = field(default=None, kw_only=True)
-    reload: Callable[[Origin, str, int], SampleIndex] | None = field(
+    origin: IndexPlace | None = field(default=None, kw_only=True)
+    """The local folder that it was loaded from, so that another process can load it."""
+    reload: Callable[[IndexPlace, str, int], SampleIndex] | None = field(
         default=None, kw_only=True, repr=False
     )
     """Loads the index from its origin, with the fingerprint and the number of records of this one;

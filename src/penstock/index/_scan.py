@@ -8,7 +8,8 @@ from array import array
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,10 +17,10 @@ from penstock._cpus import usable_cpus
 from penstock.decode import blank_lines
 from penstock.errors import StaleIndexError
 from penstock.jsonl import BOM, compression_of, decompressed
-from penstock.storage import LocalStore, MeteredFile, ReadAhead
+from penstock.storage import MeteredFile, ReadAhead, is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
     from concurrent.futures import Future
 
     from numpy.typing import NDArray
@@ -34,6 +35,8 @@ _BLOCK_BYTES = 1 << 20
 _REMOTE_BLOCK_BYTES = 8 << 20
 _MOST_THREADS = 4
 _AHEAD_BYTES = 32 << 20
+TEXT_BYTES = 512 << 10
+"""Text that is decoded together: more only costs memory, less costs more calls a field."""
 LARGEST_FRAME = 16 << 20
 """Bytes of text; in a larger frame a record from the middle is slow to read."""
 
@@ -63,9 +66,7 @@ class Scanner(Protocol):
     def options(self) -> dict[str, object]:
         """Return the options that change an index, as plain JSON."""
 
-    def begin(
-        self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
-    ) -> FileScan:
+    def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> FileScan:
         """Begin a file.
 
         A file that grew continues at byte `start` with its former facts; offsets count from there.
@@ -80,9 +81,7 @@ class LineScanner:
     def options(self) -> dict[str, object]:
         return {}
 
-    def begin(
-        self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
-    ) -> LineScan:
+    def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> LineScan:
         return LineScan(may_be_marked=not start)
 
 
@@ -218,7 +217,7 @@ class ScannedFrames:
 
 
 def scan_file(
-    found: Found,
+    file: OpenFile,
     scan: FileScan,
     start: int,
     on_read: Callable[[int], object],
@@ -228,16 +227,19 @@ def scan_file(
 
     `on_read` is called in this thread with the bytes read from storage since the last call.
     """
-    with opened(found) as file:
-        is_plain = compression_of(found.entry.name) is None
-        if is_plain and isinstance(scan, LineScan) and isinstance(found.store, LocalStore):
-            for ends in _line_ends(file, start):
-                on_read(ends.size)
-                yield scan.add_found(ends)
-        else:
-            for block in text_blocks(file, start, on_read, frames):
-                yield scan.add(block)
-        yield scan.finish()
+    if isinstance(scan, LineScan) and is_local_text(file.path):
+        for ends in _line_ends(file, start):
+            on_read(ends.size)
+            yield scan.add_found(ends)
+    else:
+        for block in text_blocks(file, start, on_read, frames):
+            yield scan.add(block)
+    yield scan.finish()
+
+
+def is_local_text(path: str) -> bool:
+    """Whether lines can be found from the middle of a file on, cheaply."""
+    return compression_of(path) is None and not is_remote(path)
 
 
 @contextmanager
@@ -254,36 +256,22 @@ def opened(found: Found) -> Iterator[OpenFile]:
 
 def text_blocks(
     file: OpenFile, start: int, on_read: Callable[[int], object], frames: ScannedFrames
-) -> Iterator[bytes]:
-    """Yield a file's text from a byte on, read ahead; the first block has three bytes or more."""
-    counted = _Counted()
+) -> Generator[bytes, None, None]:
+    """Yield a file's text from a byte on, read ahead, in blocks of about one size."""
+    read: deque[int] = deque()  # Filled by the thread that reads, reported in this one.
     if compression_of(file.path) is None:
-        fetched = _fetched(MeteredFile(file, counted.add), start)
+        fetched = _fetched(MeteredFile(file, read.append), start)
     else:
-        fetched = decompressed(MeteredFile(file, counted.add), _BLOCK_BYTES, frames.add)
+        fetched = decompressed(MeteredFile(file, read.append), _BLOCK_BYTES, frames.add)
     ahead = ReadAhead(fetched, limit=_AHEAD_BYTES, weigh=len, name="scan")
     try:
-        for block in _with_long_first(ahead):
-            on_read(counted.take())
-            yield block
-        on_read(counted.take())
+        for block in chain(_of_one_size(ahead), [b""]):
+            while read:
+                on_read(read.popleft())
+            if block:
+                yield block
     finally:
         ahead.close()
-
-
-class _Counted:
-    """Bytes that one thread reads and another reports."""
-
-    def __init__(self) -> None:
-        self._read = self._reported = 0
-
-    def add(self, count: int) -> None:
-        self._read += count
-
-    def take(self) -> int:
-        count = self._read - self._reported
-        self._reported += count
-        return count
 
 
 def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
@@ -324,12 +312,19 @@ def _fetched(file: OpenFile, start: int) -> Iterator[bytes]:
         yield file.read_at(at, min(_REMOTE_BLOCK_BYTES, file.size - at))
 
 
-def _with_long_first(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes, the first block with three or more, so that a mark is seen."""
-    head = b""
-    for block in blocks:
-        head += block
-        if len(head) >= 3:  # noqa: PLR2004 (bytes of a mark)
-            break
-    yield head
-    yield from blocks
+def _of_one_size(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in blocks of about one size, so that a mark is seen in the first."""
+    held: list[bytes] = []
+    held_bytes = 0
+    try:
+        for block in blocks:
+            held.append(block)
+            held_bytes += len(block)
+            if held_bytes >= TEXT_BYTES:
+                whole, held, held_bytes = b"".join(held), [], 0
+                for at in range(0, len(whole), 2 * TEXT_BYTES):
+                    yield whole[at : at + 2 * TEXT_BYTES]
+    except Exception:
+        yield b"".join(held)  # What comes before the damage is good.
+        raise
+    yield b"".join(held)

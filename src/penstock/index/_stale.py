@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.errors import StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._listing import Found, Listing
-from penstock.index._names import rebuilding
 from penstock.jsonl import compression_of
 from penstock.storage import join, locate
 
@@ -96,13 +94,6 @@ def check_fresh(listing: Listing, meta: Meta, command: str) -> Changes:
             path=stale[0],
         )
     return found
-
-
-def repairing(meta: Meta, base: str) -> str:
-    """Return the command that repairs an index beside its data; of records without the flag."""
-    if meta.kind == "tokens":
-        return rebuilding(base, tokens=True)
-    return f"penstock index {shlex.quote(base)}"
 
 
 def _is_other_version(found: Found, was: FileMeta) -> bool:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from penstock.decode import unify as unify
     from penstock.jsonl._async_writers import JsonlDirWriter as JsonlDirWriter
     from penstock.jsonl._async_writers import JsonlWriter as JsonlWriter
+    from penstock.jsonl._decode import MalformedLine as MalformedLine
     from penstock.jsonl._dir import JsonlDir as JsonlDir
     from penstock.jsonl._encode import LineEncoder as LineEncoder
     from penstock.jsonl._file import JsonlFile as JsonlFile
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._names import compression_of as compression_of
     from penstock.jsonl._names import is_jsonl as is_jsonl
     from penstock.jsonl._policy import ErrorHandler as ErrorHandler
+    from penstock.jsonl._policy import ErrorPolicy as ErrorPolicy
     from penstock.jsonl._policy import place_in_line as place_in_line
     from penstock.jsonl._policy import reason_text as reason_text
     from penstock.jsonl._records import AsyncStream as AsyncStream
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.jsonl._sync_writers import JsonlDirWriterSync as JsonlDirWriterSync
     from penstock.jsonl._sync_writers import JsonlWriterSync as JsonlWriterSync
     from penstock.jsonl._text import BOM as BOM
+    from penstock.jsonl._text import TextPiece as TextPiece
     from penstock.jsonl._text import decompressed as decompressed
     from penstock.jsonl._text import read_pieces as read_pieces
     from penstock.jsonl._zstd import decode_frame as decode_frame
@@ -44,9 +47,12 @@ __all__, __getattr__, __dir__ = facade(
     },
     for_rooms={
         "BOM": "_text",
+        "ErrorPolicy": "_policy",
         "LineEncoder": "_encode",
+        "MalformedLine": "_decode",
         "OTHER_FORMATS": "_names",
         "SHARD_EXTENSIONS": "_names",
+        "TextPiece": "_text",
         "compression_of": "_names",
         "decode_frame": "_zstd",
         "decompressed": "_text",

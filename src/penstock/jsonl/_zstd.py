@@ -178,6 +178,7 @@ def decode_frames(
     on_frame: Callable[[int, int, int], object] | None = None,
 ) -> Iterator[bytes]:
     """Yield the text of each frame that a table lists."""
+    decompressor = _decompressor()
     ends = frames[:, 0].cumsum(dtype="i8")
     first = at = 0
     while first < len(frames):
@@ -186,7 +187,7 @@ def decode_frames(
         start, block = at, memoryview(file.read_at(at, int(ends[behind - 1]) - at))
         for compressed, text_bytes in frames[first:behind].tolist():
             frame = block[at - start : at - start + compressed]
-            text = decode_frame(frame, text_bytes, file.path, at, "seek table")
+            text = decode_frame(frame, text_bytes, file.path, at, decompressor)
             if on_frame is not None and text_bytes:
                 on_frame(at, compressed, text_bytes)
             yield text
@@ -251,11 +252,18 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
 
 
 def decode_frame(
-    data: bytes | memoryview, text_bytes: int, path: str, offset: int, told_by: str = "index"
+    data: bytes | memoryview,
+    text_bytes: int,
+    path: str,
+    offset: int,
+    decompressor: zstandard.ZstdDecompressor | None = None,
 ) -> bytes:
-    """Return the text of bytes that `told_by` says are one frame with so much text."""
+    """Return the text of bytes that an index says are one frame with so much text.
+
+    Small frames one after the other share a decompressor; it is their seek table that says so.
+    """
     parts, size, at = list[bytes](), 0, 0
-    frame = _decompressor().decompressobj()
+    frame = (decompressor or _decompressor()).decompressobj()
     try:
         stated = zstandard.frame_content_size(data)
         # Without a size of its own its text might be endless, and is looked at on the way.
@@ -269,6 +277,7 @@ def decode_frame(
     except zstandard.ZstdError as failure:
         _fail(path, offset, failure)
     if size != text_bytes or not frame.eof or frame.unused_data or at < len(data):
+        told_by = "index" if decompressor is None else "seek table"
         why = f"it is not one frame with {text_bytes:,} bytes of text, as the {told_by} says"
         _fail(path, offset, why)
     return b"".join(parts)

@@ -5,27 +5,27 @@ from typing import TYPE_CHECKING
 from penstock._lazy import facade
 
 if TYPE_CHECKING:
-    from penstock.loading._explain import StepRecords as StepRecords
-    from penstock.loading._explain import step_records as step_records
     from penstock.loading._loader import DataLoader as DataLoader
     from penstock.loading._options import read_skips as read_skips
     from penstock.loading._order_choice import chosen_order as chosen_order
     from penstock.loading._order_choice import natural_shuffle as natural_shuffle
     from penstock.loading._run import resumed as resumed
     from penstock.loading._steps import Sharing as Sharing
+    from penstock.loading._steps import StepRecords as StepRecords
     from penstock.loading._steps import Steps as Steps
+    from penstock.loading._steps import step_records as step_records
 
 __all__, __getattr__, __dir__ = facade(
     __name__,
     {"DataLoader": "_loader"},
     for_rooms={
         "Sharing": "_steps",
-        "StepRecords": "_explain",
+        "StepRecords": "_steps",
         "Steps": "_steps",
         "chosen_order": "_order_choice",
         "natural_shuffle": "_order_choice",
         "read_skips": "_options",
         "resumed": "_run",
-        "step_records": "_explain",
+        "step_records": "_steps",
     },
 )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock.datasets import has_columns
+from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns
-from penstock.loading._explain import step_records
 from penstock.loading._feed import Opened, Placed, Reads
 from penstock.loading._fetch import named_batch
 from penstock.loading._options import read_skips
@@ -21,8 +21,8 @@ from penstock.loading._order_choice import (
     lies_remote,
     refuse_shuffled_gzip,
 )
-from penstock.loading._run import refuse_other_plan, resumed
-from penstock.loading._steps import epoch_steps, step_counts
+from penstock.loading._run import resumed
+from penstock.loading._steps import PlannedSteps, Steps, step_counts, step_records
 from penstock.order import Cursor
 
 if TYPE_CHECKING:
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
     from penstock.datasets import Source
     from penstock.loading._column_choice import Columns
-    from penstock.loading._explain import StepRecords
     from penstock.loading._feed import FeedOptions
     from penstock.loading._recipes import Recipe
-    from penstock.loading._steps import EpochSteps, Sharing, Task
+    from penstock.loading._steps import EpochSteps, Sharing, StepRecords, Task
 
 
 class SourceReader(NamedTuple):
@@ -145,11 +144,7 @@ class Addressed:
     def _chosen(self, point: Cursor) -> Columns:
         if self._columns is None:
             self._columns = choose_columns(
-                self._source,
-                self._schema,
-                self._options.materialize,
-                shuffled=point.kind != "sequential",
-                patience=self._options.patience,
+                self._source, self._schema, self._options, shuffled=point.kind != "sequential"
             )
         return self._columns
 
@@ -179,20 +174,20 @@ class Addressed:
         return sum(step_counts(point, sharing))
 
     def records(self, point: Cursor, step: int, sharing: Sharing) -> StepRecords:
-        steps = epoch_steps(point, self._borders(point), sharing)
+        steps = self._epoch(point, sharing)
         if 0 <= step < steps.first and point.position % sharing.global_batch_size == 0:
-            steps = epoch_steps(point.at(position=0), self._borders(point), sharing)
+            steps = self._epoch(point.at(position=0), sharing)
         return step_records(steps.task(step), sharing.rank, self._source)
 
     def _steps(self, point: Cursor, sharing: Sharing) -> EpochSteps:
         known = self._known_steps
         if known is None or known[0] != point or known[1].sharing != sharing:
-            steps = epoch_steps(point, self._borders(point), sharing)
-            known = self._known_steps = (point, steps)
+            known = self._known_steps = (point, self._epoch(point, sharing))
         return known[1]
 
-    def _borders(self, point: Cursor) -> NDArray[np.int64] | None:
-        return self._blocks if point.kind == "block" else None
+    def _epoch(self, point: Cursor, sharing: Sharing) -> EpochSteps:
+        blocks = self._blocks if point.kind == "block" else None
+        return (Steps if sharing.plan is None else PlannedSteps)(point, blocks, sharing)
 
     @cached_property
     def _blocks(self) -> NDArray[np.int64]:
@@ -208,7 +203,14 @@ class Addressed:
 
     def resumed(self, state: Mapping[str, Any]) -> Cursor:
         cursor = resumed(state, self._source, self._skip, self._options.on_changed)
-        refuse_other_plan(cursor, self.begin)
+        if cursor.plan != self.begin.plan:
+            then, now = (
+                f"batches by the plan {plan[0]!r}, version {plan[1]}" if plan else "equal batches"
+                for plan in (cursor.plan, self.begin.plan)
+            )
+            raise OptionError(
+                f"the state counts {then}, and this loader has {now}: give the batch_size of then."
+            )
         if cursor.kind != "sequential" and not self._may_gather:
             refuse_shuffled_gzip(self._source)
         return cursor

@@ -8,19 +8,17 @@ import shlex
 import shutil
 import threading
 import time
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from penstock.datasets import (
-    Materialized,
     columns_of,
     estimate_columns,
     gone_columns,
     has_columns,
     missing_columns,
-    origins_of,
     type_text,
     typed_schema,
     without_columns,
@@ -32,16 +30,16 @@ from penstock.errors import (
     StorageError,
     StorageTimeoutError,
 )
-from penstock.loading._order_choice import first_gzip, first_stream, lies_remote
+from penstock.loading._order_choice import bare_origins, first_gzip, first_stream, lies_remote
 from penstock.storage import Meter, metered
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.datasets import Source
+    from penstock.loading._feed import FeedOptions
 
 _log = logging.getLogger("penstock.loading")
-Materialize = Literal["auto"] | bool
 _MOST_SECONDS = 60.0
 _MOST_DISK = 0.1
 """Share of the free disk that "auto" may use."""
@@ -105,17 +103,10 @@ class Columns:
 
 
 def choose_columns(
-    source: Source,
-    schema: pa.Schema | None,
-    materialize: Materialize,
-    *,
-    shuffled: bool,
-    patience: float,
+    source: Source, schema: pa.Schema | None, options: FeedOptions, *, shuffled: bool
 ) -> Columns:
-    """Return where the fields of `schema` are read from; nothing is built.
-
-    Remote storage that does not answer for `patience` seconds is not asked for columns.
-    """
+    """Return where the fields of `schema` are read from; nothing is built."""
+    materialize = options.materialize
     if schema is None:
         return Columns(source, "none: batches are records as they are, or all their fields")
     if has_columns(source, schema):
@@ -128,7 +119,7 @@ def choose_columns(
     # Columns of the source itself stay, with their own way of handling values that do not fit.
     schema = without_columns(source, schema)
     try:
-        there = _existing(source, schema, patience)
+        there = _existing(source, schema, options.patience)
         if there is not None:
             return Columns(there, "gathered; they were there", are_used=True)
         if materialize is True:
@@ -150,15 +141,6 @@ def _without(source: Source, failure: PenstockError) -> Columns:
     return Columns(source, f"{_DECODED}: columns cannot be made. {failure}")
 
 
-def refuse_without_fields(materialize: Materialize, schema: pa.Schema | None) -> None:
-    """Raise where columns are asked for without fields and types."""
-    if materialize is True and schema is None:
-        raise OptionError(
-            "materialize=True needs to know the fields and their types: give them as encode, as in "
-            "{'price': 'float32'}. Records as they are have no columns."
-        )
-
-
 def _existing(source: Source, schema: pa.Schema, patience: float) -> Source | None:
     if not lies_remote(source):
         return columns_of(source, schema)
@@ -172,74 +154,65 @@ def _existing(source: Source, schema: pa.Schema, patience: float) -> Source | No
 
 def _looked_for(source: Source, schema: pa.Schema, patience: float) -> Source | None:
     """Look for columns in another thread, since a read that hangs cannot be interrupted."""
-    answer: SimpleQueue[Source | BaseException | None] = SimpleQueue()
+    answer: Future[Source | None] = Future()
     meter = Meter()
 
     def look() -> None:
         try:
             with metered(meter):
-                answer.put(columns_of(source, schema))
+                answer.set_result(columns_of(source, schema))
         except BaseException as failure:  # noqa: BLE001 (raised in the caller's thread)
-            answer.put(failure)
+            answer.set_exception(failure)
 
     threading.Thread(target=look, name="penstock-columns", daemon=True).start()
-    while True:
-        before = meter.counts()
-        try:
-            found = answer.get(timeout=patience)
-        except Empty:
-            if meter.counts() != before:
-                continue  # Large ones take long to fetch.
+    before = meter.counts()
+    while not wait([answer], patience).done:
+        now = meter.counts()
+        if now == before:
             text = f"storage did not answer for {patience:g} s."
-            raise StorageTimeoutError(text, path=source.files[0]) from None
-        if isinstance(found, BaseException):
-            raise found
-        return found
+            raise StorageTimeoutError(text, path=source.files[0])
+        before = now  # Large ones take long to fetch.
+    return answer.result()
 
 
 def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: bool) -> Columns:
-    def without_asking(why: str) -> Columns:
-        return _without_asking(source, schema, why, needs_them=needs_them, shuffled=shuffled)
-
-    if lies_remote(source):
-        return without_asking("remote data is decoded unasked only as it is needed")
-    is_wide = len(schema) > _MANY_COLUMNS and len(source) < _FEW_RECORDS
-    if is_wide or len(schema) > _MOST_COLUMNS:
-        return without_asking(
-            f"{len(schema):,} columns of {len(source):,} records are more files than they are worth"
-        )
-    cost = estimate_columns(source, schema)
-    price = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
-    if cost.seconds > _MOST_SECONDS:
-        return without_asking(f"columns take {price}, more than {_MOST_SECONDS:.0f} s")
-    if cost.bytes > _MOST_DISK * _free_disk(cost.folder):
-        return without_asking(f"columns take {price}, more than {_MOST_DISK:.0%} of the free disk")
-    why = f"made with the first batch: {price}"
-    return Columns(source, why, to_build=schema, are_needed=needs_them)
-
-
-def _without_asking(
-    source: Source, schema: pa.Schema, why: str, *, needs_them: bool, shuffled: bool
-) -> Columns:
+    price, against = _price(source, schema)
+    if not against:
+        why = f"made with the first batch: {price}"
+        return Columns(source, why, to_build=schema, are_needed=needs_them)
     command = command_for(source, schema) if len(schema) <= _MANY_COLUMNS else "materialize=True"
     if needs_them:
         raise OptionError(
             f"{first_gzip(source)} is compressed with gzip, which can only be read from its "
-            f"beginning: it is shuffled through columns, but {why}. Make them: materialize=True, "
-            f"or once for all: {command}"
+            f"beginning: it is shuffled through columns, but {against}. Make them: "
+            f"materialize=True, or once for all: {command}"
         )
-    slow = first_stream(source) if shuffled else None
+    slow, level, text = first_stream(source) if shuffled else None, logging.INFO, against
     if slow is not None:
-        _log.warning(
-            "%s has zstd frames so large that a record costs reading what lies before it, which is "
-            "slow when shuffled; but %s. To make columns once, from which batches are gathered: %s",
-            slow,
-            why,
-            command,
+        level = logging.WARNING
+        text = (
+            f"{slow} has zstd frames so large that a record costs reading what lies before it, "
+            f"which is slow when shuffled; but {against}"
         )
-    else:
-        _log.info("%s; to make columns once, from which batches are gathered: %s", why, command)
-    return Columns(source, f"{_DECODED}: {why}. To make them: {command}")
+    _log.log(level, "%s; to make columns, from which batches are gathered: %s", text, command)
+    return Columns(source, f"{_DECODED}: {against}. To make them: {command}")
+
+
+def _price(source: Source, schema: pa.Schema) -> tuple[str, str]:
+    """Return what columns cost, and why they are not made unasked, or ""."""
+    if lies_remote(source):
+        return "", "remote data is decoded unasked only as it is needed"
+    is_wide = len(schema) > _MANY_COLUMNS and len(source) < _FEW_RECORDS
+    if is_wide or len(schema) > _MOST_COLUMNS:
+        count = f"{len(schema):,} columns of {len(source):,} records"
+        return "", f"{count} are more files than they are worth"
+    cost = estimate_columns(source, schema)
+    price = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
+    if cost.seconds > _MOST_SECONDS:
+        return price, f"columns take {price}, more than {_MOST_SECONDS:.0f} s"
+    if cost.bytes > _MOST_DISK * _free_disk(cost.folder):
+        return price, f"columns take {price}, more than {_MOST_DISK:.0%} of the free disk"
+    return price, ""
 
 
 def _free_disk(folder: str) -> int:
@@ -256,8 +229,7 @@ def command_for(source: Source, schema: pa.Schema) -> str:
     types = {field.name: _spelt(field.type) for field in schema}
     if any(text is None for text in types.values()):
         return "source.materialize(encode.fields)"
-    origins = [o.origin if isinstance(o, Materialized) else o for o in origins_of(source)]
-    paths = [origin.reopens_as for origin in origins]
+    paths = [origin.reopens_as for origin in bare_origins(source)]
     known = [path for path in dict.fromkeys(paths) if path is not None]
     if None in paths or not known or any(map(_AMBIGUOUS.search, types)):
         return f"source.materialize({types})"

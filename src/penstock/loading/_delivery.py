@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock._lazy import require
 from penstock.errors import BadRecordsError, OptionError, StallError
+from penstock.loading._fetch import listed
 from penstock.loading.engines._engines import Stalled
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.loading._feed import Feed, Placed, Point
+    from penstock.loading._feed import Feed, FeedOptions, Placed, Point
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._ranks import Ranks
     from penstock.loading._stats import Tally
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("penstock.loading")
-_SHOWN = 10
 
 
 class Lot(NamedTuple):
@@ -55,8 +55,7 @@ class Delivery:
     bad_ids: set[int]
     """The records that were found bad, in earlier passes as well."""
     ranks: Ranks
-    stall_timeout: float
-    max_bad: int
+    options: FeedOptions
     pin_memory: bool
 
     def lots(self, engine: Engine, requests: Iterator[Placed]) -> Iterator[Lot]:
@@ -82,32 +81,30 @@ class Delivery:
                 self.feed.note(request, task)
                 if not len(task.where.ids):
                     continue
-            yield (self._one if task.steps == 1 else self._many)(placed.epoch, task, fetched)
+            yield self._lot(placed.epoch, task, fetched)
 
     def _taken(self, engine: Engine, request: Any) -> tuple[Any, Fetched]:
         try:
-            return engine.take(self.stall_timeout)
+            return engine.take(self.options.patience)
         except Stalled as stalled:
             raise self._stalled(str(stalled), request) from None
         finally:
-            self.tally.costs(engine.costs())
+            self.tally.costs = engine.costs()
 
-    def _one(self, epoch: Point, task: Task, fetched: Fetched) -> Lot:
-        ids, valid = task.where.ids, task.valid
+    def _lot(self, epoch: Point, task: Task, fetched: Fetched) -> Lot:
+        where, valid, steps = task.where, task.valid, task.steps
         if fetched.bad:
-            valid = self._without_bad(fetched, ids, valid)
-        batch = self.fetch.recipe.hand_over(fetched.made, task.where, valid)
-        batches = (pinned(batch) if self.pin_memory else batch,)
-        records = len(ids) if valid is None else int(np.count_nonzero(valid))
-        return Lot(epoch, task.positions, batches, records, fetched.gathering, fetched.encoding)
-
-    def _many(self, epoch: Point, task: Task, fetched: Fetched) -> Lot:
-        """Return batches that were made together, in which every row counts."""
-        steps = task.steps
-        batches = self.fetch.recipe.hand_over_all(fetched.made, task.where, steps)
+            valid = self._without_bad(fetched, where.ids, valid)
+        records = len(where.ids) if valid is None else int(np.count_nonzero(valid))
+        recipe, made = self.fetch.recipe, fetched.made
+        batches: Iterable[Any] = (
+            (recipe.hand_over(made, where, valid),)
+            if steps == 1
+            else recipe.hand_over_all(made, where, steps)  # In which every row counts.
+        )
         if self.pin_memory:
             batches = map(pinned, batches)
-        each = (len(task.where.ids) // steps, fetched.gathering / steps, fetched.encoding / steps)
+        each = (records // steps, fetched.gathering / steps, fetched.encoding / steps)
         return Lot(epoch, task.positions, batches, *each)
 
     def _without_bad(
@@ -121,30 +118,23 @@ class Delivery:
             if bad.id not in known:
                 known.add(bad.id)
                 _log.warning("record %d does not count: %s", bad.id, bad.why)
-        if len(known) > self.max_bad:
-            shown = ", ".join(map(str, sorted(known)[:_SHOWN]))
-            more = " …" if len(known) > _SHOWN else ""
+        most = self.options.max_bad
+        if len(known) > most:
             raise BadRecordsError(
-                f"{len(known):,} records are bad, more than max_bad={self.max_bad}: {shown}{more}. "
-                f"The last: {fetched.bad[-1].why} Allow more by max_bad=, or look at them with: "
-                "penstock check PATH"
+                f"{len(known):,} records are bad, more than max_bad={most}: "
+                f"{listed(sorted(known))}. The last: {fetched.bad[-1].why} Allow more by max_bad=, "
+                "or look at them with: penstock check PATH"
             )
         return valid
 
     def _stalled(self, what: str, request: Any) -> StallError:
         reader = self.fetch.reader
-        if what:
-            remedy = "Look whether storage answers"
-        else:
-            remedy = "Nothing is being read: look at encode"
-            place = reader.place(request) if self.fetch.recipe.is_pure else ""
-            if place:
-                what = f"{place}, or others of its batch"
-                remedy = "Look whether storage answers and workers start"
-        waits = f"It waits for: {what}. " if what else ""
+        place = what or (reader.place(request) if self.fetch.recipe.is_pure else "")
+        waits = f"It waits for: {place}. " if place else "Nothing is being read. "
+        remedy = f"Look {'whether storage answers and workers start' if place else 'at encode'}"
         return StallError(
             f"rank {self.ranks.rank} of {self.ranks.world_size} got no batch for "
-            f"{self.stall_timeout:g} s. {waits}{reader.name(request)} {remedy}; "
+            f"{self.options.patience:g} s. {waits}{reader.name(request)} {remedy}; "
             "stall_timeout= sets how long to wait.",
             rank=self.ranks.rank,
         )

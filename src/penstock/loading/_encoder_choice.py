@@ -26,7 +26,6 @@ from penstock.loading._recipes import (
     DictRecipe,
     EncoderRecipe,
     SampleRecipe,
-    SimpleRecipe,
     TokenRecipe,
 )
 
@@ -62,8 +61,7 @@ def recipe_for(
         return source, ArrowRecipe(encoder.fields)
     if has_stages(encoder):
         return source, EncoderRecipe(encoder)
-    is_simple = isinstance(encoder, SimpleEncoder)
-    return source, SimpleRecipe(encoder) if is_simple else CallRecipe(encoder)
+    return source, CallRecipe(encoder)
 
 
 def _encoder(encode: Any, source: Source) -> Any:  # noqa: ANN401 (what a user may give)

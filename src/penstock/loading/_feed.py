@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from penstock.datasets import Source
-    from penstock.loading._explain import StepRecords
     from penstock.loading._fetch import OnError
     from penstock.loading._options import Skipped
     from penstock.loading._recipes import Recipe
-    from penstock.loading._steps import Sharing, Task
+    from penstock.loading._steps import Sharing, StepRecords, Task
     from penstock.order import Plan
 
 
@@ -48,11 +47,9 @@ class Point(Protocol):
     @property
     def position(self) -> Any:
         """How much of the epoch was handed out; 0 at its beginning."""
-        ...
 
     def at(self, epoch: int | None = None, position: Any = 0) -> Self:
         """Return another point of the same run; without `epoch`, in the same epoch."""
-        ...
 
 
 class Placed(NamedTuple):
@@ -81,23 +78,18 @@ class Reader(Protocol):
     @property
     def is_remote(self) -> bool:
         """Whether reading needs an object store, whose client does not survive a fork."""
-        ...
 
     def opened(self, request: Any) -> Opened:
         """Return the records of a request; `task` is the request itself where that is a task."""
-        ...
 
     def name(self, request: Any) -> str:
         """Return which records a request has, as a sentence for errors."""
-        ...
 
     def place(self, request: Any) -> str:
         """Return which file and bytes its first record has; "" where that is not known."""
-        ...
 
     def warm_up(self, recipe: Recipe) -> None:
         """Load what reading needs, so that forked workers inherit it."""
-        ...
 
 
 class Reads(NamedTuple):
@@ -118,52 +110,41 @@ class Feed(Protocol):
 
     def name(self, point: Any) -> tuple[str, str]:
         """Return what it holds and in which order, in a few words each, for `repr`."""
-        ...
 
     def describe(self, point: Any) -> dict[str, str]:
         """Return `source`, `order` and `state` for `explain()`, and what else was decided."""
-        ...
 
     def prepare(self, point: Any) -> None:
         """Make what a pass needs, before the run moves."""
-        ...
 
     def reads(self, point: Any) -> Reads:
         """Return how records are read."""
-        ...
 
     def reader(self, point: Any) -> tuple[Reader, bool]:
         """Return what reads records, and whether those of a batch come from everywhere."""
-        ...
 
     def requests(
         self, point: Any, sharing: Sharing, together: Callable[[], int]
     ) -> Iterator[Placed]:
         """Yield the requests of the rest of an epoch, each of at most `together()` steps."""
-        ...
 
     def note(self, request: Any, task: Task) -> None:
         """Learn what became of a request that did not know its records, in order of delivery."""
-        ...
 
     def steps(self, point: Any, sharing: Sharing) -> int:
         """Return how many steps an epoch has, those before the point included."""
-        ...
 
     def records(self, point: Any, step: int, sharing: Sharing) -> StepRecords:
         """Return the records of one step of the point's epoch."""
-        ...
 
     def state(self, point: Any) -> dict[str, object]:
         """Return the state document of a point, in plain JSON types.
 
         Its `order` part names the kind of order and its version.
         """
-        ...
 
     def resumed(self, state: Mapping[str, Any]) -> Any:
         """Return the point of a state document; refuse a kind or version of order it has not."""
-        ...
 
 
 @runtime_checkable
@@ -172,4 +153,3 @@ class HasFeed(Protocol):
 
     def __penstock_feed__(self, options: FeedOptions) -> Feed:
         """Return the feed of a new run."""
-        ...

@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -111,36 +111,31 @@ class Fetch:
                 raise self._explained(why, opened) from None
             bad = self._bad_rows(opened)
             read = self._read(opened, bad)
-        except StopIteration as why:
-            raise self._no_end(why, opened) from why
-        except Exception as why:
-            why.add_note(named_batch(task, source))
-            raise
+        except Exception as why:  # noqa: BLE001 (raised again)
+            _raise_named(why, opened)
         self._look_once(read, source)
         return ReadRows(read, bad, time.perf_counter() - began, opened)
 
     def gather_together(self, task: Task) -> ReadRows | None:
-        """Read the records of several steps at once; None where each step is read by itself.
-
-        A bad record raises in its own batch, when its turn comes.
-        """
+        """Read several steps at once; None where each is read, and raises, by itself."""
         if task.unread is not None:
             return None
         began = time.perf_counter()
         opened = self.reader.opened(task)
+        source, ids = opened.source, task.where.ids
         try:
-            if self.recipe.schema is not None and self._known_bad(*_numbers(opened)).any():
+            if self.recipe.schema is not None and self._known_bad(source, ids).any():
                 return None
-            read = self.recipe.read(*_numbers(opened))
+            read = self.recipe.read(source, ids)
         except Exception as why:  # noqa: BLE001 (raised again by the batch that it belongs to)
             _log.debug("%d batches are read one by one: %r", task.steps, why)
             return None
-        self._look_once(read, opened.source)
+        self._look_once(read, source)
         return ReadRows(read, [], time.perf_counter() - began, opened)
 
     def size_about(self, task: Task) -> int:
         """Return about how many bytes the records of a task take, judged by some of them."""
-        source, ids = _numbers(self.reader.opened(task))
+        source, ids = self.reader.opened(task).source, task.where.ids
         some = ids[:: max(_EACH_OF, len(ids) // _LOOKED_AT)]
         if self._known_bad(source, some).any():
             return 0
@@ -154,10 +149,7 @@ class Fetch:
         return times * self.recipe.size(read) * len(ids) // len(some)
 
     def make_together(self, rows: ReadRows) -> Fetched | None:
-        """Make the batches of several steps at once; None where each is made by itself.
-
-        A bad record raises in its own batch, likewise.
-        """
+        """Make several steps at once; None where each is made, and raises, by itself."""
         began = time.perf_counter()
         task = rows.opened.task
         try:
@@ -180,13 +172,10 @@ class Fetch:
         where = opened.task.where
         try:
             made = self.recipe.make(read, where)
-        except StopIteration as why:
-            raise self._no_end(why, opened) from why
-        except Exception as why:
+        except Exception as why:  # noqa: BLE001 (raised again, or of a record)
             # A user's own callable decides for itself which records are bad.
             if not isinstance(why, OF_A_RECORD) or not self.recipe.is_pure:
-                why.add_note(named_batch(opened.task, opened.source))
-                raise
+                _raise_named(why, opened)
             if self._on_error == "raise":
                 raise self._explained(why, opened) from None
             bad = self._bad_rows(opened)
@@ -195,8 +184,8 @@ class Fetch:
 
     def _read(self, opened: Opened, bad: Sequence[Bad] = ()) -> Any:  # noqa: ANN401
         """Read the rows of a task, with stand-ins for bad and unread ones."""
-        source, ids = _numbers(opened)
-        unread = opened.task.unread
+        source, task = opened
+        ids, unread = task.where.ids, task.unread
         if unread is None and not bad:
             return self.recipe.read(source, ids)
         good = np.ones(len(ids), bool) if unread is None else ~unread
@@ -222,7 +211,7 @@ class Fetch:
         if self._knows_bad is None:
             self._knows_bad = schema is not None and knows_bad(source, schema)
         if schema is None or not self._knows_bad:
-            return np.zeros(0, np.bool_)
+            return np.zeros(len(ids), np.bool_)
         return known_bad(source, ids, schema)
 
     def _bad_rows(self, opened: Opened) -> list[Bad]:
@@ -234,23 +223,20 @@ class Fetch:
         ids = task.where.ids
         rows = np.arange(len(ids)) if task.unread is None else np.flatnonzero(~task.unread)
         known = self._known_bad(source, ids[rows])
-        good = rows[~known] if known.any() else rows
+        good = rows[~known]
 
         def attempt(start: int, stop: int) -> None:
             self._try(source, task.where, good[start:stop])
 
         found = [(int(good[at]), error) for at, error in bad_rows(len(good), attempt, OF_A_RECORD)]
         # Rows that columns know to be bad are read one by one, for their errors.
-        for row in rows[known].tolist() if known.any() else ():
+        for row in rows[known].tolist():
             try:
                 self._try(source, task.where, np.array([row]))
             except OF_A_RECORD as why:
                 found.append((row, why))
-        bad = []
-        for row, error in sorted(found, key=itemgetter(0)):
-            number = int(ids[row])
-            bad.append((Bad(row, number, _placed(source, number, str(error))), error))
-        return bad
+        found.sort(key=itemgetter(0))
+        return [(Bad(row, int(ids[row]), _placed(source, int(ids[row]), e)), e) for row, e in found]
 
     def _try(self, source: Source, where: BatchPosition, rows: NDArray[np.int64]) -> None:
         part = replace(where, positions=where.positions[rows], ids=where.ids[rows])
@@ -273,32 +259,31 @@ class Fetch:
             first, why = found[0]
             vars(why)["record"] = first.id
             numbers = sorted({one.id for one, _ in found})
-            shown = ", ".join(map(str, numbers[:_SHOWN]))
-            more = ", …" if len(numbers) > _SHOWN else ""
             them = "it" if len(numbers) == 1 else f"the {len(numbers)} bad records of this batch"
             text = (
                 f"{first.why.rstrip('.')}. To leave {them} out: DataLoader(…, "
-                f"skip=[{shown}{more}]). To keep a row with valid=False for such records: "
+                f"skip=[{listed(numbers)}]). To keep a row with valid=False for such records: "
                 "on_error='mask'."
             )
             why.args = (text, *why.args[1:])
         why.add_note(named_batch(task, source))
         return why
 
-    def _no_end(self, why: StopIteration, opened: Opened) -> RuntimeError:
-        """Return an error in place of a StopIteration, which would end the loop over batches."""
+
+def _raise_named(why: Exception, opened: Opened) -> NoReturn:
+    """Raise an error with its batch; a StopIteration as another, for it would end the loop."""
+    note = named_batch(opened.task, opened.source)
+    if isinstance(why, StopIteration):
         error = RuntimeError(f"{why!r} was raised where a batch is made, by encode or the source")
-        error.add_note(named_batch(opened.task, opened.source))
-        return error
+        error.add_note(note)
+        raise error from why
+    why.add_note(note)
+    raise why
 
 
-def _numbers(opened: Opened) -> tuple[Source, NDArray[np.int64]]:
-    return opened.source, opened.task.where.ids
-
-
-def _placed(source: Source, number: int, why: str) -> str:
+def _placed(source: Source, number: int, error: Exception) -> str:
     """Return the fault of a record with its number here and its place, if not there already."""
-    place = ""
+    why, place = str(error), ""
     if source.files:
         file, offset, _ = source.location(number)
         place = "" if file in why else f" ({file} at {offset:,})"
@@ -312,12 +297,15 @@ def warn_of(missing: Missing) -> None:
     _log.warning("%s Where it is missing it is null", missing.text)
 
 
+def listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:_SHOWN])) + " …" * (len(numbers) > _SHOWN)
+
+
 def named_batch(task: Task, source: Source) -> str:
     """Return which records a batch has, and where the first of them lies."""
     ids = task.where.ids
-    shown = ", ".join(map(str, ids[:_SHOWN].tolist()))
     text = f"In the batch of step {task.step:,} of epoch {task.where.epoch}: "
-    text += f"records {shown}{' …' if len(ids) > _SHOWN else ''} ({len(ids):,} in all)"
+    text += f"records {listed(ids[: _SHOWN + 1].tolist())} ({len(ids):,} in all)"
     if source.files and len(ids):
         file, offset, _ = source.location(int(ids[0]))
         text += f", the first in {file} at {offset:,}"

@@ -12,10 +12,8 @@ from penstock.datasets import Source
 from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.loading._addressed import Addressed
-from penstock.loading._column_choice import refuse_without_fields
 from penstock.loading._delivery import Delivery, moved
 from penstock.loading._encoder_choice import recipe_for
-from penstock.loading._explain import Decisions
 from penstock.loading._feed import FeedOptions, HasFeed, Reads
 from penstock.loading._fetch import Fetch
 from penstock.loading._options import check_choice, seconds, whole_or_none
@@ -30,18 +28,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from multiprocessing.context import BaseContext
 
-    from penstock.loading._explain import StepRecords
     from penstock.loading._feed import Feed, Placed, Point
     from penstock.loading._fetch import OnError
     from penstock.loading._options import Skipped
     from penstock.loading._ranks import Ranks
-    from penstock.loading._recipes import Recipe
     from penstock.loading._run import Start
+    from penstock.loading._steps import StepRecords
     from penstock.loading.engines._choice import Workers
     from penstock.loading.engines._engines import Engine
 
 _HANDED_AHEAD = 3
 """Batches that may be on their way to a device, behind the engine and before the user."""
+
+
+class Decisions(dict[str, str]):
+    """Decisions by name; prints as a list."""
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.items())
 
 
 class DataLoader:
@@ -150,29 +155,34 @@ class DataLoader:
         self.global_batch_size = whole_or_none("global_batch_size", global_batch_size)
         self.drop_last = bool(drop_last)
         self._epochs = whole_or_none("epochs", epochs)
-        self._max_bad = whole_number("max_bad", max_bad, 0)
         self._pin_memory = pin_memory
         self._prefetch_to = prefetch_to
-        self._stall_timeout = seconds("stall_timeout", stall_timeout)
         self._ranks_given = (rank, world_size, mesh)
         self.source: Source
         self.source, self._recipe = recipe_for(given, encode, output)
-        refuse_without_fields(materialize, self._recipe.schema)
-        self._on_error = on_error
+        if materialize is True and self._recipe.schema is None:
+            raise OptionError(
+                "materialize=True needs to know the fields and their types: give them as encode, "
+                "as in {'price': 'float32'}. Records as they are have no columns."
+            )
         self._workers_given = (num_workers, multiprocessing_context)
         choose_workers(*self._workers_given, Reads())  # Invalid ones raise here.
-        options = FeedOptions(
+        self._options = FeedOptions(
             shuffle=shuffle,
             seed=seed,
             plan=self._plan,
             skip=skip,
             materialize=materialize,
             on_error=on_error,
-            max_bad=self._max_bad,
+            max_bad=whole_number("max_bad", max_bad, 0),
             on_changed=on_changed,
-            patience=self._stall_timeout,
+            patience=seconds("stall_timeout", stall_timeout),
         )
-        self._feed = _feed_of(self.source, self._recipe, options)
+        self._feed: Feed = (
+            self.source.__penstock_feed__(self._options)
+            if isinstance(self.source, HasFeed)
+            else Addressed(self.source, self._recipe.schema, self._options)
+        )
         self._run = RunState(self._feed.begin, self._epochs)
         self._stats = Stats()
         if rank is not None or mesh is not None:
@@ -248,18 +258,11 @@ class DataLoader:
         tally = self._stats.begin_pass()
         try:
             reader, is_mixed = feed.reader(start.cursor)
-            delivery = Delivery(
-                Fetch(reader, self._recipe, self._on_error),
-                feed,
-                tally,
-                self._stats.bad_ids,
-                self._ranks(),
-                self._stall_timeout,
-                self._max_bad,
-                self._pin_memory,
-            )
+            fetch = Fetch(reader, self._recipe, self._options.on_error)
+            about = (self._ranks(), self._options, self._pin_memory)
+            delivery = Delivery(fetch, feed, tally, self._stats.bad_ids, *about)
             workers = self._workers(start.cursor)
-            with closing(workers.engine(delivery.fetch, is_mixed=is_mixed)) as engine:
+            with closing(workers.engine(fetch, is_mixed=is_mixed)) as engine:
                 lots = delivery.lots(engine, self._requests(engine, *start))
                 if self._prefetch_to is not None:
                     # A learning encoder gets no batch before its turn.
@@ -325,7 +328,7 @@ class DataLoader:
         return Decisions(
             source=found.pop("source"),
             order=found.pop("order"),
-            batch=self._recipe.describe(),
+            batch=self._recipe.what,
             sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {batches}",
             workers=self._workers(point).describe(),
             **found,
@@ -357,9 +360,3 @@ class DataLoader:
         if not 0 <= chosen < ranks.world_size:
             raise OptionError(f"rank={rank}: there are {ranks.world_size} ranks, from 0 on.")
         return Sharing(size, chosen, ranks.world_size, self.drop_last, self._plan)
-
-
-def _feed_of(source: Source | HasFeed, recipe: Recipe, options: FeedOptions) -> Feed:
-    if isinstance(source, HasFeed):
-        return source.__penstock_feed__(options)
-    return Addressed(source, recipe.schema, options)

@@ -46,9 +46,8 @@ def read_skips(skip: Skipped, length: int) -> tuple[tuple[int, int], ...]:
     """
     if skip is None:
         return ()
-    if isinstance(skip, str | os.PathLike):
-        return Skips(_of_file(Path(skip)), length).ranges
-    return Skips(skip, length).ranges
+    entries = _of_file(Path(skip)) if isinstance(skip, str | os.PathLike) else skip
+    return Skips(entries, length).ranges
 
 
 def _of_file(path: Path) -> list[tuple[int, int]]:
@@ -59,14 +58,11 @@ def _of_file(path: Path) -> list[tuple[int, int]]:
     pairs = []
     for number, line in enumerate(text.splitlines(), start=1):
         entry = line.partition("#")[0].strip()
-        if not entry:
-            continue
-        found = _LINE.fullmatch(entry)
-        if found is None:
+        if found := _LINE.fullmatch(entry):
+            pairs.append((int(found[1]), int(found[2] or int(found[1]) + 1)))
+        elif entry:
             raise OptionError(
                 f"skip: line {number} of {path} is {entry!r}; write a record number, or "
                 "start:stop for a range."
             )
-        start = int(found[1])
-        pairs.append((start, int(found[2]) if found[2] else start + 1))
     return pairs

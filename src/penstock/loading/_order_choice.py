@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from penstock.datasets import Materialized, origins_of
+from penstock.datasets import origins_of
 from penstock.errors import OptionError
+from penstock.loading._options import check_choice
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
@@ -27,8 +28,7 @@ def chosen_order(
     """
     if shuffle is False:
         return "sequential", "shuffle=False"
-    if shuffle is not True and shuffle not in ("full", "block"):
-        raise OptionError(f"shuffle={shuffle!r}: expected True, False, 'full' or 'block'.")
+    check_choice("shuffle", shuffle, (True, False, "full", "block"))
     if not through_columns:
         refuse_shuffled_gzip(source)
     if shuffle is not True:
@@ -56,7 +56,7 @@ def natural_shuffle(source: Source) -> tuple[Kind, str]:
         return "sequential", "gzip can only be read from its beginning"
     if lies_remote(source):
         return "block", "remote data is read by blocks, each once"
-    for origin in _origins(source):
+    for origin in bare_origins(source):
         if origin.reads_blocks:
             return "block", origin.reads_blocks
     return "full", "any record can be read by itself here"
@@ -69,15 +69,18 @@ def lies_remote(source: Source) -> bool:
 
 def first_gzip(source: Source) -> str | None:
     """Return a file that can only be read from its beginning, if there is one."""
-    return next(filter(None, (origin.forward_file for origin in _origins(source))), None)
+    return first_stream(source, "gzip")
 
 
-def first_stream(source: Source) -> str | None:
+def first_stream(source: Source, compression: str = "") -> str | None:
     """Return a file in which a record costs what lies before it, if there is one."""
-    return next(filter(None, (origin.stream_file for origin in _origins(source))), None)
+    for origin in bare_origins(source):
+        for file, how in origin.stream_files.items():
+            if compression in ("", how):
+                return origin.files[file]
+    return None
 
 
-def _origins(source: Source) -> Iterable[Source]:
+def bare_origins(source: Source) -> Iterable[Source]:
     """Return the sources that hold the records of a view, whatever columns there are of them."""
-    found = origins_of(source)
-    return (one.origin if isinstance(one, Materialized) else one for one in found)
+    return (origin._bare for origin in origins_of(source))  # noqa: SLF001 (of a source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,11 +28,7 @@ class Ranks(NamedTuple):
 
 
 def find_ranks(rank: int | None, world_size: int | None, mesh: object | None) -> Ranks:
-    """Return rank and world size: as given, of the mesh, of torch.distributed, of the environment.
-
-    >>> find_ranks(1, 4, None)
-    Ranks(rank=1, world_size=4, why='as given')
-    """
+    """Return rank and world size: given, of the mesh, torch.distributed or the environment."""
     if (rank is None) != (world_size is None):
         raise OptionError(f"rank={rank} and world_size={world_size}: give both, or neither.")
     if rank is not None and world_size is not None:
@@ -83,13 +78,11 @@ def _of_device_mesh(mesh: DeviceMesh) -> Ranks:
     elif not chosen:
         raise OptionError(
             f"mesh has the dimensions {', '.join(names) or mesh.ndim}, and none is called "
-            f"{', '.join(sorted(_DATA_PARALLEL))}: give the one along which data differs, as in "
-            f"mesh={'mesh[' + repr(names[0]) + ']' if names else 'a mesh with mesh_dim_names'}."
+            f"{', '.join(sorted(_DATA_PARALLEL))}: give the one along which data differs."
         )
-    rank = 0
+    rank, world_size = 0, 1
     for at in chosen:
-        rank = rank * sizes[at] + coordinate[at]
-    world_size = math.prod(sizes[at] for at in chosen)
+        rank, world_size = rank * sizes[at] + coordinate[at], world_size * sizes[at]
     along = " × ".join(names[at] for at in chosen) if names else "the mesh"
     return _checked(rank, world_size, f"along {along} of the mesh")
 

@@ -6,7 +6,6 @@ process. `hand_over` runs in the user's process.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._lazy import require
-from penstock.batch import Batch
+from penstock.batch import Batch, SimpleEncoder, user_batch
 from penstock.datasets import typed_schema
 from penstock.errors import CorruptIndexError
-from penstock.loading._user_batches import user_batch
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from penstock.batch import BatchPosition, SimpleEncoder
+    from penstock.batch import BatchPosition
     from penstock.datasets import Source
 
     Ids = NDArray[np.int64]
@@ -34,17 +32,13 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+is_ = pa.types
 _REFERENCE = 8
 """Bytes that an item of a list takes at least."""
 
 
 def made_bytes(made: Any) -> int:  # noqa: ANN401 (what a recipe makes)
-    """Return how many bytes the arrays of a recipe take.
-
-    >>> import numpy as np
-    >>> made_bytes({"a": (np.zeros(3), np.zeros(2, np.int8)), "b": ["text"]})
-    34
-    """
+    """Return how many bytes the arrays of a recipe take."""
     if isinstance(made, Mapping):
         return sum(map(made_bytes, made.values()))
     if isinstance(made, tuple):
@@ -58,15 +52,22 @@ class Records(list[Any]):
     A record that cannot be read, where that is allowed, is None.
     """
 
-    ids: Ids
-    """Record numbers, int64[B]."""
-    valid: Valid
-    """Which rows count, bool[B]; None where all do."""
+    # Libraries that move batches rebuild a list from its items alone.
+    def __init__(
+        self, records: Iterable[Any] = (), ids: Ids | None = None, valid: Valid = None
+    ) -> None:
+        super().__init__(records)
+        self.ids = ids
+        """Record numbers, int64[B]; None for a copy made of records alone."""
+        self.valid = valid
+        """Which rows count, bool[B]; None where all do."""
 
 
-class Recipe(ABC):
+class Recipe:
     """How a batch is made; pickles, unless a user's callable in it does not."""
 
+    what: str
+    """What a batch is, for `explain()`."""
     is_pure: bool = True
     """Whether `make` may run in several threads at once, in any order."""
     schema: pa.Schema | None = None
@@ -79,10 +80,6 @@ class Recipe(ABC):
     """Whether rows of tokens are read, rather than records or columns."""
     learner: Any = None
     """The encoder, if it keeps a state that batches change; else None."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """Return what a batch is, for `explain()`."""
 
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
         """Return the records of `ids`: columns, or a list."""
@@ -114,10 +111,7 @@ class Recipe(ABC):
         return made[start:stop]
 
     def hand_over_all(self, made: Any, where: BatchPosition, count: int) -> Iterable[Any]:  # noqa: ANN401
-        """Return the `count` batches of equal size of what was made together.
-
-        All rows count. Asked where `is_cut_last`.
-        """
+        """Return the `count` batches of what was made together; asked where `is_cut_last`."""
         # One by one: all at once they would leave the processor's cache before they are used.
         rows = len(where.ids) // count
         for start in range(0, count * rows, rows):
@@ -128,13 +122,10 @@ class Recipe(ABC):
 class DictRecipe(Recipe):
     """Records as they are."""
 
-    def describe(self) -> str:
-        return "a list of records, for no encode was given"
+    what = "a list of records, for no encode was given"
 
     def hand_over(self, made: list[Any], where: BatchPosition, valid: Valid) -> Records:
-        records = Records(made)
-        records.ids, records.valid = where.ids, valid
-        return records
+        return Records(made, where.ids, valid)
 
 
 class TokenRecipe(Recipe):
@@ -143,12 +134,8 @@ class TokenRecipe(Recipe):
     Both are as in `Records`. A copy of the tensor does not have them.
     """
 
-    reads_tokens = True
-    is_cut_last = True
-    has_even_rows = True
-
-    def describe(self) -> str:
-        return "a tensor of the tokens as they are stored, for no encode was given"
+    what = "a tensor of the tokens as they are stored, for no encode was given"
+    reads_tokens = is_cut_last = has_even_rows = True
 
     def filled(self, read: Array, rows: Ids, source: Source) -> Array:
         found = np.zeros((len(rows), *read.shape[1:]), read.dtype)
@@ -175,10 +162,8 @@ class TokenRecipe(Recipe):
 class SampleRecipe(Recipe):
     """Samples of different lengths as they are stored: a list of tensors."""
 
+    what = "a list of tensors, for samples have different lengths and no encode was given"
     reads_tokens = True
-
-    def describe(self) -> str:
-        return "a list of tensors, for samples have different lengths and no encode was given"
 
     def read(self, source: Source, ids: Ids) -> list[Array]:
         return list(source.read(ids))
@@ -188,9 +173,8 @@ class SampleRecipe(Recipe):
 
     def hand_over(self, made: list[Array | None], where: BatchPosition, valid: Valid) -> Records:
         from_numpy = _torch().from_numpy
-        records = Records(None if one is None else from_numpy(one) for one in made)
-        records.ids, records.valid = where.ids, valid
-        return records
+        tensors = (None if one is None else from_numpy(one) for one in made)
+        return Records(tensors, where.ids, valid)
 
 
 @cache
@@ -209,16 +193,13 @@ class _Columnar(Recipe):
         return source.arrow(ids) if self.fields is None else source.read(ids, self.fields)
 
     def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
-        if hasattr(read, "filled"):
-            return read.filled(rows)
-        return filled_rows(read, rows)
+        return read.filled(rows) if hasattr(read, "filled") else filled_rows(read, rows)
 
 
 class ArrowRecipe(_Columnar):
     """Record batches; ids and valid are in the schema's metadata, as raw int64 and bool."""
 
-    def describe(self) -> str:
-        return "an Arrow record batch, for output='arrow'"
+    what = "an Arrow record batch, for output='arrow'"
 
     def hand_over(self, made: pa.RecordBatch, where: BatchPosition, valid: Valid) -> pa.RecordBatch:
         ids = where.ids.astype("<i8").tobytes()
@@ -239,11 +220,9 @@ class EncoderRecipe(_Columnar):
         self.has_even_rows = getattr(encoder, "has_even_rows", False)
         self.reads_tokens = self._reads is not None
         self.learner = encoder if hasattr(encoder, "state_dict") else None
-
-    def describe(self) -> str:
-        if hasattr(self.encoder, "describe"):
-            return str(self.encoder.describe())
-        return f"what {type(self.encoder).__qualname__} makes of its fields"
+        self.what = f"what {type(encoder).__qualname__} makes of its fields"
+        if hasattr(encoder, "describe"):
+            self.what = str(encoder.describe())
 
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
         return super().read(source, ids) if self._reads is None else self._reads(source, ids)
@@ -258,11 +237,8 @@ class EncoderRecipe(_Columnar):
 
     def hand_over(self, made: Any, where: BatchPosition, valid: Valid) -> Any:  # noqa: ANN401
         batch = self.encoder.batch(made, where, valid)
-        if (
-            isinstance(batch, Batch)
-            and batch.ids is not None
-            and (valid is None or batch.valid is not None)
-        ):
+        is_whole = isinstance(batch, Batch) and batch.ids is not None
+        if is_whole and (valid is None or batch.valid is not None):
             return batch
         return super().hand_over(batch, where, valid)
 
@@ -282,77 +258,49 @@ def _refuse_damaged(read: pa.RecordBatch) -> None:
             ) from None
 
 
-class SimpleRecipe(_Columnar):
-    """Batches of a `SimpleEncoder`."""
-
-    def __init__(self, encoder: SimpleEncoder) -> None:
-        super().__init__(encoder.fields)
-        self.encoder = encoder
-
-    def describe(self) -> str:
-        return f"what {type(self.encoder).__qualname__}.encode makes of its fields"
-
-    def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
-        return self.encoder.encode(read, where)
-
-
 class CallRecipe(_Columnar):
-    """Batches of a user's callable, from the columns in its attribute `fields`, or from all.
+    """Batches of a `SimpleEncoder`, or of a callable from the columns in its `fields`, or all.
 
     A mapping becomes a `Batch` with `ids` and `valid`. Another object is handed out as it is, and
     refused where some rows do not count, since it has no place to say which.
     """
 
-    is_pure = False
-
-    def __init__(self, call: Any) -> None:  # noqa: ANN401 (a callable)
+    def __init__(self, call: Any) -> None:  # noqa: ANN401 (a callable, or a `SimpleEncoder`)
         super().__init__(getattr(call, "fields", None))
         self.call = call
-
-    def describe(self) -> str:
-        name = getattr(self.call, "__qualname__", type(self.call).__qualname__)
-        return f"what {name} makes of {'its fields' if self.fields else 'all columns'}"
+        self.is_pure = isinstance(call, SimpleEncoder)
+        name = getattr(call, "__qualname__", type(call).__qualname__)
+        self.what = f"what {name} makes of {'its fields' if self.fields else 'all columns'}"
 
     def make(self, read: pa.RecordBatch, where: BatchPosition) -> Any:  # noqa: ANN401
-        return self.call(read)
+        return self.call.encode(read, where) if self.is_pure else self.call(read)
 
 
 def filled_rows(columns: pa.RecordBatch, rows: NDArray[np.int64]) -> pa.RecordBatch:
     """Return a batch with a row for each of `rows`: that of `columns`, or for -1 a stand-in.
 
     A stand-in repeats the first row, which is known to be good; without one it holds zeros.
-
-    >>> batch = pa.record_batch({"n": [5, 7]})
-    >>> filled_rows(batch, np.array([-1, 0, 1]))["n"].to_pylist()
-    [5, 5, 7]
-    >>> filled_rows(batch.slice(0, 0), np.array([-1, -1]))["n"].to_pylist()
-    [0, 0]
     """
     if not columns.num_rows:
-        blank = [_blank(field.type) for field in columns.schema]
-        arrays = [
-            pa.array([value] * len(rows), field.type)
-            for value, field in zip(blank, columns.schema, strict=True)
-        ]
+        kinds = columns.schema.types
+        arrays = [pa.array([_blank(kind)] * len(rows), kind) for kind in kinds]
         return pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
     return columns.take(pa.array(np.maximum(rows, 0)))
 
 
 def _blank(kind: pa.DataType) -> Any:  # noqa: ANN401 (one value of an Arrow type)
-    if pa.types.is_dictionary(kind):
+    if is_.is_dictionary(kind):
         return _blank(kind.value_type)
-    if pa.types.is_boolean(kind):
+    if is_.is_boolean(kind):
         return False
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind):
+    if is_.is_integer(kind) or is_.is_floating(kind) or is_.is_temporal(kind):
         return 0
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return ""
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return b""
-    if pa.types.is_fixed_size_list(kind):
+    if is_.is_fixed_size_list(kind):
         return [_blank(kind.value_type)] * kind.list_size
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return []
-    if pa.types.is_struct(kind):
+    if is_.is_struct(kind):
         return {field.name: _blank(field.type) for field in kind}
-    return None
+    if is_.is_list(kind) or is_.is_large_list(kind):
+        return []
+    is_text = is_.is_string(kind) or is_.is_large_string(kind)
+    is_bytes = is_.is_binary(kind) or is_.is_large_binary(kind)
+    return "" if is_text else b"" if is_bytes else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -41,7 +40,8 @@ class RunState:
         self._epochs = epochs
         self._is_set = True
         """Whether the next pass begins at the cursor; else the last pass stands there."""
-        self._moves = 0
+        self.moves = 0
+        """How often a state was loaded or an epoch set."""
         self._passes = 0
 
     @property
@@ -57,24 +57,18 @@ class RunState:
     def go_to(self, cursor: Point) -> None:
         """Let the next pass begin here."""
         self._set(cursor, is_set=True)
-        self._moves += 1
+        self.moves += 1
         self._passes += 1  # A pass that still goes on no longer moves the run.
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next pass be over an epoch; the one that a loaded state stands in goes on."""
-        number = operator.index(epoch)
-        is_there = self._is_set and number == self.cursor.epoch
-        self.go_to(self.cursor if is_there else self.cursor.at(number))
+        is_there = self._is_set and epoch == self.cursor.epoch
+        self.go_to(self.cursor if is_there else self.cursor.at(epoch))
 
     @property
     def present(self) -> Point:
         """A point of the present epoch, or of the next one between passes."""
         return self.start().cursor if self._is_set else self.cursor
-
-    @property
-    def moves(self) -> int:
-        """How often a state was loaded or an epoch set."""
-        return self._moves
 
     def start(self) -> Start:
         cursor, epochs = self.cursor, self._epochs
@@ -122,59 +116,29 @@ def resumed(
     return cursor.with_skips(skip, available=length)
 
 
-def refuse_other_plan(cursor: Cursor, own: Cursor) -> None:
-    """Raise where a state counts other batches than the loader's."""
-    if cursor.plan == own.plan:
-        return
-    then, now = (
-        "equal batches" if plan is None else f"batches by the plan {plan[0]!r}, version {plan[1]}"
-        for plan in (cursor.plan, own.plan)
-    )
-    raise OptionError(
-        f"the state counts {then}, and this loader has {now}: give the batch_size of then."
-    )
-
-
 def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any], Any]:
-    """Split a state document into the loader's part and the encoder's.
-
-    Raise where one of state and encoder has such a part and the other has not.
-    """
+    """Split a state document into the loader's part and the encoder's, if both are there."""
     if not isinstance(state, Mapping):
         raise OptionError(f"state: expected what `state_dict()` returned, not {state!r}.")
     rest = dict(state)
     learnt = rest.pop(ENCODER, None)
-    if learnt is None and learner is not None:
-        raise OptionError(
-            f"the state holds nothing of {type(learner).__qualname__}, which learns as batches "
-            "come: it was saved with another encoder. Give the encoder of then."
-        )
-    if learnt is not None and learner is None:
-        raise OptionError(
-            "the state holds what an encoder learnt, and this one learns nothing. Give the "
-            "encoder of then."
-        )
+    if (learnt is None) != (learner is None):
+        there = "what an encoder learnt, and this one learns nothing"
+        if learnt is None:
+            there = f"nothing of {type(learner).__qualname__}, which learns as batches come"
+        raise OptionError(f"the state holds {there}. Give the encoder of then.")
     return rest, learnt
 
 
 def _change(cursor: Cursor, source: Source) -> str:
-    now = len(source)
-    if now < cursor.length:
-        what = f"it had {cursor.length:,} records, and has {now:,} now"
-    elif now > cursor.length:
-        what = (
-            f"it had {cursor.length:,} records and has {now:,} now, and nothing shows that the "
-            f"first {cursor.length:,} are the same"
-        )
-    else:
-        what = f"it still has {now:,} records, but they or their numbers are others"
-    back = "Bring the files back"
-    if source.is_tokens:
-        back = "Bring the files back, or give Tokens the length, stride and shift of then"
+    what = f"it had {cursor.length:,} records, and has {len(source):,} now"
+    if len(source) >= cursor.length:
+        what += f", but the first {cursor.length:,} or their numbers are others"
+    tokens = ", or give Tokens the length, stride and shift of then" if source.is_tokens else ""
     return (
         f"the source changed since the state was saved: {what} (fingerprint {cursor.fingerprint} "
-        f"then, {source.fingerprint} now). {back}, or give on_changed='continue' to "
-        "go on at the same position over what is there."
+        f"then, {source.fingerprint} now). Bring the files back{tokens}, or give "
+        "on_changed='continue' to go on at the same position over what is there."
     )
 
 

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 class Tally:
-    """Sums over the batches of one pass; used by the thread that goes over them.
-
-    At any time the user either waits for a batch or uses one.
-    """
+    """Sums over the batches of one pass; the user either waits for a batch or uses one."""
 
     def __init__(self) -> None:
         self._sums: Counter[str] = Counter()
@@ -24,7 +21,8 @@ class Tally:
         """Records, and seconds of gathering and encoding, of each batch of the present lot."""
         self._of_lot = 0
         """Batches of the lot that are not in the sums yet."""
-        self._costs: Mapping[str, float] = {}
+        self.costs: Mapping[str, float] = {}
+        """What the engine has read until now."""
         self._waiting = self._using = 0.0
         self._since = time.perf_counter()
 
@@ -46,15 +44,11 @@ class Tally:
         self._using += now - self._since
         self._since = now
 
-    def costs(self, present: Mapping[str, float]) -> None:
-        """Note what the engine has read until now."""
-        self._costs = present
-
     def sums(self) -> Counter[str]:
         """Return everything that was counted."""
         self._add_up()
         times = {"waiting": self._waiting, "using": self._using}
-        return Counter({**self._sums, **times, **self._costs})
+        return Counter({**self._sums, **times, **self.costs})
 
     def _add_up(self) -> None:
         """Add the batches of the present lot to the sums."""
@@ -93,21 +87,21 @@ class Stats:
         found = Counter(self._ended)
         for tally in self._under_way:
             found.update(tally.sums())
-        reading = float(found["seconds_reading"])
         elapsed = found["waiting"] + found["using"]
-        return {
-            "batches": float(found["batches"]),
-            "records": float(found["records"]),
-            "bad_records": float(len(self.bad_ids)),
-            "records_per_second": found["records"] / elapsed if elapsed else 0.0,
-            "read_seconds": reading,
-            "decode_seconds": max(0.0, found["gathering"] - reading),
-            "encode_seconds": float(found["encoding"]),
-            "wait_seconds": float(found["waiting"]),
-            "use_seconds": float(found["using"]),
-            "storage_requests": float(found["requests"]),
-            "storage_bytes": float(found["bytes"]),
-            "storage_retries": float(found["retries"]),
-            "storage_throttled": float(found["throttled"]),
-            "cache_hits": float(found["cache_hits"]),
+        numbers = {
+            "batches": found["batches"],
+            "records": found["records"],
+            "bad_records": len(self.bad_ids),
+            "records_per_second": found["records"] / elapsed if elapsed else 0,
+            "read_seconds": found["seconds_reading"],
+            "decode_seconds": max(0, found["gathering"] - found["seconds_reading"]),
+            "encode_seconds": found["encoding"],
+            "wait_seconds": found["waiting"],
+            "use_seconds": found["using"],
+            "storage_requests": found["requests"],
+            "storage_bytes": found["bytes"],
+            "storage_retries": found["retries"],
+            "storage_throttled": found["throttled"],
+            "cache_hits": found["cache_hits"],
         }
+        return {name: float(number) for name, number in numbers.items()}

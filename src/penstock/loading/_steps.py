@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.datasets import Source
     from penstock.order import Cursor, Plan, RecordOrder
 
+    Rows = NDArray[np.int64]
+    Flags = NDArray[np.bool_] | None
+
+_SHOWN = 10
 _WINDOW = 65_536
 """Positions that are computed together, since each call of the permutation has a fixed cost."""
 
@@ -42,12 +47,7 @@ class Sharing:
 
 
 def step_counts(cursor: Cursor, sharing: Sharing) -> tuple[int, int]:
-    """Return how many steps of a cursor's epoch lie before it, and how many behind.
-
-    >>> from penstock.order import Cursor
-    >>> step_counts(Cursor(fingerprint="", length=10, position=4), Sharing(batch_size=3))
-    (2, 2)
-    """
+    """Return how many steps of a cursor's epoch lie before it, and how many behind."""
     length = Skips(cursor.order_skip, cursor.length).kept
     origin = min(cursor.position, length)
     rest = steps(length, sharing.batch_size, sharing.world_size, sharing.drop_last, origin=origin)
@@ -55,18 +55,15 @@ def step_counts(cursor: Cursor, sharing: Sharing) -> tuple[int, int]:
 
 
 class Task(NamedTuple):
-    """The batch of one step, or of several whole steps that are read together.
-
-    It says which records to read, and where the run stands afterwards.
-    """
+    """The records of one step, or of several whole steps that are read together."""
 
     step: int
     """The first of them."""
     where: BatchPosition
     """Of the rows of all steps."""
-    valid: NDArray[np.bool_] | None
+    valid: Flags
     """Which rows count, bool[B]; None where all do."""
-    unread: NDArray[np.bool_] | None
+    unread: Flags
     """Rows that were skipped in mid-epoch and are not read, bool[B]; None where there are none."""
     position: Any
     """The position in the epoch after the last of its batches."""
@@ -101,7 +98,7 @@ class Task(NamedTuple):
 class EpochSteps(ABC):
     """The steps of a cursor's epoch, counted from its beginning."""
 
-    def __init__(self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing) -> None:
+    def __init__(self, cursor: Cursor, blocks: Rows | None, sharing: Sharing) -> None:
         self.order: RecordOrder = cursor.order(blocks)
         self.cursor = cursor.at(position=cursor.position, lanes=self.order.lanes)
         self.sharing = sharing
@@ -113,10 +110,7 @@ class EpochSteps(ABC):
         return self.first + self._rest
 
     def task(self, step: int, most: int = 1) -> Task:
-        """Return the batch of a step, from `first` to `len(self) - 1`.
-
-        With `most` it has up to so many steps, as long as no row is missing in them.
-        """
+        """Return the batch of a step, or of up to `most` steps in which no row is missing."""
         if not self.first <= step < len(self):
             there = f"those from {self.first:,} to {len(self) - 1:,}" if self._rest else "any"
             raise RecordIndexError(f"step {step:,} of epoch {self.cursor.epoch} is not {there}.")
@@ -125,17 +119,16 @@ class EpochSteps(ABC):
     @abstractmethod
     def _task(self, step: int, most: int) -> Task: ...
 
-    def _where(
-        self, positions: NDArray[np.int64], ids: NDArray[np.int64], valid: NDArray[np.bool_] | None
-    ) -> tuple[BatchPosition, NDArray[np.bool_] | None, NDArray[np.bool_] | None]:
-        """Return the position of a batch, which of its rows count, and which are not read."""
+    def _filled(
+        self, step: int, positions: Rows, ids: Rows, valid: Flags, done: int, *steps: int
+    ) -> Task:
+        """Return the task of these rows, of which those that are masked are not read."""
         unread = None if self._masked is None else self._masked.hold(ids)
         unread = None if unread is None or not unread.any() else unread
         if unread is not None:
             valid = ~unread if valid is None else valid & ~unread
-        cursor = self.cursor
-        where = BatchPosition(cursor.seed, cursor.epoch, positions, ids)
-        return where, valid, unread
+        where = BatchPosition(self.cursor.seed, self.cursor.epoch, positions, ids)
+        return Task(step, where, valid, unread, done, *steps)
 
 
 class Steps(EpochSteps):
@@ -155,62 +148,42 @@ class Steps(EpochSteps):
     1
     """
 
-    def __init__(self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing) -> None:
+    def __init__(self, cursor: Cursor, blocks: Rows | None, sharing: Sharing) -> None:
         super().__init__(cursor, blocks, sharing)
         self._origin = min(cursor.position, len(self.order))
         self.first, self._rest = step_counts(cursor, sharing)
         self._whole = (len(self.order) - self._origin) // sharing.global_batch_size
         self._window = max(1, _WINDOW // sharing.batch_size)
-        self._known: tuple[int, NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._share = (sharing.batch_size, sharing.rank, sharing.world_size, len(self.order))
+        self._layout = {"origin": self._origin, "lanes": self.order.lanes}
+        self._known: tuple[int, Rows, Rows] | None = None
 
     def _task(self, step: int, most: int) -> Task:
         number, count = step - self.first, 1
+        valid: Flags = None
         if number < self._whole:
             positions, ids = self._full(number, most)
             count = len(ids) // self.sharing.batch_size
-            valid = None
         else:
-            positions, valid = self._shared(number)
+            drop_last = self.sharing.drop_last
+            positions, valid = share_rows(number, *self._share, drop_last, **self._layout)
             ids = self.order.at(positions)
             valid = None if valid.all() else valid
-        where, valid, unread = self._where(positions, ids, valid)
         each = self.sharing.global_batch_size
         done = min(self._origin + (number + count) * each, len(self.order))
-        return Task(step, where, valid, unread, done, count, each)
+        return self._filled(step, positions, ids, valid, done, count, each)
 
-    def _full(self, number: int, most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _full(self, number: int, most: int) -> tuple[Rows, Rows]:
         """Return positions and record numbers of some steps in which no row is missing."""
         known = self._known
         start = number - number % self._window
         if known is None or known[0] != start:
-            sharing = self.sharing
-            positions = share_full(
-                start,
-                min(start + self._window, self._whole),
-                sharing.batch_size,
-                sharing.rank,
-                sharing.world_size,
-                len(self.order),
-                origin=self._origin,
-                lanes=self.order.lanes,
-            )
+            stop = min(start + self._window, self._whole)
+            positions = share_full(start, stop, *self._share, **self._layout)
             known = self._known = (start, positions, self.order.at(positions))
         own = slice(number - start, number - start + most)
         # Copies: users get them, and one batch must not keep the whole window alive.
         return known[1][own].flatten(), known[2][own].flatten()
-
-    def _shared(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        sharing = self.sharing
-        return share_rows(
-            number,
-            sharing.batch_size,
-            sharing.rank,
-            sharing.world_size,
-            len(self.order),
-            sharing.drop_last,
-            origin=self._origin,
-            lanes=self.order.lanes,
-        )
 
 
 class PlannedSteps(EpochSteps):
@@ -220,7 +193,7 @@ class PlannedSteps(EpochSteps):
     In the last step a rank without a batch repeats the last one, in which no row counts.
     """
 
-    def __init__(self, cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing) -> None:
+    def __init__(self, cursor: Cursor, blocks: Rows | None, sharing: Sharing) -> None:
         super().__init__(cursor, blocks, sharing)
         assert sharing.plan is not None  # noqa: S101 (who makes steps has looked)
         self._batches = sharing.plan.over(self.order)
@@ -235,11 +208,48 @@ class PlannedSteps(EpochSteps):
         number = begin + self.sharing.rank
         positions = self._batches.positions(min(number, count - 1))
         valid = None if number < count else np.zeros(len(positions), np.bool_)
-        where, valid, unread = self._where(positions, self.order.at(positions), valid)
-        return Task(step, where, valid, unread, min(begin + world_size, count))
+        ids, done = self.order.at(positions), min(begin + world_size, count)
+        return self._filled(step, positions, ids, valid, done)
 
 
-def epoch_steps(
-    cursor: Cursor, blocks: NDArray[np.int64] | None, sharing: Sharing
-) -> Steps | PlannedSteps:
-    return (Steps if sharing.plan is None else PlannedSteps)(cursor, blocks, sharing)
+@dataclass(frozen=True, slots=True, repr=False)
+class StepRecords:
+    """The records of one step of one rank, and where they lie; nothing was read for it."""
+
+    step: int
+    epoch: int
+    rank: int
+    ids: NDArray[np.int64]
+    """Record numbers, int64[B]."""
+    valid: NDArray[np.bool_]
+    """Which rows count, bool[B]."""
+    files: list[str]
+    """The path of each record; empty for records in memory."""
+    offsets: NDArray[np.int64]
+    """Where each begins (a row number where rows are no bytes), int64[B]."""
+    bytes: NDArray[np.int64]
+    """How long each is, int64[B]."""
+
+    def __repr__(self) -> str:
+        lines = [
+            f"epoch {self.epoch}, step {self.step:,}, rank {self.rank}: {len(self.ids):,} rows"
+        ]
+        for row in range(min(_SHOWN, len(self.ids))):
+            place = f"  {self.files[row]} at {self.offsets[row]:,}" if self.files else ""
+            mark = "" if self.valid[row] else "  (does not count)"
+            lines.append(f"  record {self.ids[row]:,}{place}{mark}")
+        if len(self.ids) > _SHOWN:
+            lines.append(f"  … {len(self.ids) - _SHOWN:,} more")
+        return "\n".join(lines)
+
+
+def step_records(task: Task, rank: int, source: Source) -> StepRecords:
+    """Return the records of a task with their places."""
+    ids = task.where.ids
+    files: list[str] = []
+    offsets = sizes = np.zeros(len(ids), np.int64)
+    if source.files and len(ids):
+        numbers, offsets, sizes = (np.asarray(one, np.int64) for one in source.location(ids))
+        files = [source.files[number] for number in numbers.tolist()]
+    valid = np.ones(len(ids), bool) if task.valid is None else task.valid
+    return StepRecords(task.step, task.where.epoch, rank, ids, valid, files, offsets, sizes)

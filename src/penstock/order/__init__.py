@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from penstock.order._cursor import Cursor as Cursor
     from penstock.order._estimate import Estimate as Estimate
     from penstock.order._estimate import estimate as estimate
-    from penstock.order._order import KINDS as KINDS
     from penstock.order._order import Batches as Batches
     from penstock.order._order import Kind as Kind
     from penstock.order._order import Order as Order
@@ -45,7 +44,6 @@ __all__, __getattr__, __dir__ = facade(
         "steps": "_sharing",
     },
     for_rooms={
-        "KINDS": "_order",
         "Kind": "_order",
         "Packing": "_packing",
         "RecordOrder": "_order",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,90 +55,59 @@ class BlockOrder:
         sizes = np.diff(borders)
         full = np.flatnonzero(sizes)
         numbers = (version, self.length, seed, epoch)
-        self._key, blocks_key = keys("block order", *numbers, count=2)
+        key, blocks_key = keys("block order", *numbers, count=2)
         permuted = full[Permutation(len(full), blocks_key).positions(0, len(full))]
         self._block_starts = borders[permuted]
         self._tape_starts = np.cumsum(sizes[permuted]) - sizes[permuted]
         self._window = window_records(self.length, len(full)) // LANES
         self._lane_lengths = (self.length - 1 - np.arange(LANES)) // LANES + 1
         self._lane_starts = _lane_starts(self._lane_lengths)
-        self._sheets: dict[int, _Sheet] = {}
-        self._windows: dict[tuple[int, int], Permutation] = {}
+        # Used by any number of threads, as are these caches.
+        self._sheet = lru_cache(_SHEETS)(_empty_sheet)
+        self._permutation = lru_cache(_WINDOWS)(partial(_of_window, key))
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers that stand at positions (int64[n], inside the order), int64[n]."""
         sheets = positions // _SHEET
-        if (sheets[1:] < sheets[:-1]).any():
-            order = np.argsort(sheets, kind="stable")
-            numbers = np.empty_like(positions)
-            numbers[order] = self.at(positions[order])
-            return numbers
-        borders = [0, *(np.flatnonzero(np.diff(sheets)) + 1).tolist(), len(positions)]
-        parts = [
-            self._on_sheet(int(sheets[start]), positions[start:stop])
-            for start, stop in itertools.pairwise(borders)
-            if start < stop
-        ]
-        return np.concatenate([*parts, positions[:0]])
+        numbers = np.empty_like(positions)
+        for sheet in np.unique(sheets).tolist():
+            own = sheets == sheet
+            numbers[own] = self._on_sheet(sheet, positions[own] % _SHEET)
+        return numbers
 
-    def _on_sheet(self, number: int, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        cells = positions - number * _SHEET
-        return self._sheet(number, cells)[cells]
-
-    def _sheet(self, number: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return a stretch of the order, int64[_SHEET], right at least at the cells given."""
-        sheet = self._sheets.get(number)
-        if sheet is None:
-            if len(self._sheets) >= _SHEETS:
-                # A new dict: `clear` could empty the one that another thread uses.
-                self._sheets = {}
-            sheet = self._sheets[number] = _Sheet()
+    def _on_sheet(self, number: int, cells: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers in cells (int64[n]) of a stretch of the order, int64[n]."""
+        sheet, known = self._sheet(number)
         asked = np.bincount(cells % LANES, minlength=LANES) > 0
-        lanes = np.flatnonzero(asked & ~sheet.known)
+        lanes = np.flatnonzero(asked & ~known)
         if lanes.size:
-            tape = [self._piece(lane, number * _PIECE) for lane in lanes.tolist()]
-            found = self._numbers(np.concatenate(tape))
-            for lane, part in zip(
-                lanes.tolist(), np.split(found, np.cumsum([len(one) for one in tape])), strict=False
-            ):
-                sheet.numbers[: len(part), lane] = part
+            tape = [self._in_lane(lane, number * _PIECE) for lane in lanes.tolist()]
+            ends = np.cumsum([len(one) for one in tape])
+            found = np.split(self._numbers(np.concatenate(tape)), ends[:-1])
+            for lane, part in zip(lanes.tolist(), found, strict=True):
+                sheet[: len(part), lane] = part
             # Last: another thread takes the numbers of a lane as soon as it is known.
-            sheet.known[lanes] = True
-        return sheet.numbers.reshape(-1)
+            known[lanes] = True
+        return sheet.reshape(-1)[cells]
 
-    def _piece(self, lane: int, start: int) -> NDArray[np.int64]:
+    def _in_lane(self, lane: int, start: int) -> NDArray[np.int64]:
         """Return where on the tape the records of a lane are from a row on, int64[≤ _PIECE]."""
-        stop = min(start + _PIECE, int(self._lane_lengths[lane]))
-        return self._on_tape(lane, self._in_lane(lane, start, stop))
-
-    def _in_lane(self, lane: int, start: int, stop: int) -> NDArray[np.int64]:
-        """Return the places in its lane that stand at rows `start` … `stop - 1` of the lane."""
+        length = int(self._lane_lengths[lane])
+        stop = min(start + _PIECE, length)
         parts = []
         # The first window of a lane is shorter, each by another amount.
         early = self._window - self._window * (lane + 1) // LANES
         while start < stop:
             number = (start + early) // self._window
             first = max(0, number * self._window - early)
-            last = min((number + 1) * self._window - early, int(self._lane_lengths[lane]))
+            last = min((number + 1) * self._window - early, length)
             window = self._permutation(lane, number, last - first)
             upto = min(stop, last)
             parts.append(first + window.positions(start - first, upto - first))
             start = upto
-        return np.concatenate(parts)
-
-    def _permutation(self, lane: int, window: int, length: int) -> Permutation:
-        found = self._windows.get((lane, window))
-        if found is None:
-            if len(self._windows) >= _WINDOWS:
-                self._windows = {}
-            found = Permutation(length, self._key, window * LANES + lane)
-            self._windows[lane, window] = found
-        return found
-
-    def _on_tape(self, lane: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return where on the tape the places of a lane (int64[n]) are, int64[n]."""
-        start, length = int(self._lane_starts[lane]), int(self._lane_lengths[lane])
-        return start + (length - 1 - places if _part(lane) % 2 else places)
+        places = np.concatenate(parts)
+        begin = int(self._lane_starts[lane])
+        return begin + (length - 1 - places if _part(lane) % 2 else places)
 
     def _numbers(self, tape: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return what lies on the tape at places (int64[n]), int64[n]."""
@@ -147,14 +116,13 @@ class BlockOrder:
         return numbers
 
 
-class _Sheet:
-    """A stretch of the order as rows of all lanes; a lane is filled when it is first needed."""
+def _of_window(key: int, lane: int, window: int, length: int) -> Permutation:
+    return Permutation(length, key, window * LANES + lane)
 
-    __slots__ = ("known", "numbers")
 
-    def __init__(self) -> None:
-        self.numbers = np.empty((_PIECE, LANES), np.int64)
-        self.known = np.zeros(LANES, dtype=bool)
+def _empty_sheet(_number: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return a stretch of the order, a column a lane, and which lanes are filled: none yet."""
+    return np.empty((_PIECE, LANES), np.int64), np.zeros(LANES, dtype=bool)
 
 
 def _lane_starts(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -22,24 +22,20 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 _KEYS = ("version", "fingerprint", "length", "seed", "epoch", "order", "position", "skip")
 _ORDER_KEYS = ("kind", "version", "lanes")
 _PLAN_KEYS = ("name", "version")
-_ENTRIES = "a list of [start, stop] and [start, stop, epoch]"
+_SAME = ("fingerprint", "length", "seed", "epoch", "position")
+"""Keys of a state that are attributes of a cursor."""
 _PAIR = 2
+_REMEDY = "Give what `state_dict()` returned, unchanged."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
     """A place in an epoch, as a state document holds it: without ranks, workers or batches.
 
-    >>> cursor = Cursor(fingerprint="ab12", length=100, seed=1, kind="full", position=40)
-    >>> Cursor.from_dict(cursor.to_dict()) == cursor
-    True
-    >>> cursor.to_dict()["order"]
-    {'kind': 'full', 'version': 1, 'lanes': 1}
-
     Records skipped in mid-epoch keep their places in that epoch, where they count as invalid; the
     next epoch leaves them out.
 
-    >>> cursor = cursor.with_skips([7, (20, 30)])
+    >>> cursor = Cursor(fingerprint="ab12", length=100, position=40).with_skips([7, (20, 30)])
     >>> cursor.order_skip, cursor.masked, len(cursor.order())
     ((), ((7, 8), (20, 30)), 100)
     >>> cursor = cursor.at(epoch=1)
@@ -78,9 +74,7 @@ class Cursor:
         _integer("seed", self.seed)
         _integer("epoch", self.epoch, least=0)
         _integer("order.lanes", self.lanes, least=1)
-        _integer("order.version", self.order_version, least=1)
-        if self.order_version > Order.VERSION:
-            raise _newer("order.version", self.order_version, Order.VERSION)
+        _version("order.version", self.order_version, Order.VERSION)
         if self.plan is not None:
             if not isinstance(self.plan[0], str):
                 raise _wrong("order.plan.name", self.plan[0], "a string")
@@ -123,8 +117,8 @@ class Cursor:
         if self.position and order.lanes != self.lanes:
             raise OptionError(
                 f"state: order.lanes is {self.lanes}, and the blocks of this source make "
-                f"{order.lanes}: they are not the blocks the run began with, so its order cannot "
-                "be continued. Start the epoch again, or open the data as it was opened then."
+                f"{order.lanes}: its order cannot be continued. Start the epoch again, or open the "
+                "data as it was opened then."
             )
         return order
 
@@ -141,12 +135,9 @@ class Cursor:
             object.__setattr__(moved, "position", position)
             moved._check_position()  # noqa: SLF001 (of the same class)
             return moved
-        return replace(
-            self,
-            epoch=self.epoch if epoch is None else epoch,
-            position=position,
-            lanes=self.lanes if lanes is None else lanes,
-        )
+        epoch = self.epoch if epoch is None else epoch
+        lanes = self.lanes if lanes is None else lanes
+        return replace(self, epoch=epoch, position=position, lanes=lanes)
 
     def with_skips(self, more: Skip, *, available: int | None = None) -> Cursor:
         """Return the same place with more records skipped.
@@ -165,31 +156,20 @@ class Cursor:
         return replace(self, skip=(*self.skip, *added))
 
     def to_dict(self) -> dict[str, object]:
-        order: dict[str, object] = {
-            "kind": self.kind,
-            "version": self.order_version,
-            "lanes": self.lanes,
-        }
+        parts = (self.kind, self.order_version, self.lanes)
+        order: dict[str, object] = dict(zip(_ORDER_KEYS, parts, strict=True))
         if self.plan is not None:
             order["plan"] = dict(zip(_PLAN_KEYS, self.plan, strict=True))
-        return {
-            "version": self.VERSION,
-            "fingerprint": self.fingerprint,
-            "length": self.length,
-            "seed": self.seed,
-            "epoch": self.epoch,
-            "order": order,
-            "position": self.position,
-            "skip": [list(entry) for entry in self.skip],
-        }
+        same = {name: getattr(self, name) for name in _SAME}
+        skip = [list(entry) for entry in self.skip]
+        found = {"version": self.VERSION, "order": order, "skip": skip, **same}
+        return {name: found[name] for name in _KEYS}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Cursor:
         """Read a state document, or say what is wrong with it."""
         _keys("", state, ("version",), exactly=False)
-        _integer("version", state["version"], least=1)
-        if (version := state["version"]) != cls.VERSION:
-            raise _newer("version", version, cls.VERSION)
+        _version("version", state["version"], cls.VERSION)
         _keys("", state, _KEYS)
         order = state["order"]
         plan = order.get("plan") if isinstance(order, Mapping) else None
@@ -197,21 +177,16 @@ class Cursor:
         if plan is not None:
             _keys("order.plan.", plan, _PLAN_KEYS)
         skip = state["skip"]
-        if not isinstance(skip, list | tuple):
-            raise _wrong("skip", skip, _ENTRIES)
-        for entry in skip:
+        for entry in skip if isinstance(skip, list | tuple) else [skip]:
             if not isinstance(entry, list | tuple):
-                raise _wrong("skip", entry, _ENTRIES)
+                expected = "a list of [start, stop] and [start, stop, epoch]"
+                raise _wrong("skip", entry, expected)
         return cls(
-            fingerprint=state["fingerprint"],
-            length=state["length"],
-            seed=state["seed"],
-            epoch=state["epoch"],
+            **{name: state[name] for name in _SAME},
             kind=order["kind"],
             order_version=order["version"],
             lanes=order["lanes"],
             plan=None if plan is None else (plan["name"], plan["version"]),
-            position=state["position"],
             skip=tuple(skip),
         )
 
@@ -243,16 +218,10 @@ def _keys(where: str, found: object, expected: tuple[str, ...], *, exactly: bool
         raise _wrong(where.rstrip(".") or "the state", found, "a dict")
     missing = [where + key for key in expected if key not in found]
     unknown = [f"{where}{key}" for key in found if key not in expected] if exactly else []
+    faults = {"missing": missing, "unknown": unknown}
     if missing or unknown:
-        raise OptionError(
-            "this is not the state of a run: "
-            + "; ".join(
-                f"{what} {', '.join(keys)}"
-                for what, keys in (("missing", missing), ("unknown", unknown))
-                if keys
-            )
-            + ". Give what `state_dict()` returned, unchanged."
-        )
+        told = "; ".join(f"{what} {', '.join(keys)}" for what, keys in faults.items() if keys)
+        raise OptionError(f"this is not the state of a run: {told}. {_REMEDY}")
 
 
 def _integer(name: str, value: object, least: int | None = None) -> None:
@@ -263,14 +232,13 @@ def _integer(name: str, value: object, least: int | None = None) -> None:
 
 
 def _wrong(name: str, value: object, expected: str) -> OptionError:
-    return OptionError(
-        f"state: {name} is {value!r}, expected {expected}. Give what `state_dict()` returned, "
-        "unchanged."
-    )
+    return OptionError(f"state: {name} is {value!r}, expected {expected}. {_REMEDY}")
 
 
-def _newer(name: str, value: object, known: int) -> OptionError:
-    return OptionError(
-        f"state: {name} is {value}, and this release knows {known} at most. It was written by a "
-        "newer Penstock; install that one or a later one."
-    )
+def _version(name: str, value: Any, known: int) -> None:  # noqa: ANN401 (what a state has)
+    _integer(name, value, least=1)
+    if value > known:
+        raise OptionError(
+            f"state: {name} is {value}, and this release knows {known} at most. It was written by "
+            "a newer Penstock; install that one or a later one."
+        )

@@ -70,11 +70,10 @@ def estimate(  # noqa: PLR0913 (what the cost of an epoch depends on)
     >>> estimate(sizes, "block", world_size=8, workers=4, cache_bytes=2**30).requests
     10000
     """
-    whole_number("world_size", world_size, 1)
+    for name, value in {"world_size": world_size, "batch_size": batch_size, "hosts": hosts}.items():
+        whole_number(name, value, 1)
     whole_number("workers", workers, 0)
     whole_number("cache_bytes", cache_bytes, 0)
-    whole_number("batch_size", batch_size, 1)
-    whole_number("hosts", hosts, 1)
     if hosts > world_size:
         raise OptionError(f"hosts={hosts}: {world_size} ranks run on {world_size} hosts at most.")
     if kind not in KINDS:
@@ -97,9 +96,8 @@ def estimate(  # noqa: PLR0913 (what the cost of an epoch depends on)
     if cache_bytes < open_bytes:
         if total is None:
             raise OptionError(
-                f"cache_bytes={cache_bytes:,} is less than the {open_bytes:,} bytes of the blocks "
-                "that are open at a time, so what is read twice depends on the records: give "
-                "block_records, how many lie in each block."
+                f"cache_bytes={cache_bytes:,} is less than the {open_bytes:,} bytes that are open "
+                "at a time: give block_records, how many lie in each block."
             )
         open_to_rank = open_on_host * hosts / world_size if split else open_on_host
         if kind == "sequential":
@@ -128,10 +126,9 @@ def _open(
 
 def _checked(name: str, values: NDArray[np.int64]) -> NDArray[np.int64]:
     array = np.asarray(values)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise OptionError(
-            f"{name} is an array of {array.dtype}{list(array.shape)}; give integers, one a block."
-        )
-    if array.size and array.min() < 0:
-        raise OptionError(f"{name} has {array.min():,}; sizes are 0 or more.")
-    return array.astype(np.int64)
+    fact = f"is an array of {array.dtype}{list(array.shape)}"
+    if array.ndim == 1 and (not array.size or array.dtype.kind in "iu"):
+        if not array.size or array.min() >= 0:
+            return array.astype(np.int64)
+        fact = f"has {array.min():,}"
+    raise OptionError(f"{name} {fact}; give integers of 0 or more, one a block.")

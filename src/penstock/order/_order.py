@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from penstock.errors import OptionError, RecordIndexError
+from penstock.errors import OptionError
 from penstock.order._blocks import LANES, BlockOrder, window_records
-from penstock.order._permutation import Permutation
+from penstock.order._permutation import Permutation, checked_positions, stretch_of
 from penstock.order._skips import Skips
 
 if TYPE_CHECKING:
@@ -43,11 +44,9 @@ class RecordOrder(Protocol):
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the record numbers that stand at `start` … `stop - 1`, int64[stop - start]."""
-        ...
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record numbers that stand at positions (integers), int64 of the same shape."""
-        ...
 
 
 @runtime_checkable
@@ -66,7 +65,6 @@ class Plan(Protocol):
 
     def over(self, order: RecordOrder) -> Batches:
         """Return the batches of one epoch."""
-        ...
 
 
 class Batches(Protocol):
@@ -76,7 +74,6 @@ class Batches(Protocol):
 
     def positions(self, number: int) -> NDArray[np.int64]:
         """Return the positions of one batch, int64[B], at least one."""
-        ...
 
 
 class Order:
@@ -135,7 +132,7 @@ class Order:
         """Into how many equal lanes the order is dealt: position i belongs to lane `i % lanes`."""
         self._ranks: Callable[[NDArray[np.int64]], NDArray[np.int64]]
         if kind == "sequential":
-            self._ranks = _itself
+            self._ranks = lambda positions: positions
         elif kind == "full":
             self._ranks = Permutation(self._kept, self.seed, self.epoch).at
         elif borders is None:
@@ -170,27 +167,17 @@ class Order:
     def __reduce__(self) -> tuple[object, ...]:
         # Only the arguments travel; the rest is computed again.
         skip = np.array(self.skip, np.int64).reshape(-1, 2)
-        return _again, (self.length, self.seed, self.epoch, self.kind, self._blocks, skip)
+        when: dict[str, Any] = {"seed": self.seed, "epoch": self.epoch, "kind": self.kind}
+        return partial(Order, self.length, **when, blocks=self._blocks, skip=skip), ()
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the record numbers that stand at `start` … `stop - 1`, int64[stop - start]."""
-        start, stop = operator.index(start), operator.index(stop)
-        if not 0 <= start <= stop <= self._kept:
-            raise RecordIndexError(
-                f"positions {start:,} to {stop:,} do not lie in an order of {self._kept:,} records."
-            )
-        return self._skips.records(self._ranks(start + np.arange(stop - start, dtype=np.int64)))
+        asked = stretch_of(start, stop, self._kept).view(np.int64)
+        return self._skips.records(self._ranks(asked))
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the record numbers that stand at positions (integers), int64 of the same shape."""
-        array = np.asarray(positions)
-        if array.size and array.dtype.kind not in "iu":
-            raise TypeError(f"positions are integers, not {array.dtype}")
-        bad = (array < 0) | (array >= self._kept)
-        if bad.any():
-            raise RecordIndexError(
-                f"position {array[bad].flat[0]} does not lie in an order of {self._kept:,} records."
-            )
+        array = checked_positions(positions, self._kept)
         ranks = self._ranks(array.astype(np.int64).reshape(-1))
         return self._skips.records(ranks).reshape(array.shape)
 
@@ -212,39 +199,19 @@ def clip_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     return borders
 
 
-def _itself(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    return positions
-
-
-def _again(  # noqa: PLR0913, PLR0917 (what pickle calls, by position)
-    length: int,
-    seed: int,
-    epoch: int,
-    kind: Kind,
-    blocks: NDArray[np.int64] | None,
-    skip: NDArray[np.int64],
-) -> Order:
-    return Order(length, seed=seed, epoch=epoch, kind=kind, blocks=blocks, skip=skip)
-
-
 def _checked_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     borders = np.asarray(blocks)
+    fact = ""
     if borders.ndim != 1 or not borders.size or borders.dtype.kind not in "iu":
-        raise OptionError(
-            f"blocks is an array of {borders.dtype}{list(borders.shape)}; give record offsets, "
-            "int64[number of blocks + 1], first 0, last the length."
-        )
-    borders = borders.astype(np.int64)
-    if borders[0] != 0 or borders[-1] != length:
-        raise OptionError(
-            f"blocks go from {borders[0]:,} to {borders[-1]:,}; they must go from 0 to the length, "
-            f"{length:,}."
-        )
-    falls = np.flatnonzero(np.diff(borders) < 0)
-    if falls.size:
+        fact = f"blocks is an array of {borders.dtype}{list(borders.shape)}"
+    elif borders[0] != 0 or borders[-1] != length:
+        fact = f"blocks go from {borders[0]:,} to {borders[-1]:,}"
+    elif (falls := np.flatnonzero(borders[1:] < borders[:-1])).size:
         at = int(falls[0])
+        fact = f"blocks[{at + 1}] is {borders[at + 1]:,}, less than blocks[{at}], {borders[at]:,}"
+    if fact:
         raise OptionError(
-            f"blocks[{at + 1}] is {borders[at + 1]:,}, less than blocks[{at}], {borders[at]:,}; "
-            "record offsets never fall."
+            f"{fact}; give record offsets, int64[number of blocks + 1], that begin with 0, "
+            f"never fall and end with the length, {length:,}."
         )
-    return borders
+    return borders.astype(np.int64)

@@ -134,41 +134,20 @@ def _in_order(
     size: int,
 ) -> Packing:
     """Return the plan: the full chunks of each document, and its rest where the bins have it."""
-    pieces_of_bin = np.bincount(bins)
-    # Of several values for one place the last stays, which is the bin's first document.
-    first = np.empty(len(pieces_of_bin), np.int64)
-    first[bins[::-1]] = packed[::-1]
-    # No two samples begin with the same piece, so how many begin with a document says where.
-    samples = chunks.copy()
-    samples[first] += 1
-    sample_of = np.cumsum(samples) - samples
-    total = int(samples.sum())
-
     chunk_document = np.repeat(np.arange(len(chunks)), chunks)
     chunk_number = np.arange(len(chunk_document)) - np.repeat(np.cumsum(chunks) - chunks, chunks)
-    sample_of_chunk = sample_of[chunk_document] + chunk_number
-    sample_of_bin = sample_of[first] + chunks[first]
-
-    sample_offsets = np.zeros(total + 1, np.int64)
-    sample_offsets[1:][sample_of_chunk] = 1
-    sample_offsets[1:][sample_of_bin] = pieces_of_bin
-    np.cumsum(sample_offsets, out=sample_offsets)
-
-    piece_document, piece_start, piece_length = np.empty((3, int(sample_offsets[-1])), np.int64)
-    place = sample_offsets[sample_of_chunk]
-    piece_document[place] = chunk_document
-    piece_start[place] = chunk_number * size
-    piece_length[place] = size
-
-    sample_of_rest = sample_of_bin[bins]
-    order = np.argsort(sample_of_rest, kind="stable")
-    # Where the pieces of a sample begin, and how far behind it each of them comes.
-    by_sample = sample_of_rest[order]
-    begins = np.flatnonzero(np.diff(by_sample, prepend=-1))
-    behind = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
-    place = sample_offsets[by_sample] + behind
-    document = packed[order]
-    piece_document[place] = document
-    piece_start[place] = chunks[document] * size
-    piece_length[place] = rests[document]
-    return Packing(piece_document, piece_start, piece_length, sample_offsets)
+    # Of several values for one place the last stays, which is the bin's first document.
+    first = np.empty(bins.max(initial=-1) + 1, np.int64)
+    first[bins[::-1]] = packed[::-1]
+    # A sample comes where its first piece would stand if every piece stood alone.
+    pieces = chunks + (rests > 0)
+    begins = np.cumsum(pieces) - pieces
+    place = np.append(begins[chunk_document] + chunk_number, (begins + chunks)[first[bins]])
+    order = np.argsort(place, kind="stable")
+    samples = np.flatnonzero(np.diff(place[order], prepend=-1))
+    return Packing(
+        np.append(chunk_document, packed)[order],
+        np.append(chunk_number, chunks[packed])[order] * size,
+        np.append(np.full(len(chunk_number), size), rests[packed])[order],
+        np.append(samples, len(order)),
+    )

@@ -24,11 +24,7 @@ _HALF = np.uint64(32)
 
 
 def keys(purpose: str, *numbers: int, count: int = 1) -> list[int]:
-    """Return 64-bit keys (at most 8) that depend on a purpose and on integers of any size.
-
-    >>> keys("example", 1, -2) == keys("example", 1, -2) != keys("example", 1, 2)
-    True
-    """
+    """Return 64-bit keys (at most 8) that depend on a purpose and on integers of any size."""
     text = " ".join([purpose, *(str(int(number)) for number in numbers)])
     digest = hashlib.blake2b(text.encode(), digest_size=8 * count).digest()
     return [int.from_bytes(digest[at : at + 8], "little") for at in range(0, 8 * count, 8)]
@@ -38,15 +34,6 @@ def mixed(counters: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
     """Return uint64 numbers that look independent and uniform, one for each counter (uint64).
 
     Under one key different counters give different numbers.
-
-    >>> import numpy as np
-    >>> bool(
-    ...     (
-    ...         mixed(np.arange(4, dtype=np.uint64), key=1)
-    ...         == mixed(np.arange(4, dtype=np.uint64), key=2)
-    ...     ).any()
-    ... )
-    False
     """
     # Neighbouring counters are spread by the golden ratio first; then twice a shift, which brings
     # the high bits down, and a multiplication, which brings the low ones up (splitmix64).
@@ -102,40 +89,21 @@ class Permutation:
         return f"Permutation({self.length}, seed={self.seed}, epoch={self.epoch})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Permutation) and self._arguments() == other._arguments()
+        return isinstance(other, Permutation) and self.__reduce__() == other.__reduce__()
 
     def __hash__(self) -> int:
-        return hash(self._arguments())
+        return hash(self.__reduce__())
 
     def __reduce__(self) -> tuple[type[Permutation], tuple[int, int, int]]:
-        return Permutation, self._arguments()
-
-    def _arguments(self) -> tuple[int, int, int]:
-        return self.length, self.seed, self.epoch
+        return Permutation, (self.length, self.seed, self.epoch)
 
     def positions(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the numbers that stand at `start` … `stop - 1`, int64[stop - start]."""
-        start, stop = operator.index(start), operator.index(stop)
-        if not 0 <= start <= stop <= self.length:
-            raise RecordIndexError(
-                f"positions {start:,} to {stop:,} do not lie in a permutation of {self.length:,}."
-            )
-        return self._through(np.uint64(start) + np.arange(stop - start, dtype=np.uint64))
+        return self._through(stretch_of(start, stop, self.length))
 
     def at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers that stand at positions (integers), int64 of the same shape."""
-        return self._through(self._checked(positions))
-
-    def _checked(self, values: NDArray[np.int64]) -> NDArray[np.uint64]:
-        array = np.asarray(values)
-        if array.size and (array.dtype == bool or not np.issubdtype(array.dtype, np.integer)):
-            raise TypeError(f"a permutation is over integers, not {array.dtype}")
-        bad = (array < 0) | (array >= self.length)
-        if bad.any():
-            raise RecordIndexError(
-                f"{array[bad].flat[0]} does not lie in a permutation of {self.length:,}."
-            )
-        return array.astype(np.uint64)
+        return self._through(checked_positions(positions, self.length).astype(np.uint64))
 
     def _through(self, values: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Send values through the permutation; `values` is used up."""
@@ -167,6 +135,29 @@ class Permutation:
         halves[0] *= sizes[1]
         halves[0] += halves[1]
         return halves[0]
+
+
+def stretch_of(start: int, stop: int, length: int) -> NDArray[np.uint64]:
+    """Return `start` … `stop - 1`, if they lie in an order of so many records."""
+    start, stop = operator.index(start), operator.index(stop)
+    if not 0 <= start <= stop <= length:
+        raise RecordIndexError(
+            f"positions {start:,} to {stop:,} do not lie in an order of {length:,} records."
+        )
+    return np.uint64(start) + np.arange(stop - start, dtype=np.uint64)
+
+
+def checked_positions(positions: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Return positions as an array of integers, if they lie in an order of so many records."""
+    array = np.asarray(positions)
+    if array.size and array.dtype.kind not in "iu":
+        raise TypeError(f"positions are integers, not {array.dtype}")
+    bad = (array < 0) | (array >= length)
+    if bad.any():
+        raise RecordIndexError(
+            f"position {array[bad].flat[0]} does not lie in an order of {length:,} records."
+        )
+    return array
 
 
 def _below(size: np.uint64, half: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:

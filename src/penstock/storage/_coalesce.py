@@ -16,11 +16,7 @@ GAP = 1 << 20
 
 
 def coalesce(ranges: Sequence[tuple[int, int]], gap: int = GAP) -> list[tuple[int, int]]:
-    """Return sorted, disjoint `(start, length)` reads that cover all ranges.
-
-    >>> coalesce([(100, 10), (0, 10), (5_000_000, 1)])
-    [(0, 110), (5000000, 1)]
-    """
+    """Return sorted, disjoint `(start, length)` reads that cover all ranges."""
     merged: list[tuple[int, int]] = []
     for start, length in sorted(r for r in ranges if r[1]):
         if merged and start <= sum(merged[-1]) + gap:

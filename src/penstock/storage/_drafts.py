@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import stat
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +21,7 @@ from penstock.storage._local_errors import translated
 from penstock.storage._locks import Holder, create_locked, holder_of, is_same_file, take
 from penstock.storage._store import Entry
 
-_DRAFT_NAME = re.compile(r"\..+\.[0-9a-f]{16}\.penstock-tmp", re.DOTALL)
-_CLAIM_NAME = re.compile(r"\..+\.penstock-claim", re.DOTALL)
+_HIDDEN = re.compile(r"\..+\.([0-9a-f]{16}\.penstock-tmp|penstock-claim)", re.DOTALL)
 _LABEL_BYTES = 150
 NO_HARD_LINKS = frozenset(
     {errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
@@ -36,8 +35,6 @@ class OwnedFile:
     After a failed write the contents are undefined, and further writes are refused.
     """
 
-    __slots__ = ("_failure", "_process", "descriptor", "path")
-
     def __init__(self, descriptor: int, path: str) -> None:
         self.descriptor = descriptor
         self.path = path
@@ -49,25 +46,17 @@ class OwnedFile:
         """Whether this process opened it, rather than one that it was forked from."""
         return self._process == os.getpid()
 
-    @property
-    def size(self) -> int:
-        return os.fstat(self.descriptor).st_size
-
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes."""
         self.check()
         try:
-            with translated(self.path, "write"), memoryview(data) as view:
-                done = os.write(self.descriptor, view)
-                if done < view.nbytes:  # The disk is nearly full.
-                    self._write_rest(view.cast("B")[done:])
+            with translated(self.path, "write"):
+                view = memoryview(data).cast("B")
+                while view:  # More than once where the disk is nearly full.
+                    view = view[os.write(self.descriptor, view) :]
         except BaseException as failure:
             self._failure = str(failure) or type(failure).__name__
             raise
-
-    def _write_rest(self, view: memoryview) -> None:
-        while view:
-            view = view[os.write(self.descriptor, view) :]
 
     def check(self) -> None:
         """Raise in a forked child, and after a failed write."""
@@ -82,44 +71,41 @@ class OwnedFile:
             raise StorageError(message, path=self.path)
 
 
-class LocalDraft:
+class LocalDraft(OwnedFile):
     """A hidden, locked file; see `penstock.storage.Draft`."""
 
     def __init__(self, directory: str, label: str) -> None:
-        self._file = OwnedFile(-1, directory)
+        super().__init__(-1, directory)
         # A name may have 255 bytes, and the label's own file may use them all.
         label = os.fsencode(label)[:_LABEL_BYTES].decode(errors="ignore") or "draft"
         with translated(directory, "write in"):
             Path(directory).mkdir(parents=True, exist_ok=True)
-            while self._file.descriptor < 0:
-                path = f"{directory}/.{label}.{secrets.token_hex(8)}.penstock-tmp"
-                self._file = OwnedFile(create_locked(path), path)
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._file.write(data)
+            while self.descriptor < 0:
+                self.path = f"{directory}/.{label}.{secrets.token_hex(8)}.penstock-tmp"
+                self.descriptor = create_locked(self.path)
 
     def publish(self, name: str, *, exclusive: bool) -> None:
-        self._file.check()
+        self.check()
         with translated(name, "publish"):
-            os.fsync(self._file.descriptor)
+            os.fsync(self.descriptor)
             if exclusive:
-                _publish_exclusively(self._file.path, self._file.descriptor, name)
+                _publish_exclusively(self.path, self.descriptor, name)
             else:
-                os.replace(self._file.path, name)
+                os.replace(self.path, name)
             sync(os.path.dirname(name) or ".")
         self._close()
 
     def discard(self) -> None:
         # A forked child holds a copy of this object; the file is its parent's.
-        if self._file.descriptor >= 0 and self._file.is_ours:
+        if self.descriptor >= 0 and self.is_ours:
             with suppress(FileNotFoundError):
-                os.unlink(self._file.path)
+                os.unlink(self.path)
         self._close()
 
     def _close(self) -> None:
-        if self._file.descriptor >= 0:
-            os.close(self._file.descriptor)
-            self._file.descriptor = -1
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
     def __del__(self) -> None:
         self.discard()
@@ -134,8 +120,11 @@ class Leftover(NamedTuple):
 
 def drafts_in(directory: str) -> list[Leftover]:
     """Return the drafts and claims in a local directory."""
+    names: list[str] = []
+    with suppress(OSError):
+        names = sorted(os.listdir(directory))
     found = []
-    for path in sorted(_drafts_of(directory)):
+    for path in (f"{directory}/{name}" for name in names if _HIDDEN.fullmatch(name)):
         with suppress(OSError), holder_of(path) as holder:
             status = os.stat(path)
             # A folder can be locked, but no writer of ours makes one of this name.
@@ -147,11 +136,10 @@ def drafts_in(directory: str) -> list[Leftover]:
 def clear_dead_drafts(directory: str) -> list[Entry]:
     """Remove the drafts in a directory whose writers are gone; return what was removed."""
     removed = []
-    for path in _drafts_of(directory):
+    for entry, writer in drafts_in(directory):
         with suppress(OSError):
-            status = os.stat(path)
-            if remove_draft(path):
-                removed.append(Entry(path, status.st_size, status.st_mtime))
+            if writer == "gone" and remove_draft(entry.name):
+                removed.append(entry)
     return removed
 
 
@@ -168,18 +156,6 @@ def remove_draft(path: str, *, undecided: bool = False) -> bool:
             except FileNotFoundError:
                 return False
         return is_going
-
-
-def _drafts_of(directory: str) -> list[str]:
-    try:
-        names = os.listdir(directory)
-    except OSError:
-        return []
-    return [
-        f"{directory}/{name}"
-        for name in names
-        if _DRAFT_NAME.fullmatch(name) or _CLAIM_NAME.fullmatch(name)
-    ]
 
 
 def _publish_exclusively(draft: str, descriptor: int, name: str) -> None:
@@ -222,18 +198,14 @@ def publish_by_claim(draft: str, name: str) -> None:
 
 def _wait_until_released(claim: str) -> bool:
     """Wait for a claim's owner, and remove the claim if it died; False without locks."""
-    lock = None
     try:
-        lock = take(claim, waits=True)
-        if lock is not None and is_same_file(lock.descriptor, claim):
-            os.unlink(claim)
+        with take(claim, waits=True) or nullcontext() as lock:
+            if lock is not None and is_same_file(lock.descriptor, claim):
+                os.unlink(claim)
     except FileNotFoundError:
         pass
     except OSError:
         return False
-    finally:
-        if lock is not None:
-            lock.release()
     return True
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import sys
 from pathlib import Path
 
 from penstock.errors import OptionError
 
+_S3_ENDPOINTS = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+_SECRET = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|KEY_ID|SECRET|TOKEN)")
 _SHORTEST_SECRET = 6
 
 
@@ -68,40 +71,17 @@ def world_size() -> int | None:
 
 def endpoint_is_plain_http() -> bool:
     """Whether the standard variables name an S3 endpoint without TLS."""
-    names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-    return any(os.environ.get(name, "").startswith("http://") for name in names)
+    return any(os.environ.get(name, "").startswith("http://") for name in _S3_ENDPOINTS)
 
 
 def store_in_environment() -> str:
     """Return what the standard variables say of which store is meant; for hashing, not showing."""
-    names = (
-        "AWS_ENDPOINT",
-        "AWS_ENDPOINT_URL",
-        "AWS_ENDPOINT_URL_S3",
-        "AZURE_STORAGE_ACCOUNT_NAME",
-        "AZURE_STORAGE_ENDPOINT",
-        "GOOGLE_BASE_URL",
-    )
-    return repr([os.environ.get(name, "") for name in names])
+    others = ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ENDPOINT", "GOOGLE_BASE_URL")
+    return repr([os.environ.get(name, "") for name in (*_S3_ENDPOINTS, *others)])
 
 
 def secrets_in_environment() -> list[str]:
     """Return the credentials that the standard variables hold, so that no text shows them."""
-    names = (
-        "AWS_ACCESS_KEY_ID",
-        "AWS_SECRET_ACCESS_KEY",
-        "AWS_SESSION_TOKEN",
-        "AZURE_CLIENT_SECRET",
-        "AZURE_STORAGE_ACCESS_KEY",
-        "AZURE_STORAGE_ACCOUNT_KEY",
-        "AZURE_STORAGE_CLIENT_SECRET",
-        "AZURE_STORAGE_KEY",
-        "AZURE_STORAGE_MASTER_KEY",
-        "AZURE_STORAGE_SAS_KEY",
-        "AZURE_STORAGE_SAS_TOKEN",
-        "AZURE_STORAGE_TOKEN",
-        "GOOGLE_SERVICE_ACCOUNT_KEY",
-    )
+    found = (value for name, value in os.environ.items() if _SECRET.fullmatch(name))
     # Nothing that short is a secret, and masking it would garble texts ("test", "x").
-    found = (os.environ.get(name, "") for name in names)
     return [value for value in found if len(value) >= _SHORTEST_SECRET]

@@ -9,7 +9,6 @@ from penstock.storage._local import refuse_special_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Self
 
     from _typeshed import WriteableBuffer
 
@@ -152,9 +151,6 @@ class PublishingFile(io.RawIOBase):
         """Close without publishing anything."""
         super().close()
         self._draft.discard()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is None:

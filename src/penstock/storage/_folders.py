@@ -47,6 +47,9 @@ BUILDING = ".penstock-building-"
 """Begins the name of a folder with finished parts of columns."""
 COLUMNS_LOCK = ".lock"
 """In a folder of columns: held by the only process that changes them."""
+CACHE_TAG = "CACHEDIR.TAG"
+"""The file by whose first line backup programs know a cache: https://bford.info/cachedir/"""
+_SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55"
 _OF_COLUMNS = re.compile(
     rf"{re.escape(BUILDING)}[0-9a-f-]+|\.[0-9a-f]{{16}}\.penstock-column-(tmp|old)"
 )
@@ -317,3 +320,11 @@ def _lock_of(path: Path) -> str:
         return str(path.with_name(COLUMNS_LOCK))
     # That of a folder that was put aside is not known by it.
     return str(path) if hidden_of(path.name, "tmp") else ""
+
+
+def mark_as_cache(folder: Path, what: str) -> None:
+    """Write `.gitignore` and `CACHEDIR.TAG` where they are missing; `what` says what lies there."""
+    # The tag first: another process that comes meanwhile recognises the folder by it.
+    for name, text in ((CACHE_TAG, f"{_SIGNATURE}\n# {what}\n"), (".gitignore", "*\n")):
+        with suppress(FileExistsError), open(folder / name, "x", encoding="utf-8") as file:
+            file.write(text)

@@ -85,8 +85,6 @@ class LocalStore:
 class _LocalFile:
     """A file read by position."""
 
-    __slots__ = ("_descriptor", "path", "size")
-
     def __init__(self, path: str) -> None:
         self.path = path
         # A plain open of a named pipe would wait for a writer.
@@ -95,9 +93,7 @@ class _LocalFile:
         self.size = status.st_size
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            message = f"cannot read {path}: it is {kind}. Give the path of a file."
-            raise StorageError(message, path=path)
+            raise _no_file(path, "read")
 
     def read_at(self, start: int, length: int) -> bytes:
         with translated(self.path, "read"):
@@ -130,9 +126,12 @@ class _LocalFile:
 def refuse_special_file(store: Store, name: str) -> None:
     """Raise where publishing under a name would replace a directory, a device or a pipe."""
     if isinstance(store, LocalStore) and os.path.lexists(name) and not os.path.isfile(name):
-        kind = "a directory" if os.path.isdir(name) else "not a regular file"
-        message = f"cannot write {name}: it is {kind}. Give the path of a file."
-        raise StorageError(message, path=name)
+        raise _no_file(name, "write")
+
+
+def _no_file(path: str, verb: str) -> StorageError:
+    kind = "a directory" if os.path.isdir(path) else "not a regular file"
+    return StorageError(f"cannot {verb} {path}: it is {kind}. Give the path of a file.", path=path)
 
 
 def listed(path: str) -> Entry | None:

@@ -1,18 +1,23 @@
-"""Which store a path belongs to, and its name there."""
+"""Which store a path belongs to, its name there, and which files a pattern names."""
 
 from __future__ import annotations
 
+import glob
+import heapq
 import os
 import re
-from typing import TYPE_CHECKING
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
-from penstock.errors import OptionError
-from penstock.storage._local import LocalStore
+from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.storage._local import LocalStore, listed
 from penstock.storage._options import StorageOptions
 
 if TYPE_CHECKING:
-    from penstock.storage._store import Store
+    from collections.abc import Iterator
+
+    from penstock.storage._store import Entry, Store
 
 REMOTE_SCHEMES = ("s3", "gs", "az")
 _BUCKET = re.compile(r"[\w.$-]+", re.ASCII)
@@ -45,14 +50,13 @@ def locate(
         known = ", ".join(f"{name}://" for name in ("file", *REMOTE_SCHEMES))
         raise OptionError(f"{scheme}:// is not known; use a local path or one of {known}.")
     bucket, _, key = rest.partition("/")
-    if not bucket or "@" in bucket:
-        # Credentials in a URL would end up in logs and errors, so nothing of it is shown.
-        message = f"{scheme}:// needs a bucket name and no credentials; pass storage_options=."
-        raise OptionError(message)
     if not _BUCKET.fullmatch(bucket):
-        # A "?" or "#" would send requests to another bucket.
-        message = f"{scheme}://{bucket}: buckets are named by letters, digits, '.', '-' and '_'."
-        raise OptionError(message)
+        # A "?" or "#" would send requests to another bucket. Credentials in a URL would end up in
+        # logs and errors, so nothing of it is shown.
+        raise OptionError(
+            f"{scheme}:// needs a bucket and no credentials (pass storage_options=); buckets are "
+            "named by letters, digits, '.', '-' and '_'."
+        )
     from penstock.storage._object import ObjectStore  # noqa: PLC0415 (obstore only when needed)
 
     return ObjectStore(f"{scheme}://{bucket}", options or StorageOptions()), key.strip("/")
@@ -73,3 +77,113 @@ def join(directory: str, name: str) -> str:
     if directory.startswith("file://"):
         name = quote(name)  # As `locate` reads it.
     return f"{directory.rstrip('/')}/{name}" if directory else name
+
+
+class _Step(NamedTuple):
+    links: int
+    """How many are on the way here: ways with fewer go first, and then by name."""
+    folder: str
+    parts: list[str]
+    """Of the pattern, for what is in the folder."""
+    above: frozenset[tuple[int, int]]
+    """The directories on the way here; a link that leads back to one of them is not followed."""
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path has wildcards; a file that is really named so is no pattern."""
+    return glob.has_magic(path) and (is_remote(path) or not os.path.lexists(locate(path)[1]))
+
+
+def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, list[Entry]]:
+    """Return the files that a pattern names, or raise `ObjectNotFoundError`.
+
+    `*` stays within one directory and `**` does not; hidden names are only matched by name.
+    Links to directories are followed, but not back to where they came from, and below `**` not to
+    what a name with fewer links, or an earlier one, leads to.
+    """
+    store, name = locate(pattern, options)
+    root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
+    if is_remote(pattern):
+        parts = name.split("/")
+        listing = store.list(root, recursive=True)
+        found = [entry for entry in listing if is_match(entry.name.split("/"), parts)]
+    else:
+        parts = name.removeprefix(f"{root}/").split("/")
+        found = [entry for path in _matches(root, parts) if (entry := listed(path)) is not None]
+    if not found:
+        raise ObjectNotFoundError(f"no file matches {pattern}.", path=pattern)
+    return store, found
+
+
+def _matches(root: str, parts: list[str]) -> Iterator[str]:
+    """Yield what lies below a folder under names that match, as `glob` does.
+
+    A directory is known by device and inode, whatever leads to it.
+    """
+    below = len(parts) - parts.index("**") if "**" in parts else 0
+    entered: set[tuple[int | str, ...]] = set()
+    steps = [_Step(0, root, parts, frozenset())]
+    while steps:
+        step = heapq.heappop(steps)
+        try:
+            status = os.stat(step.folder or "/")
+        except OSError:
+            continue  # It leads nowhere, or is closed to us.
+        here = (status.st_dev, status.st_ino)
+        if len(step.parts) <= below:
+            if (*here, *step.parts) in entered:
+                continue
+            entered.add((*here, *step.parts))
+        for found in _found(step, here):
+            if isinstance(found, str):
+                yield found
+            else:
+                heapq.heappush(steps, found)
+
+
+def _found(step: _Step, here: tuple[int, int]) -> Iterator[str | _Step]:
+    """Yield the files in a folder that match, and the folders to look into."""
+    links, folder, parts, above = step
+    part, *rest = parts
+    if not glob.has_magic(part):
+        path = f"{folder}/{part}"
+        if rest:
+            yield _Step(links + os.path.islink(path), path, rest, above)
+        elif os.path.lexists(path):
+            yield path
+        return
+    if here in above:
+        return
+    if part == "**":
+        yield _Step(links, folder, rest or ["*"], above)
+        rest = parts
+    for item in _items(folder or "/"):
+        if not _fits(item.name, part):
+            continue
+        if not rest:
+            yield item.path
+        elif os.path.isdir(item.path) if item.is_symlink() else item.is_dir():
+            yield _Step(links + item.is_symlink(), item.path, rest, above | {here})
+
+
+def _items(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as items:
+            return list(items)
+    except OSError:
+        return []  # No directory, or one that is closed to us.
+
+
+def is_match(names: list[str], parts: list[str]) -> bool:
+    """Whether the names on the way to an object match the parts of a pattern, as `glob` has it."""
+    if not names or not parts:
+        return names == parts
+    if parts[0] == "**" and is_match(names, parts[1:] or ["*"]):
+        return True
+    rest = parts if parts[0] == "**" else parts[1:]
+    return _fits(names[0], parts[0]) and is_match(names[1:], rest)
+
+
+def _fits(name: str, part: str) -> bool:
+    is_hidden = name.startswith(".") and not part.startswith(".")
+    return not is_hidden and fnmatchcase(name, part)

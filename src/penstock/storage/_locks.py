@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Literal
 
 from penstock.errors import StorageError
@@ -21,6 +21,7 @@ from penstock.storage._local_errors import translated
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import Self
 
     PathLike = str | os.PathLike[str]
 
@@ -35,9 +36,7 @@ _own: set[Lock] = set()
 
 
 class Lock:
-    """A lock on an open file or folder."""
-
-    __slots__ = ("descriptor",)
+    """A lock on an open file or folder; a `with` block releases it."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
@@ -53,6 +52,12 @@ class Lock:
             with suppress(OSError):  # It was never locked.
                 fcntl.flock(descriptor, fcntl.LOCK_UN)  # A child forked just now has a copy.
             os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 def _after_fork_in_child() -> None:
@@ -159,21 +164,16 @@ def only_one(
             if time.monotonic() > deadline:
                 raise too_late
             time.sleep(_PAUSE)
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 @contextmanager
 def locked(path: PathLike, *, waits: bool = True) -> Iterator[bool]:
     """Hold a file of this user, made where it is missing; yields whether no other holds it."""
     lock = take(path, waits=waits, create=True, mode=0o600)
-    try:
+    with lock or nullcontext():
         yield lock is not None
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 @contextmanager
@@ -188,8 +188,5 @@ def holder_of(path: PathLike) -> Iterator[Holder]:
         lock = take(path)
         is_ours = lock is not None and is_same_file(lock.descriptor, path)
         holder = "gone" if is_ours else "at work"
-    try:
+    with lock or nullcontext():
         yield holder
-    finally:
-        if lock is not None:
-            lock.release()

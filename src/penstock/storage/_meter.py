@@ -35,12 +35,6 @@ class Meter:
 
     Any number of threads may count. Counts of several processes are added up by hand:
     `counts()` in one, `add` in the other.
-
-    >>> meter = Meter()
-    >>> with metered(meter):
-    ...     pass  # Reads here, and in threads that reading starts, are counted.
-    >>> meter.counts()["requests"], meter.in_flight()
-    (0, [])
     """
 
     COUNTS = ("requests", "bytes", "retries", "throttled", "cache_hits", "seconds_reading")
@@ -107,6 +101,12 @@ def current_meter() -> Meter | None:
     return _meter.get()
 
 
+def count(**more: float) -> None:
+    """Count on the present meter, if there is one."""
+    if (meter := _meter.get()) is not None:
+        meter.count(**more)
+
+
 @contextmanager
 def waiting(path: str, start: int, stop: int) -> Iterator[None]:
     """Count a range as in flight on the present meter, if there is one."""
@@ -141,13 +141,7 @@ def reading() -> Iterator[None]:
 
 
 def carried(call: Callable[P, R]) -> Callable[P, R]:
-    """Return `call` for other threads, each in a copy of this thread's context.
-
-    >>> from concurrent.futures import ThreadPoolExecutor
-    >>> with metered(Meter()) as meter, ThreadPoolExecutor(1) as pool:
-    ...     pool.submit(carried(current_meter)).result() is meter
-    True
-    """
+    """Return `call` for other threads, each in a copy of this thread's context."""
     context = copy_context()
 
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

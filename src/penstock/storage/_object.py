@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import mmap
+import os
 import random
 import secrets
 import tempfile
@@ -15,22 +16,22 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from obstore.exceptions import AlreadyExistsError
 from obstore.store import AzureStore, GCSStore, S3Store
 
-from penstock.errors import ObjectNotFoundError, OptionError, StorageError
+from penstock.errors import ObjectNotFoundError, OptionError, PenstockError, StorageError
 from penstock.storage._coalesce import read_coalesced
 from penstock.storage._drafts import OwnedFile
 from penstock.storage._environment import endpoint_is_plain_http
 from penstock.storage._fork import guarded_clients
 from penstock.storage._local_errors import translated
-from penstock.storage._meter import current_meter, waiting
+from penstock.storage._meter import count, waiting
 from penstock.storage._object_errors import (
     ConflictError,
-    client_panic,
     is_passing,
     is_throttled,
     object_error,
 )
 from penstock.storage._options import StorageOptions
 from penstock.storage._store import Entry
+from penstock.storage.cache._blocks import Block, block_cache, block_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +70,6 @@ class ObjectStore:
         return f"{self.url}/{name}"
 
     def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
-        """Yield the objects under a prefix that ends at a slash."""
         prefix = f"{directory}/" if directory else None
 
         def collect() -> list[ObjectMeta]:
@@ -114,12 +114,12 @@ class ObjectStore:
         """Return `call()`, with its errors as Penstock's own."""
         try:
             return call()
-        except Exception as failure:  # noqa: BLE001 (object_error passes on what it does not know)
-            error: Exception = object_error(failure, verb, what, self.options)
+        except PenstockError:
+            raise
         except BaseException as failure:
-            if type(failure).__name__ != "PanicException":
+            error = object_error(failure, verb, what, self.options)
+            if error is failure:
                 raise
-            error = client_panic(failure, verb, what, self.options)
         # Raised here, without a context: the client's own text may repeat secrets.
         raise error
 
@@ -138,27 +138,19 @@ class ObjectStore:
             clients[key] = _new_client(self.url, self.options, repeats=repeats, seconds=seconds)
         return clients[key]
 
-    def retry(
-        self, what: str, call: Callable[[], T], on_repeat: Callable[[], object] = lambda: None
-    ) -> T:
+    def retry(self, what: str, call: Callable[[], T]) -> T:
         """Return `call()`, sent again while that may help; for what the client does not repeat."""
         seconds = self.options.retry_timeout
-        return retry(call, what=what, is_passing=is_passing, timeout=seconds, on_repeat=on_repeat)
+        return retry(call, what=what, is_passing=is_passing, timeout=seconds)
 
 
 def retry(
-    call: Callable[[], T],
-    *,
-    what: str,
-    is_passing: Callable[[Exception], bool],
-    timeout: float,
-    on_repeat: Callable[[], object] = lambda: None,
+    call: Callable[[], T], *, what: str, is_passing: Callable[[Exception], bool], timeout: float
 ) -> T:
     """Return `call()`, repeated while it fails for a passing reason and time is left.
 
     The pause before attempt n is random between 0 and 0.1 s × 2ⁿ (at most 10 s), so that many
     clients that were throttled together do not come back together. The last failure is raised.
-    `on_repeat` is called before each attempt but the first.
     """
     deadline = time.monotonic() + timeout
     attempt = 0
@@ -173,13 +165,10 @@ def retry(
                 raise
             _log.debug("%s failed (attempt %d), again in %.1f s", what, attempt, pause)
             time.sleep(pause)
-            on_repeat()
 
 
 class RemoteFile:
     """An object read by ranged requests, all for one version; see `penstock.storage.OpenFile`."""
-
-    __slots__ = ("_entry", "_store", "path", "size")
 
     def __init__(self, store: ObjectStore, entry: Entry) -> None:
         self._store = store
@@ -193,9 +182,7 @@ class RemoteFile:
         what = f"{self.path} (bytes {start:,} to {start + length:,})"
         body = _Body(self._store, self._entry, start, start + length)
         with waiting(self.path, start, start + length):
-            return self._store.request(
-                "read", what, lambda: self._store.retry(what, body.fetch, body.count_repeat)
-            )
+            return self._store.request("read", what, lambda: self._store.retry(what, body.fetch))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return read_coalesced(self.read_at, ranges, _THREADS)
@@ -211,52 +198,54 @@ class _Body:
     """
 
     def __init__(self, store: ObjectStore, entry: Entry, start: int, stop: int) -> None:
-        self._store = store
-        self._entry = entry
-        self._start = start
-        self._stop = stop
+        self._store, self._name, self._version = store, entry.name, entry.version
+        self._start, self._stop = start, stop
         self._parts: list[Any] = []
-        self._received = 0
-        self._version = entry.version
-        self._meter = current_meter()
+        self._repeats = 0
 
     def fetch(self) -> bytes:
         """Ask for what is missing, and return the whole if that came."""
-        self._count(requests=1)
-        try:
-            self._receive()
-        except Exception as failure:
-            if is_throttled(failure):
-                self._count(throttled=1)
-            raise
-        length = self._stop - self._start
-        if self._received != length:
-            # The client takes a short answer for a whole one.
-            received, self._received, self._parts = self._received, 0, []
-            raise ConnectionError(f"{length:,} bytes asked for, {received:,} received")
-        return b"".join(self._parts)
-
-    def _receive(self) -> None:
-        options: dict[str, Any] = {"range": (self._start + self._received, self._stop)}
+        received = sum(map(len, self._parts))
+        options: dict[str, Any] = {"range": (self._start + received, self._stop)}
         if self._version:
             # Also where the version is known from the first answer only: two must not be mixed.
             options["if_match"] = self._version
-        answer = self._store.client(repeats=False).get(self._entry.name, options=options)
-        self._version = self._version or answer.meta["e_tag"]
-        for part in answer.stream(min_chunk_size=_CHUNK_BYTES):
-            self._parts.append(part)
-            self._received += len(part)
-            self._count(bytes=len(part))
+        count(requests=1, retries=self._repeats)
+        self._repeats = 1
+        try:
+            answer = self._store.client(repeats=False).get(self._name, options=options)
+            self._version = self._version or answer.meta["e_tag"]
+            for part in answer.stream(min_chunk_size=_CHUNK_BYTES):
+                self._parts.append(part)
+                count(bytes=len(part))
+        except Exception as failure:
+            if is_throttled(failure):
+                count(throttled=1)
+            raise
+        whole, length = b"".join(self._parts), self._stop - self._start
+        if len(whole) != length:
+            self._parts = []  # The client takes a short answer for a whole one.
+            raise ConnectionError(f"{length:,} bytes asked for, {len(whole):,} received")
+        return whole
 
-    def count_repeat(self) -> None:
-        self._count(retries=1)
 
-    def _count(self, **more: int) -> None:
-        if self._meter is not None:
-            self._meter.count(**more)
+class CachedStore(ObjectStore):
+    """A bucket whose ranges this host fetches once: for parts that every process reads first."""
+
+    def open(self, name: str, known: Entry | None = None) -> RemoteFile:
+        return _CachedFile(self, known or self.entry(name))
 
 
-class ObjectDraft:
+class _CachedFile(RemoteFile):
+    def read_at(self, start: int, length: int) -> bytes:
+        read_at, stop = super().read_at, start + length
+        key = block_key(self._store.options, self.path, self._entry, "bytes", start, stop)
+        block = Block(self.path, start, stop, key, lambda: read_at(start, length))
+        data: bytes = block_cache(self._store.options).get(block).data.to_pybytes()
+        return data
+
+
+class ObjectDraft(OwnedFile):
     """A draft spooled to an unnamed local file and uploaded when published."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -266,15 +255,12 @@ class ObjectDraft:
         with translated(folder, "write in"):
             # Unbuffered: what a buffer holds back would fail in `discard`, not in `write`.
             self._spool = tempfile.TemporaryFile(prefix="penstock-", buffering=0)  # noqa: SIM115
-        self._file = OwnedFile(self._spool.fileno(), f"the local spool in {folder}")
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._file.write(data)
+        super().__init__(self._spool.fileno(), f"the local spool in {folder}")
 
     def publish(self, name: str, *, exclusive: bool) -> None:
-        self._file.check()
+        self.check()
         path = self._store.path(name)
-        size = self._file.size
+        size = os.fstat(self.descriptor).st_size
         if exclusive and size > LARGEST_SINGLE_PUT:
             message = (
                 f"cannot publish {path} exclusively: {size:,} bytes, and stores take at most "

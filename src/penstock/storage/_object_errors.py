@@ -44,7 +44,7 @@ _NETWORK = {
     "Connect": "no connection to the server; check the endpoint and that it is up",
     "Interrupted": "the connection broke",
 }
-_ERRNO: dict[type[StorageError], int] = {
+_ERRNO: dict[type[PenstockError], int] = {
     ObjectExistsError: errno.EEXIST,
     ObjectNotFoundError: errno.ENOENT,
     StoragePermissionError: errno.EACCES,
@@ -76,17 +76,16 @@ def is_throttled(failure: Exception) -> bool:
 
 
 def object_error(
-    failure: Exception, verb: str, what: str, options: StorageOptions
-) -> PenstockError | Exception:
-    if isinstance(failure, PenstockError):
-        return failure
+    failure: BaseException, verb: str, what: str, options: StorageOptions
+) -> BaseException:
+    """Return the error to raise for a failure: itself where it is not the client's."""
     text = str(failure)
     code = _CODE.search(text)
     status = _STATUS.search(text)
     answer = " ".join(match[1] for match in (status, code) if match)
     said = f" (the server said: {answer})" if answer else ""
     first_line = options.redact(text.partition("\n")[0])
-    kind: type[StorageError] = StorageError
+    kind: type[PenstockError] = StorageError
     if isinstance(failure, FileNotFoundError) or (status and status[1] == "404"):
         kind = ObjectNotFoundError
         bucket = code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound")
@@ -113,19 +112,13 @@ def object_error(
             why += f"; given up after {seconds} of trying (storage option retry_timeout)"
     elif isinstance(failure, BaseError):
         why = first_line
+    elif type(failure).__name__ == "PanicException":
+        kind = OptionError
+        why = (
+            f"the client does not understand its options ({first_line}); check the endpoint, "
+            "region and credentials, also those in environment variables"
+        )
     else:
         return failure
     path = what.partition(" (bytes ")[0]
     return kind(f"cannot {verb} {what}: {why}.", path=path, errno=_ERRNO.get(kind))
-
-
-def client_panic(
-    failure: BaseException, verb: str, what: str, options: StorageOptions
-) -> OptionError:
-    """Return the error for options that the client gives up on, with an error of no kind."""
-    why = options.redact(str(failure)).partition("\n")[0]
-    message = (
-        f"cannot {verb} {what}: the client does not understand its options ({why}); check the "
-        "endpoint, region and credentials, also those in environment variables."
-    )
-    return OptionError(message, path=what.partition(" (bytes ")[0])

@@ -67,14 +67,11 @@ class StorageOptions(Mapping[str, str]):
         return hash(tuple(self._items))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, StorageOptions) and tuple(self._items) == tuple(other._items)
+        return isinstance(other, StorageOptions) and self._items == other._items
 
     def __repr__(self) -> str:
         shown = {k: _MASK if _is_secret(k, v) else _USERINFO.sub(_MASK, v) for k, v in self._items}
         return f"StorageOptions({shown})"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return StorageOptions, (dict(self._items),)
 
     def redact(self, text: str) -> str:
         """Return `text` with every secret value masked."""

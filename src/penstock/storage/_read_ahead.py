@@ -6,7 +6,7 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from penstock.storage._fork import refuse_inherited
 from penstock.storage._meter import carried
@@ -79,11 +79,11 @@ class _Waiting(Generic[T]):
         self._items: deque[T] = deque()
         self._weight = 0
         self._changed = threading.Condition()
-        self._ended = False
-        self._failure: BaseException | None = None
         self._closed = False
         self._taken_over = False
         self._rest: Iterator[T] | None = None
+        """What follows the items once the thread has ended: the source itself if it is taken over,
+        else nothing, or the error."""
 
     def put(self, item: T) -> bool:
         """Add an item as soon as there is room; False once the consumer is gone."""
@@ -100,16 +100,16 @@ class _Waiting(Generic[T]):
             self._changed.notify_all()
             return not (self._closed or self._taken_over)
 
-    def end(self, failure: BaseException | None, source: Iterator[T]) -> None:
+    def end(self, failures: list[BaseException], source: Iterator[T]) -> None:
         """Mark the end of items; a source that is taken over continues elsewhere."""
         with self._changed:
-            goes_on = self._taken_over and not self._closed and failure is None
-            self._rest = source if goes_on else None
-        if not goes_on:
-            close_source(source)
+            if self._taken_over and not self._closed and not failures:
+                self._rest = source
+                self._changed.notify_all()
+                return
+        close_source(source)
         with self._changed:
-            self._ended = True
-            self._failure = failure
+            self._rest = map(_raise, failures)
             self._changed.notify_all()
 
     def take_over(self) -> None:
@@ -119,20 +119,15 @@ class _Waiting(Generic[T]):
 
     def take(self) -> T:
         with self._changed:
-            while not self._items and not self._ended and not self._closed:
+            while not self._items and self._rest is None and not self._closed:
                 self._changed.wait()
             if self._items and not self._closed:
                 item = self._items.popleft()
                 self._weight -= self._weigh(item)
                 self._changed.notify_all()
                 return item
-            failure, self._failure = self._failure, None
-            rest = None if self._closed else self._rest
-        if rest is not None:
-            return next(rest)
-        if failure is not None:
-            raise failure
-        raise StopIteration
+            rest = iter(()) if self._rest is None else self._rest
+        return next(rest)
 
     def close(self) -> None:
         with self._changed:
@@ -145,15 +140,19 @@ class _Waiting(Generic[T]):
 
 
 def _fill(source: Iterator[T], waiting: _Waiting[T]) -> None:
-    failure: BaseException | None = None
+    failures: list[BaseException] = []
     try:
         for item in source:
             if not waiting.put(item):
                 break
     except BaseException as raised:  # noqa: BLE001 (handed to the consumer, whatever it is)
-        failure = raised
+        failures.append(raised)
     finally:
-        waiting.end(failure, source)
+        waiting.end(failures, source)
+
+
+def _raise(failure: BaseException) -> NoReturn:
+    raise failure
 
 
 def close_source(source: object) -> None:

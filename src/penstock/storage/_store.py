@@ -35,15 +35,12 @@ class OpenFile(Protocol):
 
     def read_at(self, start: int, length: int) -> bytes:
         """Return exactly `length` bytes from `start`; both must lie inside the file."""
-        ...
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each `(start, length)`, in the order asked, in few requests."""
-        ...
 
     def close(self) -> None:
         """Let go of what is open."""
-        ...
 
 
 class Draft(Protocol):
@@ -54,7 +51,6 @@ class Draft(Protocol):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes."""
-        ...
 
     def publish(self, name: str, *, exclusive: bool) -> None:
         """Make everything written visible under `name`, durably and at once.
@@ -62,11 +58,9 @@ class Draft(Protocol):
         With `exclusive` a taken name raises `ObjectExistsError` and the draft may be published
         under another one; else it replaces what is there.
         """
-        ...
 
     def discard(self) -> None:
         """Leave nothing behind; does nothing after `publish`."""
-        ...
 
 
 class Store(Protocol):
@@ -78,31 +72,24 @@ class Store(Protocol):
 
     def path(self, name: str) -> str:
         """Return the path or URL under which a user knows `name`."""
-        ...
 
     def list(self, directory: str, *, recursive: bool = False) -> Iterator[Entry]:
         """Yield the files in a directory, in no particular order, hidden ones too.
 
         Raises `ObjectNotFoundError` when there is no such directory.
         """
-        ...
 
     def entry(self, name: str) -> Entry:
         """Return what a listing would say of one file, or raise `ObjectNotFoundError`."""
-        ...
 
     def open(self, name: str, known: Entry | None = None) -> OpenFile:
         """Open a file for reading; `known` (from a listing) saves asking for it again."""
-        ...
 
     def draft(self, directory: str, label: str) -> Draft:
         """Begin to write what will be published in `directory`; `label` names leftovers."""
-        ...
 
     def clear_dead_drafts(self, directory: str) -> Sequence[Entry]:
         """Remove what killed writers left in a directory; return what was removed."""
-        ...
 
     def delete(self, name: str) -> None:
         """Remove a file, or raise `ObjectNotFoundError`."""
-        ...

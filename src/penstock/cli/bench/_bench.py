@@ -107,11 +107,8 @@ def bench(  # noqa: PLR0913 (one argument an option)
         )
         in_order = facts.is_gzip and shuffle == "true"
         output: Literal["arrow"] | None = "arrow" if find_spec("torch") is None else None
-        notes = [
-            "torch is not installed: batches are Arrow record batches, not tensors",
-            "gzip can only be read in order: not shuffled",
-        ]
-        notes = [note for note, holds in zip(notes, (output, in_order), strict=True) if holds]
+        notes = ["torch is not installed: batches are Arrow record batches, not tensors"]
+        notes = notes * bool(output) + ["gzip can only be read in order: not shuffled"] * in_order
         base = Setting(
             workers="auto",
             types=_types(path, source, given),
@@ -160,14 +157,17 @@ def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)
         import_module("torch")  # Not part of a first batch.
     cold = measure(source, replace(base, workers=0), 0.0)
     runs: list[LoaderRun] = []
+
+    def run(setting: Setting, over: Source = source) -> None:
+        runs.append(measure(over, replace(setting, seed=1 + len(runs)), share))
+
     for setting in settings:
-        runs.append(measure(source, replace(setting, seed=1 + len(runs)), share))
+        run(setting)
     fastest = best_of(runs).setting.workers
     for setting in tried:
-        runs.append(measure(source, replace(setting, workers=fastest, seed=1 + len(runs)), share))
+        run(replace(setting, workers=fastest))
     if made is not None:
-        last = replace(base, change="columns", seed=1 + len(runs))
-        runs.append(measure(made.source, last, share))
+        run(replace(base, change="columns"), made.source)
     return cold, runs
 
 

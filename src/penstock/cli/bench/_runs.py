@@ -198,41 +198,35 @@ def advice(
     """Return the advice that follows from the runs, the most useful first."""
     plain = [run for run in runs if not run.setting.change]
     best = best_of(plain)
-    changes = list(_changes(runs, plain))
-    seconds = best.setting.batch_size / best.rate
+    size = best.setting.batch_size
     return [
         *_workers(plain, best),
         *_columns(runs, best, facts, made),
         *_gzip(facts),
-        *changes,
-        *_stages(best, facts, is_fields_advised=any("fields" in one.do for one in changes)),
+        *_changes(runs, plain),
+        *_stages(runs, best, facts),
         *_storage(best, facts),
         Advice(
             "measure a training step without data",
-            f"a batch of {best.setting.batch_size:,} takes {seconds * 1000:.1f} ms here: a step "
-            "that takes longer never waits for it",
+            f"a batch of {size:,} takes {size / best.rate * 1000:.1f} ms here: a step that takes "
+            "longer never waits for it",
         ),
     ]
 
 
 def best_of(runs: Sequence[LoaderRun]) -> LoaderRun:
-    """Return the fastest run; among equals the one with the fewest workers."""
+    """Return the fastest run; among equals the default, or the one with the fewest workers."""
     most = max(run.rate for run in runs)
-    return min((run for run in runs if run.rate * _SAME >= most), key=_effort)
-
-
-def _effort(run: LoaderRun) -> float:
-    return -1 if run.setting.workers == "auto" else run.setting.workers  # "auto" is the default.
+    fast = {run.setting.workers: run for run in runs if run.rate * _SAME >= most}
+    return fast["auto"] if "auto" in fast else fast[min(fast)]
 
 
 def _workers(plain: Sequence[LoaderRun], best: LoaderRun) -> Iterator[Advice]:
-    others = [run for run in plain if run is not best]
-    if not others:
-        return
-    against = ", ".join(f"{run.rate:,.0f} with {run.setting.workers}" for run in others)
+    others = [f"{run.rate:,.0f} with {run.setting.workers}" for run in plain if run is not best]
     number = best.setting.workers
     do = "leave num_workers as it is, 'auto'" if number == "auto" else f"num_workers={number}"
-    yield Advice(do, f"{best.rate:,.0f} records/s, against {against}")
+    if others:
+        yield Advice(do, f"{best.rate:,.0f} records/s, against {', '.join(others)}")
 
 
 def _columns(
@@ -242,17 +236,14 @@ def _columns(
     run = next((run for run in runs if run.setting.change == "columns"), None)
     if run is None or made is None or run.rate < _WORTH * best.rate:
         return
-    gain = f"{run.rate / best.rate:.1f} × as fast: {run.rate:,.0f} records/s"
-    if made.seconds is None:
-        do = "leave materialize as it is, 'auto': it gathers from the columns that are there"
-        yield Advice(do, gain)
-        return
-    fields = ",".join(f"{name}:{type_}" for name, type_ in run.setting.types.items())
-    command = f"penstock materialize {shlex.quote(facts.path)} {shlex.quote(fields)}"
-    yield Advice(
-        f"decode once, for more than one epoch: materialize='auto' does so, or {command}",
-        f"{gain}, after {made.seconds:.1f} s once",
-    )
+    why = f"{run.rate / best.rate:.1f} × as fast: {run.rate:,.0f} records/s"
+    do = "leave materialize as it is, 'auto': it gathers from the columns that are there"
+    if made.seconds is not None:
+        fields = ",".join(f"{name}:{type_}" for name, type_ in run.setting.types.items())
+        command = f"penstock materialize {shlex.quote(facts.path)} {shlex.quote(fields)}"
+        do = f"decode once, for more than one epoch: materialize='auto' does so, or {command}"
+        why += f", after {made.seconds:.1f} s once"
+    yield Advice(do, why)
 
 
 def _gzip(facts: BenchFacts) -> Iterator[Advice]:
@@ -266,38 +257,35 @@ def _gzip(facts: BenchFacts) -> Iterator[Advice]:
 
 def _changes(runs: Sequence[LoaderRun], plain: Sequence[LoaderRun]) -> Iterator[Advice]:
     """Compare each change with the run of the same number of workers."""
+    rates = {run.setting.workers: run.rate for run in plain}
     for run in runs:
-        same = [one for one in plain if one.setting.workers == run.setting.workers]
-        if run.setting.change in ("", "columns") or not same:
-            continue
-        gain = run.rate / same[0].rate
-        if gain < _WORTH:
-            continue
-        names = [*run.setting.types]
+        workers, names = run.setting.workers, [*run.setting.types]
         few = ", ".join(names[:3]) + ", …" * (len(names) > 3)  # noqa: PLR2004 (one line)
-        do = (
-            "shuffle='block', which is what shuffle=True means here"
-            if run.setting.change == "block order"
-            else "ask only for the fields that the model takes; numbers at the top of a record "
-            f"({few}) are the cheapest"
-        )
-        how = f"{gain:.1f} × as fast with num_workers={run.setting.workers}"
-        yield Advice(do, f"{how}: {run.rate:,.0f} records/s")
+        do = {
+            "block order": "shuffle='block', which is what shuffle=True means here",
+            "few fields": "ask only for the fields that the model takes; numbers at the top of a "
+            f"record ({few}) are the cheapest",
+        }.get(run.setting.change)
+        gain = run.rate / rates.get(workers, run.rate)
+        if do is not None and gain >= _WORTH:
+            how = f"{gain:.1f} × as fast with num_workers={workers}"
+            yield Advice(do, f"{how}: {run.rate:,.0f} records/s")
 
 
-def _stages(run: LoaderRun, facts: BenchFacts, *, is_fields_advised: bool) -> Iterator[Advice]:
-    if run.share("decode") > _MUCH and not facts.names_fields and not is_fields_advised:
+def _stages(runs: Sequence[LoaderRun], best: LoaderRun, facts: BenchFacts) -> Iterator[Advice]:
+    tried = any(run.setting.change == "few fields" for run in runs)
+    if best.share("decode") > _MUCH and not facts.names_fields and not tried:
         yield Advice(
             "name the fields that you need (--fields here, encode={…} in DataLoader)",
-            f"{run.share('decode'):.0%} of the work is decoding, and all {len(run.setting.types)} "
-            "fields were asked for",
+            f"{best.share('decode'):.0%} of the work is decoding, and all "
+            f"{len(best.setting.types)} fields were asked for",
         )
-    if run.share("read") > _MUCH and not facts.is_remote:
+    if best.share("read") > _MUCH and not facts.is_remote:
         do, how = "look at the disk, or run it again with the files in the page cache", "reading"
         if facts.compressions:
             do = "keep files that are read again and again uncompressed, if there is room"
             how = "reading and decompressing"
-        yield Advice(do, f"{run.share('read'):.0%} of the work is {how} local files")
+        yield Advice(do, f"{best.share('read'):.0%} of the work is {how} local files")
 
 
 def _storage(run: LoaderRun, facts: BenchFacts) -> Iterator[Advice]:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from penstock.cli._indexed import index_facts, leftovers_of
-from penstock.cli._paths import find
+from penstock.cli._paths import find, index_or_problem, leftovers_of
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.cli._indexed import Indexed
+    from penstock.cli._paths import Indexed
     from penstock.cli.check._parts import CheckPart, Kind
     from penstock.datasets import Source, TokenSource
     from penstock.index import Detected, Hashed, Meta
@@ -214,7 +213,7 @@ def _parts(
 
 def _index(task: _CheckTask, at_path: Detected, findings: Findings) -> Indexed | None:
     """Return the index of PATH; one that cannot be opened is a finding, and None."""
-    _, indexed, problem = index_facts(task.path, at_path)
+    indexed, problem = index_or_problem(task.path, at_path)
     try:
         if indexed is not None:
             load_place(indexed.place)
@@ -231,9 +230,9 @@ def _summary(task: _CheckTask, parts: Sequence[CheckPart], files: int, findings:
     total = findings.kinds.total()
     sample = ""
     if task.sample is not None:
-        those = getattr(parts[0], "sampled", "lines") if parts else "lines"
+        those = parts[0].sampled if parts else "lines"
         sample = f" in a sample of {100 * task.sample:g} % of the {those}"
-    what = getattr(parts[0], "content", "text") if parts else "text"
+    what = parts[0].content if parts else "text"
     seen = (
         f"{task.path}: {counted(files, 'file')}, {counted(findings.records, 'record')}"
         f"{sample}, {bytes_text(findings.text_bytes)} of {what}"

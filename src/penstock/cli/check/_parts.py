@@ -6,38 +6,34 @@ import math
 import random
 import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import pairwise
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 
-from penstock.cli._reading import (
-    GoodLine,
-    LineText,
-    UnreadableLine,
-    begins,
-    lines_of,
-    read_fast,
-    read_line,
-    read_lines,
-    texts_of,
-)
 from penstock.cli._units import counted
-from penstock.errors import CorruptFileError, ObjectNotFoundError
-from penstock.index import JSON_NAMES, LinePiece, LinePieces
-from penstock.jsonl import compression_of, reason_text
-from penstock.storage import LocalStore, is_remote
+from penstock.decode import decode_line
+from penstock.errors import CorruptFileError, ObjectNotFoundError, StaleIndexError
+from penstock.index import (
+    JSON_NAMES,
+    Checks,
+    FilePart,
+    LineCheck,
+    LinePiece,
+    LineScanner,
+    Look,
+    opened_lines,
+    parts_of,
+)
+from penstock.jsonl import reason_text
 from penstock.work import PublishedUnit, UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from penstock.cli._paths import PathFiles
-    from penstock.jsonl import JsonlFile
-    from penstock.storage import Draft, OpenFile
+    from penstock.storage import Draft
 
 Kind = Literal[
     "malformed line",
@@ -55,10 +51,10 @@ Kind = Literal[
     "leftover",
 ]
 PART_BYTES = 32 << 20
-_BLOCK_BYTES = 256 << 10
 _LITTLE = 64 << 20
 """Bytes that are read before other processes would have started."""
 _BETWEEN_LOOKS = 0.2
+_SHOWN_BYTES = 60
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -90,27 +86,41 @@ class PartFindings(msgspec.Struct):
     findings: list[Finding] = []
 
 
-class CheckPart(Protocol):
+@dataclass(frozen=True, slots=True)
+class CheckPart:
     """Some records that any process can check; small and picklable."""
 
-    @property
-    def path(self) -> str:
-        """The file, as the user named it."""
-        ...
+    path: str
+    """The file, as the user named it."""
+    part: FilePart
+    sampled: ClassVar = "lines"
+    content: ClassVar = "text"
 
     @property
     def size(self) -> int:
         """Stored bytes."""
-        ...
-
-    @property
-    def start(self) -> int:
-        """Where in its file it begins."""
-        ...
+        return self.part.size
 
     def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield findings in order; count in `seen` what was read."""
-        ...
+        try:
+            yield from self.findings(seen, advance)
+        except CorruptFileError as failure:
+            reason = str(failure).removeprefix(f"{getattr(failure, 'path', '')} ")
+            yield Finding("damaged file", self.path, None, reason)
+        except ObjectNotFoundError as failure:
+            yield Finding("missing file", self.path, None, str(failure))
+        except (OSError, StaleIndexError) as failure:
+            seen.errors.append((self.path, str(failure)))
+
+    def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+        """Do the same, and raise what cannot be read."""
+        raise NotImplementedError
+
+
+def begins(line: bytes) -> str:
+    """Return the beginning of a line, with escapes for control characters."""
+    return f"{line[:_SHOWN_BYTES]!r}{' …' if len(line) > _SHOWN_BYTES else ''}"
 
 
 class SampledLines:
@@ -139,110 +149,55 @@ class SampledLines:
 
 
 @dataclass(frozen=True, slots=True)
-class LinePart:
-    """The lines that begin between two bytes of a file, or all lines."""
+class LinePart(CheckPart):
+    """The lines that begin in a part of a file; lines count from where it begins."""
 
-    file: JsonlFile
-    size: int
     chosen: SampledLines | None = None
     """Lines that are checked; None: all."""
-    start: int = 0
-    stop: int | None = None
-    """None: to the end, however the file is compressed."""
 
-    @property
-    def path(self) -> str:
-        """The file."""
-        return self.file.path
+    def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+        """Yield bad lines."""
+        with opened_lines(self.part, advance) as lines:
+            for piece in lines:
+                if isinstance(piece, LinePiece):  # No line is too long.
+                    seen.text_bytes += len(piece.text)
+                    yield from self._bad_lines(piece, seen)
+        seen.newlines = lines.newlines
 
-    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
-        """Yield bad lines; lines count from where the part begins."""
-        texts = (
-            texts_of(self.file, advance)
-            if self.stop is None
-            else self._cut(self.stop, seen, advance)
-        )
-        try:
-            for text in texts:
-                seen.text_bytes += len(text.text)
-                if self.chosen is not None:
-                    yield from _findings_in(_sampled(text, self.chosen), text, seen)
-                    continue
-                values = read_fast(text)
-                if values is not None and set(map(type, values)) == {dict}:
-                    seen.records += len(values)
-                else:
-                    yield from _findings_in(read_lines(text), text, seen)
-        except CorruptFileError as failure:
-            reason = str(failure).removeprefix(f"{getattr(failure, 'path', '')} ")
-            yield Finding("damaged file", self.path, None, reason)
-        except ObjectNotFoundError as failure:
-            yield Finding("missing file", self.path, None, str(failure))
-        except OSError as failure:
-            seen.errors.append((self.path, str(failure)))
-
-    def _cut(
-        self, stop: int, seen: PartFindings, advance: Callable[[int], object]
-    ) -> Iterator[LineText]:
-        store, name, known = self.file.source()
-        with closing(store.open(name, known)) as file:
-            is_begun = not self.start or file.read_at(self.start - 1, 1) == b"\n"
-            pieces = LinePieces(self.start, stop, is_begun=is_begun)
-            for piece in pieces.of(self._blocks(file, stop, advance)):
-                if isinstance(piece, LinePiece):
-                    yield LineText(self.path, piece.newlines + 1, piece.text)
-            seen.newlines = pieces.newlines
-
-    def _blocks(
-        self, file: OpenFile, stop: int, advance: Callable[[int], object]
-    ) -> Iterator[bytes]:
-        """Yield the part, and what follows until its last line ends."""
-        for at in range(self.start, file.size, _BLOCK_BYTES):
-            block = file.read_at(at, min(_BLOCK_BYTES, file.size - at))
-            yield block
-            advance(max(0, min(len(block), stop - at)))
+    def _bad_lines(self, piece: LinePiece, seen: PartFindings) -> Iterator[Finding]:
+        if self.chosen is not None:
+            lines = piece.text.split(b"\n")
+            chosen = {*self.chosen.among(piece.newlines + 1, len(lines) - (not lines[-1]))}
+            kept = (line if index in chosen else b"" for index, line in enumerate(lines))
+            piece = piece._replace(text=b"\n".join(kept) or b"\n")
+        check = LineCheck(Look(Checks(validate=True)))
+        check.add(piece)
+        seen.records += check.records
+        lines = piece.text.split(b"\n") if check.aside else []
+        for aside in check.aside:
+            line, number = lines[aside.newlines - piece.newlines], aside.newlines + 1
+            try:
+                value = decode_line(line)
+            except ValueError as why:
+                yield Finding("malformed line", self.path, number, reason_text(why), begins(line))
+                continue
+            seen.records += 1
+            if type(value) is not dict:  # A deep object may fit the stack here, and not before.
+                reason = JSON_NAMES[type(value)]
+                yield Finding("non-object line", self.path, number, reason, begins(line))
 
 
 def line_parts(
     found: PathFiles, share: float | None, seed: int, part_bytes: int
 ) -> Iterator[LinePart]:
     """Yield all files in parts: plain local ones are cut, unless only a share is checked."""
-    for number, file in enumerate(found.files):
-        size = found.entries[file.path].size
-        chosen = None if share is None else SampledLines(share, f"{seed}/{number}")
-        if chosen is not None or size <= part_bytes or not _is_cut(file):
-            yield LinePart(file, size, chosen)
+    for number, (path, file) in enumerate(found.found.items()):
+        if share is not None:
+            chosen = SampledLines(share, f"{seed}/{number}")
+            yield LinePart(path, FilePart(file, 0, file.entry.size), chosen)
             continue
-        for start, stop in pairwise([*range(0, size, part_bytes), size]):
-            yield LinePart(file, stop - start, None, start, stop)
-
-
-def _is_cut(file: JsonlFile) -> bool:
-    """Whether lines are cheap to find from the middle of a file on."""
-    is_local = not is_remote(file.path) and isinstance(file.source().store, LocalStore)
-    return is_local and compression_of(file.path) is None
-
-
-def _sampled(text: LineText, chosen: SampledLines) -> Iterator[GoodLine | UnreadableLine]:
-    lines = lines_of(text)
-    for index in chosen.among(text.first_line, len(lines)):
-        line = read_line(text, index, lines[index])
-        if line is not None:
-            yield line
-
-
-def _findings_in(
-    lines: Iterable[GoodLine | UnreadableLine], text: LineText, seen: PartFindings
-) -> Iterator[Finding]:
-    for line in lines:
-        if isinstance(line, UnreadableLine):
-            reason, start = reason_text(line.reason), begins(line.text)
-            yield Finding("malformed line", text.path, line.number, reason, start)
-            continue
-        seen.records += 1
-        if type(line.value) is not dict:
-            reason, start = JSON_NAMES[type(line.value)], begins(line.text)
-            yield Finding("non-object line", text.path, line.number, reason, start)
+        for part in parts_of(file, 0, LineScanner(), part_bytes, None):
+            yield LinePart(path, part)
 
 
 @dataclass(frozen=True)
@@ -259,7 +214,7 @@ class CheckUnit(PublishedUnit):
     @property
     def size(self) -> int:
         """Bytes of all parts."""
-        return sum(part.size for part in self.parts)
+        return sum(one.size for one in self.parts)
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
         """Check all parts."""
@@ -302,7 +257,7 @@ class Findings:
 
     def take(self, part: CheckPart, found: PartFindings) -> None:
         """Take findings and counts of the next part."""
-        if not part.start:
+        if not part.part.start:
             self._lines = 0
         self.kinds.update(found.kinds)
         for finding in found.findings:

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from penstock.cli._paths import as_typed
-from penstock.cli._reading import begins
-from penstock.cli.check._parts import Finding, PartFindings, SampledLines
+from penstock.cli.check._parts import CheckPart, Finding, PartFindings, SampledLines, begins
 from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
 from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
 from penstock.index.parquet import UnifiedSchema, read_footer, read_group
 from penstock.storage import MeteredFile
+from penstock.work import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from penstock.index import Aside, Detected
+    from penstock.index import Detected
     from penstock.index.parquet import Footer
     from penstock.storage import OpenFile
 
@@ -28,66 +28,48 @@ _BEFORE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class CsvPart:
+class CsvPart(CheckPart):
     """The rows of a file."""
 
-    path: str
-    found: Found
     dialect: dict[str, Any]
-    start: int = 0
 
-    @property
-    def size(self) -> int:
-        """Stored bytes."""
-        return self.found.entry.size
-
-    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield rows that cannot be read, or have other fields than the header names."""
         try:
-            yield from self._rows(self.found, seen, advance)
-            seen.text_bytes += self.size
+            yield from self._rows(self.part, seen, advance)
         except MalformedLineError as failure:
             # Rows before it are still checked; behind it no row's beginning is known.
             offset = getattr(failure, "offset", None) or 0
             if before := self._last_end(offset):
-                entry = replace(self.found.entry, size=before)
-                yield from self._rows(Found(self.found.store, entry), seen, lambda _: None)
-                seen.text_bytes += before
-            reason = str(failure).removeprefix(self.found.path).lstrip(": ")
+                store, entry = self.part.found
+                found = Found(store, replace(entry, size=before))
+                yield from self._rows(FilePart(found, 0, before), seen, lambda _: None)
+            reason = str(failure).removeprefix(self.part.found.path).lstrip(": ")
             yield Finding("malformed row", self.path, None, reason)
         except OptionError as failure:
             if self.path.lower().endswith((".gz", ".zst")):
                 seen.errors.append((self.path, str(failure)))
             else:
                 yield Finding("malformed header", self.path, None, str(failure))
-        except OSError as failure:
-            seen.errors.append((self.path, str(failure)))
 
     def _rows(
-        self, found: Found, seen: PartFindings, advance: Callable[[int], object]
+        self, part: FilePart, seen: PartFindings, advance: Callable[[int], object]
     ) -> Iterator[Finding]:
-        part = FilePart(found, 0, found.entry.size)
         look = Look(Checks(validate=True))
         scanned = scan_rows(part, CsvScanner(**self.dialect), look, advance)
         seen.records += scanned.records
-        if not scanned.aside:
-            return
-        with closing(found.store.open(found.entry.name, found.entry)) as file:
+        seen.text_bytes += part.size
+        with part.found.open() as file:
             for aside in scanned.aside:
-                start = begins(_text_of(file, aside))
+                text = file.read_at(aside.offset, min(aside.size, _BEGINNING)).rstrip(b"\r\n")
                 line = aside.newlines + 1
-                yield Finding("malformed row", self.path, line, aside.reason, start)
+                yield Finding("malformed row", self.path, line, aside.reason, begins(text))
 
     def _last_end(self, offset: int) -> int:
         """Return where the last line ends that ends before a byte."""
-        found = self.found
         first = max(0, offset - _BEFORE)
-        with closing(found.store.open(found.entry.name, found.entry)) as file:
+        with self.part.found.open() as file:
             return first + file.read_at(first, offset - first).rfind(b"\n") + 1 if offset else 0
-
-
-def _text_of(file: OpenFile, aside: Aside) -> bytes:
-    return file.read_at(aside.offset, min(aside.size, _BEGINNING)).rstrip(b"\r\n")
 
 
 def csv_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
@@ -108,34 +90,26 @@ def csv_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
     files = at_path.listing.files
     dialect = made_with or at_path.format.options_for([found.path for found in files])
     for found in files:
-        yield CsvPart(as_typed(path, found.path), found, dict(dialect))
+        part = FilePart(found, 0, found.entry.size)
+        yield CsvPart(as_typed(path, found.path), part, dict(dialect))
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsPart:
+class GroupsPart(CheckPart):
     """Row groups of a Parquet file."""
 
-    path: str
-    found: Found
     groups: tuple[int, ...]
-    size: int
-    start: int = 0
     sampled: ClassVar = "row groups"
     content: ClassVar = "values"
 
-    def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+    def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield row groups that cannot be read."""
-        store, entry = self.found
-        try:
-            footer = read_footer(self.found)
-            with closing(MeteredFile(store.open(entry.name, entry), lambda _: None)) as file:
-                for group in self.groups:
-                    yield from self._group(file, footer, group, seen)
-                    advance(self.size // len(self.groups))
-        except CorruptFileError as failure:
-            yield Finding("damaged file", self.path, None, str(failure))
-        except OSError as failure:
-            seen.errors.append((self.path, str(failure)))
+        store, entry = self.part.found
+        footer = read_footer(self.part.found)
+        with closing(MeteredFile(store.open(entry.name, entry), lambda _: None)) as file:
+            for group in self.groups:
+                yield from self._group(file, footer, group, seen)
+                advance(self.size // len(self.groups))
 
     def _group(
         self, file: OpenFile, footer: Footer, group: int, seen: PartFindings
@@ -178,20 +152,10 @@ def parquet_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
             yield name, str(failure)
             continue
         sizes = footer.group_bytes.tolist()
-        groups: list[int] = list(range(len(sizes)))
+        groups: Iterable[int] = range(len(sizes))
         if share is not None:
-            groups = list(SampledLines(share, f"{seed}/{number}").among(1, len(sizes)))
-        yield from _grouped(name, found, groups, sizes, part_bytes)
-
-
-def _grouped(
-    name: str, found: Found, groups: Sequence[int], sizes: Sequence[int], part_bytes: int
-) -> Iterator[GroupsPart]:
-    some: list[int] = []
-    for group in groups:
-        some.append(group)
-        if sum(sizes[one] for one in some) >= part_bytes:
-            yield GroupsPart(name, found, tuple(some), sum(sizes[one] for one in some))
-            some = []
-    if some:
-        yield GroupsPart(name, found, tuple(some), sum(sizes[one] for one in some))
+            groups = SampledLines(share, f"{seed}/{number}").among(1, len(sizes))
+        single = [GroupsPart(name, FilePart(found, 0, sizes[one]), (one,)) for one in groups]
+        for some in grouped(single, part_bytes):
+            part = FilePart(found, 0, sum(one.size for one in some))
+            yield GroupsPart(name, part, tuple(one.groups[0] for one in some))

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,30 +60,15 @@ class Row(NamedTuple):
     """Handled in that time, where a rate means something."""
 
 
-@dataclass(slots=True)
 class DemoRun:
-    """The state that the stages share."""
+    """The state that the stages share; `scratch` is for an index, logs and checkpoints."""
 
-    directory: str
-    records: int
-    scratch: str
-    """Directory for an index, logs and checkpoints."""
-    rows: list[Row] = field(default_factory=list)
-
-    @property
-    def dataset(self) -> JsonlDir:
-        """The dataset that the stages write and read."""
-        return JsonlDir(self.directory)
-
-    @property
-    def first_part(self) -> int:
-        """Records of the first stage; the second writer goes on there."""
-        return self.records // 2
-
-    @property
-    def per_shard(self) -> int:
-        """Records of a full shard."""
-        return max(1, self.records // _SHARDS)
+    def __init__(self, directory: str, records: int, scratch: str) -> None:
+        self.directory, self.records, self.scratch = directory, records, scratch
+        self.dataset = JsonlDir(directory)
+        self.first_part = records // 2  # The second writer goes on there.
+        self.per_shard = max(1, records // _SHARDS)
+        self.rows: list[Row] = []
 
 
 def promise(holds: bool, what: str) -> None:  # noqa: FBT001 (reads as a sentence)

@@ -1,6 +1,6 @@
 """The stages of `penstock demo` that need torch: train, kill the training, resume it.
 
-`python -m penstock.cli.demo._training '{"data": …}'` is one training run; its argument is a `Job`.
+`python -m penstock.cli.demo._training '["uncut", …]'` is one training run; its argument is a `Job`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,28 +35,41 @@ _SHOWN = 7
 """Losses that a curve has in the table."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """The settings of one training run."""
+class Job(NamedTuple):
+    """One training run, in a process of its own."""
 
+    name: str
+    """Of its log, a line of JSON for each `Step`, and of its checkpoint."""
     data: str
-    index: str
-    """Where the index of the data is, or comes to be."""
-    log: str
-    """Gets a line of JSON for each step, the fields of Step."""
-    checkpoint: str
-    batch_size: int
-    save_every: int
-    """Steps from one checkpoint to the next."""
-    num_workers: int
-    begins_with: str | None = None
-    """A checkpoint to go on from."""
+    records: int
+    scratch: str
+    """Folder of index, logs and checkpoints."""
+    num_workers: int = 0
+    resumes: str | None = None
+    """Name of the run whose checkpoint it goes on from."""
     waits_at: int | None = None
     """After this step it prints a line and waits to be killed."""
 
     def process(self) -> dict[str, Any]:
         """Return how its process is started."""
-        return child("penstock.cli.demo._training", json.dumps(asdict(self)))
+        return child("penstock.cli.demo._training", json.dumps(self))
+
+    @property
+    def log(self) -> Path:
+        """The file of its log."""
+        return Path(self.scratch, f"{self.name}.jsonl")
+
+    def steps(self) -> list[Step]:
+        """Return what it logged."""
+        return [Step(**json.loads(line)) for line in self.log.read_text("ascii").splitlines()]
+
+    def trained(self) -> list[Step]:
+        """Run it to its end; return its steps."""
+        done = subprocess.run(
+            **self.process(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
+        )
+        promise(done.returncode == 0, "a model can be trained on the dataset")
+        return self.steps()
 
 
 class Step(NamedTuple):
@@ -95,19 +107,6 @@ class TrainingPlan:
         self.saved_at = middle // self.save_every * self.save_every
         self.killed_at = self.saved_at + max(1, self.save_every // 2)
 
-    def job(self, run: DemoRun, name: str, num_workers: int) -> Job:
-        """Return the job of one training run, uncut and from the beginning."""
-        folder = Path(run.scratch)
-        return Job(
-            data=run.directory,
-            index=str(folder / "index"),
-            log=str(folder / f"{name}.jsonl"),
-            checkpoint=str(folder / f"{name}.pt"),
-            batch_size=self.batch_size,
-            save_every=self.save_every,
-            num_workers=num_workers,
-        )
-
     def epochs_of(self, steps: Sequence[Step]) -> list[list[int]]:
         """Return the records of each epoch, in the order in which they came."""
         size = self.epoch_steps
@@ -124,17 +123,15 @@ class TrainingPlan:
 
 def train_uncut(run: DemoRun) -> None:
     """Train a small model, shuffled anew in each epoch, without interruption."""
-    plan = TrainingPlan(run.records)
-    steps = _trained(plan.job(run, "uncut", num_workers=0))
+    plan, steps = TrainingPlan(run.records), _job(run, "uncut").trained()
     promise(plan.sees_all_once(steps), f"each epoch has all {run.records:,} records, each once")
     orders = [list(range(run.records)), *plan.epochs_of(steps)]
     promise(
         all(order not in orders[:at] for at, order in enumerate(orders)),
         "each epoch is shuffled, and in another way",
     )
-    quarter = len(steps) // 4
-    falls = _sum(steps[-quarter:]) < _sum(steps[:quarter])
-    promise(falls, "a model learns from the records")
+    losses, quarter = _losses(steps), len(steps) // 4
+    promise(sum(losses[-quarter:]) < sum(losses[:quarter]), "a model learns from the records")
     seen = f"{EPOCHS} epochs of {counted(run.records, 'record')} in {len(steps)} steps, shuffled"
     run.rows += [
         Row("train", seen, steps[-1].seconds, EPOCHS * run.records),
@@ -145,12 +142,11 @@ def train_uncut(run: DemoRun) -> None:
 def kill_training(run: DemoRun) -> None:
     """Train the same model with workers, and end it with SIGKILL in the middle of an epoch."""
     plan = TrainingPlan(run.records)
-    job = replace(plan.job(run, "killed", _WORKERS_KILLED), waits_at=plan.killed_at)
+    job = _job(run, "killed", _WORKERS_KILLED)._replace(waits_at=plan.killed_at)
     with killed(job.process(), "the same training runs with workers"):
         pass  # It stands at that step.
-    steps, uncut = _log("killed", run), _log("uncut", run)
     promise(
-        _are_same(steps, uncut[: plan.killed_at]),
+        _are_same(job.steps(), _job(run, "uncut").steps()[: plan.killed_at]),
         "with workers come the same batches, and the same losses to the last digit",
     )
     workers = counted(_WORKERS_KILLED, "worker")
@@ -161,17 +157,14 @@ def kill_training(run: DemoRun) -> None:
 def resume_training(run: DemoRun) -> None:
     """Go on from the last checkpoint with another number of workers; compare every loss."""
     plan = TrainingPlan(run.records)
-    checkpoint = plan.job(run, "killed", _WORKERS_KILLED).checkpoint
-    job = replace(plan.job(run, "resumed", _WORKERS_RESUMED), begins_with=checkpoint)
-    steps = _trained(job)
-    killed, uncut = _log("killed", run), _log("uncut", run)
-    joined = killed[: plan.saved_at] + steps
+    steps = _job(run, "resumed", _WORKERS_RESUMED)._replace(resumes="killed").trained()
+    joined = _job(run, "killed").steps()[: plan.saved_at] + steps
     promise(
         plan.sees_all_once(joined),
         "after the resume each epoch has every record once, in spite of the kill",
     )
     promise(
-        _are_same(joined, uncut),
+        _are_same(joined, _job(run, "uncut").steps()),
         "after the resume every loss is that of the uncut run, to the last digit",
     )
     workers = counted(_WORKERS_RESUMED, "worker")
@@ -186,21 +179,8 @@ TRAINING_STAGES: list[Callable[[DemoRun], None]] = [train_uncut, kill_training, 
 """In order, after the others; each reads the logs of those before it."""
 
 
-def _trained(job: Job) -> list[Step]:
-    """Run a training to its end; return its steps."""
-    done = subprocess.run(
-        **job.process(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False
-    )
-    promise(done.returncode == 0, "a model can be trained on the dataset")
-    return _steps(job.log)
-
-
-def _log(name: str, run: DemoRun) -> list[Step]:
-    return _steps(TrainingPlan(run.records).job(run, name, 0).log)
-
-
-def _steps(log: str) -> list[Step]:
-    return [Step(**json.loads(line)) for line in Path(log).read_text("ascii").splitlines()]
+def _job(run: DemoRun, name: str, num_workers: int = 0) -> Job:
+    return Job(name, run.directory, run.records, run.scratch, num_workers)
 
 
 def _are_same(some: Sequence[Step], others: Sequence[Step]) -> bool:
@@ -208,15 +188,15 @@ def _are_same(some: Sequence[Step], others: Sequence[Step]) -> bool:
     return [(step.ids, step.loss) for step in some] == [(step.ids, step.loss) for step in others]
 
 
-def _sum(steps: Sequence[Step]) -> float:
-    return sum(float.fromhex(step.loss) for step in steps)
+def _losses(steps: Sequence[Step]) -> list[float]:
+    return [float.fromhex(step.loss) for step in steps]
 
 
 def _curve(steps: Sequence[Step]) -> str:
     """Return some losses from the first to the last, the last one with every digit."""
-    last = len(steps) - 1
-    losses = [float.fromhex(steps[last * at // (_SHOWN - 1)].loss) for at in range(_SHOWN)]
-    return " ".join([*(f"{loss:.4f}" for loss in losses[:-1]), repr(losses[-1])])
+    losses, last = _losses(steps), len(steps) - 1
+    shown = (f"{losses[last * at // (_SHOWN - 1)]:.4f}" for at in range(_SHOWN - 1))
+    return " ".join([*shown, repr(losses[last])])
 
 
 def train(job: Job) -> None:
@@ -228,11 +208,12 @@ def train(job: Job) -> None:
     # As use_deterministic_algorithms, which loads torch's compiler: over a second each time.
     torch.set_deterministic_debug_mode("error")
     torch.manual_seed(_SEED)
+    plan = TrainingPlan(job.records)
     loader = penstock.DataLoader(
         # Not beside the data, which --keep leaves to the user.
-        penstock.open(job.data, index=job.index, progress=False),
+        penstock.open(job.data, index=f"{job.scratch}/index", progress=False),
         _TYPES,
-        batch_size=job.batch_size,
+        batch_size=plan.batch_size,
         shuffle=True,
         seed=_SEED,
         epochs=EPOCHS,
@@ -245,35 +226,32 @@ def train(job: Job) -> None:
     weights = list(model.parameters())
     speeds = [torch.zeros_like(weight) for weight in weights]
     step = 0
-    if job.begins_with is not None:
-        saved = torch.load(job.begins_with, weights_only=True)
+    if job.resumes is not None:
+        saved = torch.load(Path(job.scratch, f"{job.resumes}.pt"), weights_only=True)
         model.load_state_dict(saved["model"])
         speeds = saved["optimizer"]
         loader.load_state_dict(saved["loader"])
         step = saved["step"]
     start = time.perf_counter()
-    with Path(job.log).open("w", encoding="ascii") as log:
+    with job.log.open("w", encoding="ascii") as log:
         for batch in loader:
             target = batch["items"].to_padded(fill=0).sum(dim=1) / 4096
             loss = torch.nn.functional.mse_loss(model(_inputs(batch)).squeeze(1), target)
-            loss.backward()  # type: ignore[no-untyped-call] # torch has no types for it
-            _descend(weights, speeds)
+            gradients = torch.autograd.grad(loss, weights)
+            # By hand because an optimizer of `torch.optim` loads the compiler, too.
+            for weight, speed, gradient in zip(weights, speeds, gradients, strict=True):
+                speed.mul_(_MOMENTUM).add_(gradient)
+                weight.detach().sub_(speed, alpha=_RATE)
             step += 1
-            entry = Step(
-                float(loss.item()).hex(), batch["id"].tolist(), time.perf_counter() - start
-            )
+            seconds = time.perf_counter() - start
+            entry = Step(float(loss.item()).hex(), batch["id"].tolist(), seconds)
             log.write(json.dumps(entry._asdict()) + "\n")
             log.flush()
-            if step % job.save_every == 0:
-                draft = Path(f"{job.checkpoint}.draft")
-                state = {
-                    "model": model.state_dict(),
-                    "optimizer": speeds,
-                    "loader": loader.state_dict(),
-                    "step": step,
-                }
-                torch.save(state, draft)
-                draft.replace(job.checkpoint)
+            if step % plan.save_every == 0:
+                draft = job.log.with_suffix(".draft")
+                saved = {"model": model.state_dict(), "optimizer": speeds, "step": step}
+                torch.save(saved | {"loader": loader.state_dict()}, draft)
+                draft.replace(job.log.with_suffix(".pt"))
             if step == job.waits_at:
                 wait_for_the_end()
                 return
@@ -292,19 +270,7 @@ def _inputs(batch: penstock.Batch) -> torch.Tensor:
     return torch.stack([items.lengths / 5, first / 4096, batch["price"] / 100], dim=1)
 
 
-def _descend(weights: Sequence[torch.Tensor], speeds: Sequence[torch.Tensor]) -> None:
-    """Take a step down the gradients, with momentum.
-
-    By hand because an optimizer of `torch.optim` loads the compiler, too.
-    """
-    for weight, speed in zip(weights, speeds, strict=True):
-        assert weight.grad is not None  # noqa: S101 (after a backward pass)
-        speed.mul_(_MOMENTUM).add_(weight.grad)
-        weight.detach().sub_(speed, alpha=_RATE)
-        weight.grad = None
-
-
 if __name__ == "__main__":
     # Ctrl-C reaches every process; only the command has something to say about it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    train(Job(**json.loads(sys.argv[1])))
+    train(Job(*json.loads(sys.argv[1])))

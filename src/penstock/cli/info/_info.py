@@ -6,35 +6,31 @@ from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from penstock.cli._indexed import facts_of_index, index_facts
-from penstock.cli._paths import PathFiles, as_typed, find
-from penstock.cli._reading import texts_of
+from penstock.cli._paths import PathFiles, as_typed, find, index_or_problem
+from penstock.cli._stream import texts_of
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted
 from penstock.cli._verb import FAILED, FINE, flag, verb
 from penstock.cli.info._sources import (
     WIDTH,
     InfoFile,
+    PathIndex,
     add_files,
+    add_known,
     add_records,
     source_report,
     sum_known,
     table_report,
 )
-from penstock.decode import blank_lines
-from penstock.index import LINES, look_at
+from penstock.index import LINES, LineScanner, look_at
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._indexed import Indexed, IndexFacts
+    from penstock.cli._paths import Indexed
     from penstock.index import Detected, FileMeta
     from penstock.storage import Entry, StorageOptions
-
-_NEWLINE = ord("\n")
 
 
 @verb(
@@ -64,12 +60,12 @@ def info(
     if at_path.format.folder is not None:
         report = source_report(path, at_path)
     else:
-        facts = index_facts(path, at_path)
-        row = facts.found.format if facts.found else at_path.format
+        index = PathIndex(path, *index_or_problem(path, at_path))
+        row = index.found.format if index.found else at_path.format
         if row.is_lines:
-            report = _of_lines(facts, at_path, errors, count=not no_records)
+            report = _of_lines(index, at_path, errors, count=not no_records)
         else:
-            report = table_report(row, facts, at_path, count=not no_records)
+            report = table_report(row, index, at_path, count=not no_records)
     report.data(errors=[{"path": name, "error": text} for name, text in errors.items()])
     report.print(as_json=as_json)
     for text in errors.values():
@@ -78,19 +74,19 @@ def info(
 
 
 def _of_lines(
-    facts: IndexFacts, at_path: Detected, errors: dict[str, str], *, count: bool
+    index: PathIndex, at_path: Detected, errors: dict[str, str], *, count: bool
 ) -> Report:
     """Report JSON Lines; note files that cannot be read in `errors`."""
-    path, options = facts.path, at_path.options
+    path, options = index.path, at_path.options
     # With an index the files are those that `penstock.open` sees.
-    listing = None if facts.found is None else facts.found.listing
+    listing = None if index.found is None else index.found.listing
     found = PathFiles.of(path, listing, options) if listing else find(path, options, at_path)
-    known = _known(facts.found, path)
+    known = _known(index.found, path)
     files: list[InfoFile] = []
     unread = (file for file in found.files if file.path not in known)
-    with Progress(sum(found.entries[file.path].size for file in unread)) as progress:
+    with Progress(sum(found.found[file.path].entry.size for file in unread)) as progress:
         for file in found.files:
-            entry, reads = found.entries[file.path], progress if count else None
+            entry, reads = found.found[file.path].entry, progress if count else None
             try:
                 files.append(_file_facts(file, entry, known.get(file.path), reads))
             except OSError as failure:
@@ -105,9 +101,8 @@ def _of_lines(
     text_size = "unknown" if text is None else bytes_text(text)
     report.row("text", f"{text_size}{ratio}", text_bytes=text)
     report.row("compression", _compressions(files))
-    facts.add_to(report)
-    beside = facts_of_index(path, facts.found, options)
-    beside._replace(leftovers=[*found.leftovers(), *beside.leftovers]).add_to(report)
+    index.add_to(report)
+    add_known(report, index, index.known_records(at_path), found.leftovers())
     add_files(report, path, files, ["file", "records", "stored", "text", "compression"])
     return report
 
@@ -137,25 +132,12 @@ def _file_facts(
         text_bytes = known.bytes if text_bytes is None else text_bytes
     elif progress is not None:
         records, text_bytes = 0, 0
-        for text in texts_of(file, progress.add):
-            records += count_records(text.text)
+        scan = LineScanner().begin(file.path)
+        for text in texts_of(file, progress):
+            records += len(scan.add(text.text))
             text_bytes += len(text.text)
+        records += len(scan.finish())
     return InfoFile(file.path, records, entry.size, entry.modified, text_bytes, compression)
-
-
-def count_records(text: bytes) -> int:
-    r"""Return how many lines of a text are not blank, without parsing them.
-
-    >>> count_records(b'{"a": 1}\n\n  \r\n{"a": 2}')
-    2
-    """
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE)
-    if text and not text.endswith(b"\n"):
-        ends = np.append(ends, len(text))
-    if not len(ends):
-        return 0
-    starts = np.concatenate((np.zeros(1, ends.dtype), ends[:-1] + 1))
-    return len(ends) - int(np.count_nonzero(blank_lines(text, starts, ends)))
 
 
 def _compression(file: JsonlFile, entry: Entry) -> tuple[str, int | None]:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from penstock.cli._by_number import by_number
-from penstock.cli._indexed import add_leftovers, facts_of_index, facts_of_source, leftovers_of
-from penstock.cli._paths import as_typed
+from penstock.cli._paths import as_typed, leftover_document, leftovers_of
 from penstock.cli._terminal import Report
-from penstock.cli._units import age_text, bytes_text, counted
-from penstock.datasets import is_tokens, open_found
+from penstock.cli._units import age_text, bytes_text, counted, few
+from penstock.datasets import is_tokens, known_profile, list_columns_of, open_found
+from penstock.errors import CorruptIndexError
 from penstock.storage import locate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.cli._indexed import IndexFacts
+    from penstock.cli._paths import Indexed
     from penstock.datasets import Source, TokenSource
     from penstock.index import Detected, Format
+    from penstock.storage import Leftover
 
 WIDTH = 12
 """Of the names of rows."""
@@ -80,20 +82,127 @@ def add_records(report: Report, records: int | None, stored: int) -> None:
     report.row("stored", bytes_text(stored), bytes=stored)
 
 
-def table_report(kind: Format, facts: IndexFacts, at_path: Detected, *, count: bool) -> Report:
+class PathIndex(NamedTuple):
+    """The index of a PATH, or why it cannot be used, or neither."""
+
+    path: str
+    found: Indexed | None
+    problem: str | None
+
+    def known_records(self, at_path: Detected) -> Source | None:
+        """Return the records of a local and fresh index of Penstock, without files that are new."""
+        found = self.found
+        if found is None or found.meta is None or found.place.is_remote or found.is_stale:
+            return None
+        files = [one for one in found.listing.files if one not in found.since.new]
+        return replace(found, listing=replace(found.listing, files=files)).source(at_path)
+
+    def add_to(self, report: Report) -> None:
+        """Report the index, its age, and the files that changed since."""
+        if self.found is None:
+            problem = None if self.problem is None else {"problem": self.problem}
+            report.data(index=problem)
+            if problem:
+                report.row("index", f"cannot be used: {self.problem}")
+            return
+        found, since, meta = self.found, self.found.since, self.found.meta
+        where = found.place.folder
+        where = as_typed(self.path, where) if found.place.beside else where
+        changed = {self._typed(name): what for name, what in since.changed}
+        grown = [as_typed(self.path, one.path) for one in since.grown]
+        new = [as_typed(self.path, one.path) for one in since.new]
+        state = ", up to date" * (not (found.is_stale or new))
+        state = ", made by another tool" if meta is None else state
+        bad_lines = meta.bad_lines if meta is not None and meta.validated else None
+        age = age_text(time.time() - found.created)
+        report.row(
+            "index",
+            f"{where}: {counted(found.records, 'record')}, built {age} ago{state}",
+            index={
+                "path": found.place.folder,
+                "records": found.records,
+                "created": found.created,
+                "fingerprint": None if meta is None else meta.fingerprint,
+                "fresh": None if meta is None else not found.is_stale,
+                "bad_lines": bad_lines,
+                "profiled": meta is not None and meta.profiled,
+                "changed": [{"path": path, "what": what} for path, what in changed.items()],
+                "grown": grown,
+                "new": new,
+                "problem": None,
+            },
+        )
+        if bad_lines is not None:
+            aside = f"{bad_lines:,} set aside: {where}/bad_lines.ndjson"
+            report.row("bad lines", aside if bad_lines else "none")
+        became = changed | dict.fromkeys(grown, "grew")
+        stale = [f"{path} ({what})" for path, what in became.items()]
+        if stale:
+            report.row("stale", f"{counted(len(stale), 'file')}: {few(stale, 5)}")
+        if new:
+            report.row("new", f"{counted(len(new), 'file')} not in it: {few(new, 5)}")
+        if stale or new:
+            report.row("remedy", f"penstock index {shlex.quote(self.path)} {found.remedy}")
+
+    def _typed(self, name: str) -> str:
+        """Return the path of a file that changed; that of a missing one is relative."""
+        if self.found is not None and "://" not in name and not name.startswith("/"):
+            name = f"{self.found.listing.base}/{name}"
+        return as_typed(self.path, name)
+
+
+def add_known(
+    report: Report, index: PathIndex, source: Source | None, drafts: Sequence[Leftover] = ()
+) -> None:
+    """Report columns and profile of a source, and leftovers."""
+    columns = [] if source is None else list_columns_of(source)
+    size = sum(column.meta.bytes for column in columns)
+    stale = sum(bool(column.stale) for column in columns)
+    folders = sorted({column.folder for column in columns})
+    held = {"columns": len(columns), "bytes": size, "stale": stale, "folders": folders}
+    report.data(materialized=held, profile=None)
+    if columns:
+        text = f"{counted(len(columns), 'column')}, {bytes_text(size)}"
+        report.row("materialised", text + f", {stale:,} of them stale" * bool(stale))
+    try:
+        profile = None if source is None else known_profile(source)
+    except CorruptIndexError as failure:
+        profile, problem = None, {"problem": str(failure)}
+        report.row("profile", f"cannot be used: {failure}", profile=problem)
+    if profile is not None:
+        found = profile.document
+        drift = sum(one["level"] == "warning" for one in found["drift"])
+        text = f"drift in {counted(drift, 'place')}" if drift else "no drift"
+        facts = {"records": found["records"], "fields": len(found["fields"]), "drift": drift}
+        report.row(
+            "profile",
+            f"made {age_text(time.time() - profile.created)} ago, {text}",
+            profile={"created": profile.created, **facts},
+        )
+    _add_leftovers(report, [*drafts, *leftovers_of(index.path, index.found, folders)])
+
+
+def _add_leftovers(report: Report, leftovers: Sequence[Leftover]) -> None:
+    report.data(leftovers=[leftover_document(one) for one in leftovers])
+    for entry, writer in leftovers:
+        report.row("leftover", f"{entry.name}, {bytes_text(entry.size)}, writer {writer}")
+    if any(one.writer == "gone" for one in leftovers):
+        report.line("  (penstock clean removes what dead writers left)")
+
+
+def table_report(kind: Format, index: PathIndex, at_path: Detected, *, count: bool) -> Report:
     """Report CSV or Parquet; without `count` CSV without an index is not read."""
-    path = facts.path
-    listing = facts.found.listing if facts.found else at_path.checked().listing
+    path = index.path
+    listing = index.found.listing if index.found else at_path.checked().listing
     rows: dict[str, int] | None = None
     columns: list[list[str]] | None = None
-    known = facts_of_index(path, None, at_path.options)
-    is_cheap = kind.scanner is None or (facts.found is not None and not facts.found.is_stale)
+    known: Source | None = None
+    is_cheap = kind.scanner is None or (index.found is not None and not index.found.is_stale)
     if count or is_cheap:
         with by_number(path, at_path) as opened:
             if opened is not None:
                 rows, columns = _records_by_file(opened.source), _columns(opened.source)
-                if is_cheap:
-                    known = facts_of_source(path, facts.found, opened.source)
+                known = opened.source if is_cheap else None
     files = [
         InfoFile(
             as_typed(path, found.path),
@@ -111,8 +220,8 @@ def table_report(kind: Format, facts: IndexFacts, at_path: Detected, *, count: b
     )
     if columns is not None:
         report.row("columns", f"{len(columns):,}")
-    facts.add_to(report)
-    known.add_to(report)
+    index.add_to(report)
+    add_known(report, index, known)
     _add_columns(report, columns)
     add_files(report, path, files, ["file", "records", "stored"])
     return report
@@ -159,7 +268,7 @@ def source_report(path: str, found: Detected) -> Report:
     report.row("stored", bytes_text(stored))
     if meta is not None:
         report.row("made", f"{age_text(time.time() - meta.created)} ago")
-    add_leftovers(report, leftovers_of(path, None))
+    _add_leftovers(report, leftovers_of(path, None))
     if not is_tokens(source):
         _add_columns(report, _columns(source))
     add_files(report, path, files, ["file", "samples", "stored"])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.cli._by_number import Record, records_of
+from penstock.cli._by_number import place_text, records_of
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import Report, echo, echo_json, without_nonfinite
 from penstock.cli._units import bytes_text, counted, few
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.cli._by_number import ByNumber
+    from penstock.cli._stream import Record
     from penstock.datasets import Source
     from penstock.order import Cursor, Estimate, Kind
 
@@ -109,9 +110,8 @@ def costs(
     }
     if not source.reads_blocks:
         kept = records / np.maximum(1, np.diff(blocks))
-        found["full"] = type(found["full"])(
-            requests=len(steps.order), bytes=round(float((text * kept).sum())), open_bytes=0
-        )
+        size = round(float((text * kept).sum()))
+        found["full"] = replace(found["full"], requests=len(steps.order), bytes=size, open_bytes=0)
     return found
 
 
@@ -158,9 +158,9 @@ class RunPlan:
     """Why the order is of its kind."""
     layout: RunLayout
     file_bytes: Mapping[str, int]
-    has_state: bool = False
-    columns: Sequence[str] = ()
+    columns: Sequence[str]
     """Fields that a run which asks for nothing else gathers from columns."""
+    has_state: bool
 
     def report(self) -> Report:
         """Return steps, rows, reads and the first records."""
@@ -205,10 +205,11 @@ class RunPlan:
         self._add_steps(report)
         self._add_reads(report)
         first = range(steps.first, min(len(steps), steps.first + _STEPS))
-        records = [step_records(steps.task(step), sharing.rank, self.source) for step in first]
-        for one in records:
-            report.line("", _step_text(self.path, one, _RECORDS))
-        report.data(first_steps=[_step_document(self.path, one, _RECORDS) for one in records])
+        records = (step_records(steps.task(step), sharing.rank, self.source) for step in first)
+        documents = [_step_document(self.path, one, _RECORDS) for one in records]
+        for one in documents:
+            report.line("", _step_text(one))
+        report.data(first_steps=documents)
         return report
 
     def _add_steps(self, report: Report) -> None:
@@ -283,23 +284,25 @@ def list_steps(  # noqa: PLR0913 (which steps of which ranks, and how)
         present = f"{first:,} to {count - 1:,}" if count > first else "none"
         echo(f"penstock: no such step: the steps of this epoch are {present}.", err=True)
         return FINDINGS
-    documents: list[object] = []
+    documents: list[dict[str, Any]] = []
     printed = Printed(None, as_json=False)
     for number in numbers:
         for steps in plans:
-            rank = steps.sharing.rank
-            found = step_records(steps.task(number), rank, opened.source)
+            found = step_records(steps.task(number), steps.sharing.rank, opened.source)
+            document = _step_document(opened.path, found)
+            if as_json and show:
+                values = {one.number: one.value for one in _valid_records(opened, found)}
+                for row in document["records"]:
+                    # Null for padding, and for a bad record, which a warning has named.
+                    value = values.get(row["record"]) if row["valid"] else None
+                    row["value"] = without_nonfinite(value)
             if as_json:
-                values = None
-                if show:
-                    valid = _valid_records(opened, found)
-                    values = {one.number: without_nonfinite(one.value) for one in valid}
-                documents.append(_step_document(opened.path, found, values=values))
+                documents.append(document)
             elif show:
-                echo(f"epoch {found.epoch}, step {number:,}, rank {rank}")
+                echo(f"epoch {found.epoch}, step {number:,}, rank {found.rank}")
                 printed.add_all(_valid_records(opened, found))
             else:
-                echo(_step_text(opened.path, found))
+                echo(_step_text(document))
     if as_json:
         echo_json({"path": opened.path, "steps": documents})
     return FINE
@@ -309,49 +312,30 @@ def _valid_records(opened: ByNumber, found: StepRecords) -> Iterator[Record]:
     return records_of(opened, found.ids[found.valid].tolist())
 
 
-def _step_document(
-    path: str,
-    found: StepRecords,
-    most: int | None = None,
-    values: Mapping[int, object] | None = None,
-) -> dict[str, object]:
-    """Return the first rows of a step, or all; with the records themselves where given."""
-    rows: list[dict[str, object]] = []
-    for row in range(len(found.ids))[:most]:
-        number = int(found.ids[row])
-        facts: dict[str, object] = {
-            "record": number,
+def _step_document(path: str, found: StepRecords, most: int | None = None) -> dict[str, Any]:
+    """Return the first rows of a step, or all."""
+    rows = [
+        {
+            "record": int(found.ids[row]),
             "file": as_typed(path, found.files[row]),
             "offset": int(found.offsets[row]),
             "bytes": int(found.bytes[row]),
             "valid": bool(found.valid[row]),
         }
-        if values is not None:
-            # Null for padding, and for a bad record, which a warning has named.
-            facts["value"] = values.get(number) if found.valid[row] else None
-        rows.append(facts)
-    return {
-        "epoch": found.epoch,
-        "step": found.step,
-        "rank": found.rank,
-        "rows": len(found.ids),
-        "records": rows,
-    }
+        for row in range(len(found.ids))[:most]
+    ]
+    step = {"epoch": found.epoch, "step": found.step, "rank": found.rank}
+    return step | {"rows": len(found.ids), "records": rows}
 
 
-def _step_text(path: str, found: StepRecords, most: int | None = None) -> str:
-    """Return the first rows of a step, or all."""
-    head = f"epoch {found.epoch}, step {found.step:,}, rank {found.rank}: "
-    lines = [head + counted(len(found.ids), "row")]
-    width = max((len(f"{number:,}") for number in found.ids[:most].tolist()), default=0)
-    for row in range(len(found.ids))[:most]:
-        mark = "" if found.valid[row] else "  (does not count)"
-        lines.append(f"  {int(found.ids[row]):>{width},}  {_place(path, found, row)}{mark}")
-    if most is not None and len(found.ids) > most:
-        lines.append(f"  … {len(found.ids) - most:,} more")
+def _step_text(step: dict[str, Any]) -> str:
+    head = f"epoch {step['epoch']}, step {step['step']:,}, rank {step['rank']}: "
+    lines, rows = [head + counted(step["rows"], "row")], step["records"]
+    width = max((len(f"{row['record']:,}") for row in rows), default=0)
+    for row in rows:
+        mark = "" if row["valid"] else "  (does not count)"
+        place = place_text(row["file"], row["offset"], row["bytes"])
+        lines.append(f"  {row['record']:>{width},}  {place}{mark}")
+    if step["rows"] > len(rows):
+        lines.append(f"  … {step['rows'] - len(rows):,} more")
     return "\n".join(lines)
-
-
-def _place(path: str, found: StepRecords, row: int) -> str:
-    file, offset = as_typed(path, found.files[row]), int(found.offsets[row])
-    return f"{file} at byte {offset}" if found.bytes[row] else f"{file}, row {offset}"

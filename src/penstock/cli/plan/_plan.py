@@ -171,17 +171,11 @@ def plan(  # noqa: PLR0913 (one argument an option)
         if step is not None:
             ranks = range(asked.world_size) if rank is None else [rank]
             return list_steps(opened, cursor, sharing, step, ranks, show=show, as_json=as_json)
-        plan_ = RunPlan(
-            path,
-            opened.source,
-            steps_of(cursor, opened.source, sharing),
-            why,
-            layout,
-            _sizes(opened.source, storage_options),
-            has_state=state is not None,
-            columns=_columns(opened.source),
-        )
-        plan_.report().print(as_json=as_json)
+        steps = steps_of(cursor, opened.source, sharing)
+        sizes, columns = _sizes(opened.source, storage_options), _columns(opened.source)
+        has_state = state is not None
+        run = RunPlan(path, opened.source, steps, why, layout, sizes, columns, has_state)
+        run.report().print(as_json=as_json)
     return FINE
 
 

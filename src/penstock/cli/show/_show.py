@@ -11,11 +11,11 @@ import click
 
 from penstock.cli._by_number import ByNumber, by_number, chosen_numbers, records_of
 from penstock.cli._paths import find
-from penstock.cli._selection import RecordStream, sampled, sliced
+from penstock.cli._stream import RecordStream, StreamCondition, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted, parse_range
 from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
-from penstock.cli.show._printing import Printed
+from penstock.cli.show._printing import Printed, PrintedTokens, samples_of
 from penstock.datasets import is_tokens, open_found
 from penstock.errors import OptionError
 from penstock.index import look_at
@@ -23,8 +23,7 @@ from penstock.index import look_at
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.cli._selection import Numbered, NumberedText, Stretch
-    from penstock.cli.show._matching import StreamCondition
+    from penstock.cli._stream import Record
     from penstock.datasets import Source
     from penstock.index import Detected
     from penstock.storage import StorageOptions
@@ -149,8 +148,6 @@ def _show_tokens(
     wanted: _Wanted, source: Source, decode: str | None, field: str | None, *, as_json: bool
 ) -> int:
     """Print samples of tokens, which may lie in a field of records."""
-    from penstock.cli.show._tokens import PrintedTokens, samples_of  # noqa: PLC0415 (only for tokens)
-
     numbers = chosen_numbers(source, wanted.which, wanted.drawn, None)
     meta = source.index_meta
     eos = None if meta is None or meta.tokens is None else meta.tokens.eos
@@ -166,30 +163,27 @@ def _show_tokens(
 
 def _show_stream(wanted: _Wanted, at_path: Detected, printed: Printed) -> str:
     """Print the records, reading no more than necessary; return how many PATH holds."""
-    matching = None
-    if wanted.where is not None:
-        from penstock.cli.show._matching import StreamCondition  # noqa: PLC0415 (pyarrow)
-
-        matching = StreamCondition(wanted.where)
+    matching = None if wanted.where is None else StreamCondition(wanted.where)
     found = find(wanted.path, at_path.options, at_path)
     with Progress(found.bytes) as progress:
-        batches = RecordStream(found.files, progress)
-        with closing(iter(batches)) as stream:
+        every = RecordStream(found.files, progress)
+        with closing(iter(every)) as stream:
             printed.add_all(_streamed(wanted, stream, matching))
-    if not batches.ended:
+    if not every.ended:
         return "the range is empty"
-    if matching is not None and wanted.which is None and batches.total:
+    if matching is not None and wanted.which is None and every.total:
         matching.refuse_unseen()
-    return f"{wanted.path} holds {counted(batches.total, 'record')}"
+    return f"{wanted.path} holds {counted(every.total, 'record')}"
 
 
 def _streamed(
-    wanted: _Wanted, stream: Iterator[NumberedText], matching: StreamCondition | None
-) -> Iterator[Numbered]:
+    wanted: _Wanted, stream: Iterator[Record], matching: StreamCondition | None
+) -> Iterator[Record]:
     """Yield the wanted records; a range counts all records, not only matches."""
-    if matching is not None and wanted.which is not None:
-        return matching.filter(sliced(stream, wanted.which))
-    batches: Iterator[Stretch[Numbered]] = stream if matching is None else matching.batches(stream)
+    if wanted.which is not None:
+        stream = sliced(stream, wanted.which)
+    if matching is not None:
+        stream = matching.filter(stream)
     if wanted.drawn is not None:
-        return sampled(batches, *wanted.drawn)
-    return sliced(batches, wanted.which or _FIRST)
+        return sampled(stream, *wanted.drawn)
+    return stream if wanted.which is not None else sliced(stream, _FIRST)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Source
+
+    Ids: TypeAlias = NDArray[np.int64]
 
 OnError: TypeAlias = Literal["raise", "null", "mask"]
 """What a value that does not fit does: raise, become null, or raise only when it is read."""
@@ -48,9 +50,7 @@ def most_bad(length: int) -> int:
     return min(_MANY, max(_FEW, length // 100))
 
 
-def decoded(
-    source: Source, ids: NDArray[np.int64], schema: pa.Schema, on_error: OnError, most: int
-) -> Decoded:
+def decoded(source: Source, ids: Ids, schema: pa.Schema, on_error: OnError, most: int) -> Decoded:
     """Return the fields of some records; `most` records may be set aside by "mask".
 
     A bad value makes no other value null, except on a line that is not JSON.
@@ -70,9 +70,7 @@ def decoded(
     return Decoded(_put_in(source, ids, rows, pa.record_batch(arrays, schema=schema)), bad)
 
 
-def too_many(
-    source: Source, bad: NDArray[np.int64], schema: pa.Schema, most: int
-) -> BadRecordsError:
+def too_many(source: Source, bad: Ids, schema: pa.Schema, most: int) -> BadRecordsError:
     """Return the error that more records are bad than may be set aside, with the first of them."""
     first = ""
     try:
@@ -88,11 +86,11 @@ def too_many(
     )
 
 
-def _read(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+def _read(source: Source, ids: Ids, schema: pa.Schema) -> pa.RecordBatch:
     return source._projected(ids, schema)  # noqa: SLF001 (what a source is asked for)
 
 
-def _bad_rows(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> Iterator[int]:
+def _bad_rows(source: Source, ids: Ids, schema: pa.Schema) -> Iterator[int]:
     """Yield the rows of bad records; the caller knows that there are some."""
 
     def read(start: int, stop: int) -> None:
@@ -101,9 +99,7 @@ def _bad_rows(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> Iter
     return (row for row, _ in bad_rows(len(ids), read, OF_A_RECORD, has_bad=True))
 
 
-def _readable(
-    source: Source, ids: NDArray[np.int64], field: pa.Field, bad: dict[str, list[int]]
-) -> pa.Array:
+def _readable(source: Source, ids: Ids, field: pa.Field, bad: dict[str, list[int]]) -> pa.Array:
     """Return a field of bad records, null where it cannot be read; note those in `bad`."""
     schema = pa.schema([field])
     try:
@@ -115,38 +111,32 @@ def _readable(
     return _put_in(source, ids, rows, nulls).column(0)
 
 
-def _put_in(
-    source: Source, ids: NDArray[np.int64], rows: Sequence[int], those: pa.RecordBatch
-) -> pa.RecordBatch:
+def _put_in(source: Source, ids: Ids, rows: Sequence[int], those: pa.RecordBatch) -> pa.RecordBatch:
     """Return the fields of some records, with `those` in some rows."""
     others = np.setdiff1d(np.arange(len(ids)), rows)
     return joined([_read(source, ids[others], those.schema), those], np.argsort([*others, *rows]))
 
 
 def located(
-    source: Source, why: Exception, ids: NDArray[np.int64], schema: pa.Schema
+    source: Source, why: MalformedLineError | SchemaMismatchError, ids: Ids, schema: pa.Schema
 ) -> MalformedLineError | SchemaMismatchError:
     """Return the error about a bad record with the line that it stands on, and what can be done."""
-    details: dict[str, Any] = {
-        name: value
-        for name, value in vars(why).items()
-        if not name.startswith("_") and name not in ("fact", "remedy")
-    }
-    record = details.get("record")
+    record = getattr(why, "record", None)
     if record is None:
         record = int(ids[next(_bad_rows(source, ids, schema))])
-    details["record"] = record
+    details: dict[str, object] = {"record": record}
     text = str(why).rstrip(". ")
     if source.files:
-        details["path"], details["offset"], _ = source.location(record)
-        line = _line_number(source, record)
+        path, details["offset"], _ = source.location(record)
+        details["path"], line = path, _line_number(source, record)
         if line is not None:
             details["line_number"] = line
-            text += f". It is line {line:,} of {details['path']}"
-        elif details["path"] not in text:
-            text += f". It lies in {details['path']} at {details['offset']:,}"
-    kind = MalformedLineError if isinstance(why, MalformedLineError) else SchemaMismatchError
-    return kind(f"{text}.", remedy=_REMEDY, **details)
+            text += f". It is line {line:,} of {path}"
+        elif path not in text:
+            text += f". It lies in {path} at {details['offset']:,}"
+    vars(why).update(details, fact=f"{text}.")
+    why.advise(_REMEDY)
+    return why
 
 
 def _line_number(source: Source, record: int) -> int | None:

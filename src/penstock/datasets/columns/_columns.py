@@ -15,13 +15,14 @@ from penstock.datasets._missing_fields import missing_fields
 from penstock.datasets.columns._bad import OnError, decoded
 from penstock.datasets.columns._build import (
     Building,
+    ColumnsEstimate,
     Wanted,
     build,
-    by_start,
+    estimated,
+    first_record,
     only_column_builder,
     remove_finished,
 )
-from penstock.datasets.columns._estimate import ColumnsEstimate, estimated
 from penstock.datasets.columns._folder import META, column_name, decode_column, sizes_in
 from penstock.datasets.columns._materialized import ColumnSpec
 from penstock.datasets.columns._place import OTHER_FOLDER, ColumnPlace, Freshness, column_place
@@ -61,14 +62,12 @@ class SourceColumns:
     """The columns of one source that is no view."""
 
     def __init__(
-        self,
-        origin: Source,
-        path: str | os.PathLike[str] | None = None,
-        on_error: OnError = "mask",
+        self, origin: Source, path: str | os.PathLike[str] | None = None, on_error: OnError = "mask"
     ) -> None:
         self._origin = origin
         self._on_error = on_error
         self.place: ColumnPlace = column_place(origin, path)
+        self._roots = [*map(str, self.place.roots)]
         self._publishes = path is not None and is_remote(path)
         self._freshness = Freshness(origin)
         self._kinds = (False, True) if on_error == "null" else (False,)
@@ -90,8 +89,8 @@ class SourceColumns:
                     if how.warns_of_unknown:
                         for unknown in missing_fields(self._origin, [f.name for f in fields]):
                             _log.warning("%s Where it is missing its column is null", unknown.text)
-                    wanted = map(self._wanted, fields)
-                    build(self._origin, wanted, self.place.root, how, self._freshness)
+                    for wanted in self._wanted(fields):
+                        build(self._origin, wanted, self.place.root, how, self._freshness)
                 found = self._all_found(schema)
                 if len(found) < len(schema):
                     names = ", ".join(field.name for field in self.missing(schema))
@@ -121,8 +120,8 @@ class SourceColumns:
     def costs(self, schema: pa.Schema) -> list[ColumnsEstimate]:
         """Return what it takes to build those that are missing, for each pass over the records."""
         return [
-            estimated(self._origin, pa.schema([one.field for one in group]), group[0].start)
-            for group in by_start(map(self._wanted, self.missing(schema)))
+            estimated(self._origin, pa.schema([*wanted]), first_record(wanted))
+            for wanted in self._wanted(self.missing(schema))
         ]
 
     def _all_found(self, schema: pa.Schema) -> dict[ColumnSpec, Column]:
@@ -130,19 +129,28 @@ class SourceColumns:
 
     def _found(self, field: pa.Field) -> tuple[ColumnSpec, Column] | None:
         """Return the column of a field that serves under the policy, if it has all records."""
-        length = len(self._origin)
-        return next((one for one in self._candidates(field) if one[1].meta.length == length), None)
+        for spec, column in self._candidates(field):
+            if column.meta.length == len(self._origin):
+                return spec, column
+        return None
 
-    def _wanted(self, field: pa.Field) -> Wanted:
-        """Return a field with the column of its first records, if others were only appended."""
+    def _wanted(self, fields: Sequence[pa.Field]) -> list[Wanted]:
+        """Return fields with the columns of their first records, by how many these are."""
+        groups: dict[int, dict[pa.Field, Column | None]] = {}
+        for field in fields:
+            column = self._longest(field)
+            groups.setdefault(column.meta.length if column else 0, {})[field] = column
+        return [*groups.values()]
+
+    def _longest(self, field: pa.Field) -> Column | None:
         found = [column for _, column in self._candidates(field)]
-        return Wanted(field, max(found, key=lambda column: column.meta.length, default=None))
+        return max(found, key=lambda column: column.meta.length, default=None)
 
     def _candidates(self, field: pa.Field) -> list[tuple[ColumnSpec, Column]]:
         found = []
         for nulled in self._kinds:
-            for root in self.place.roots:
-                spec = ColumnSpec(str(root), field.name, field.type, nulled)
+            for root in self._roots:
+                spec = ColumnSpec(root, field.name, field.type, nulled)
                 column = spec.find(self._freshness)
                 if column is None or (len(column.bad) and self._on_error == "null"):
                     continue
@@ -161,13 +169,14 @@ class SourceColumns:
         folders = _listed(store, place)
         found: Published = {}
         for field in fields:
-            records = max(least, self._wanted(field).start + 1)
+            here = self._longest(field)
+            records = max(least, here.meta.length + 1 if here else 1)
             for nulled in self._kinds:
                 name = column_name(field.name, field.type, nulled=nulled)
-                meta = _meta_of(store, folders.get(name, {}))
-                if meta is not None and meta.length >= records and self._freshness.holds(meta):
+                whole = _whole(store, folders, name)
+                if whole and whole[0].length >= records and self._freshness.holds(whole[0]):
                     # The folders with the offsets of its lists come before it.
-                    found |= _files_of(folders, name, meta)
+                    found |= whole[1]
         return found
 
     def _remote(self) -> tuple[Store, str]:
@@ -199,13 +208,8 @@ class SourceColumns:
         folders = _listed(store, name)
         for spec, column in columns.items():
             folder, meta = spec.folder, column.meta
-            there = _meta_of(store, folders.get(folder.name, {}))
-            if (
-                there is not None
-                and self._freshness.holds(there)
-                and there.length == meta.length
-                and _files_of(folders, folder.name, there)
-            ):
+            whole = _whole(store, folders, folder.name)
+            if whole and whole[0].length == meta.length and self._freshness.holds(whole[0]):
                 continue
             for one, sizes in meta.folders(folder.name).items():
                 known = folders.get(one, {})
@@ -216,20 +220,6 @@ class SourceColumns:
                 local, remote = folder.parent / one, f"{name}/{one}"
                 upload_folder(store, local, remote, files, META, obsolete=known.keys() - {*files})
                 folders[one] = {}
-
-
-def _files_of(folders: Published, column: str, meta: ColumnMeta) -> Published:
-    """Return the files of a column; nothing where one of them is not there as it was written."""
-    found: Published = {}
-    for folder, sizes in meta.folders(column).items():
-        there = folders.get(folder)
-        if there is None or any(
-            name not in there or there[name].size != size for name, size in sizes.items()
-        ):
-            return {}
-        found[folder] = {name: there[name] for name in sizes}
-    found[column][META] = folders[column][META]
-    return found
 
 
 def _listed(store: Store, name: str) -> Published:
@@ -243,12 +233,22 @@ def _listed(store: Store, name: str) -> Published:
     return folders
 
 
-def _meta_of(store: Store, files: dict[str, Entry]) -> ColumnMeta | None:
-    if META not in files:
+def _whole(store: Store, folders: Published, column: str) -> tuple[ColumnMeta, Published] | None:
+    """Return what a column says of itself, and its files; None unless all of them are there."""
+    entry = folders.get(column, {}).get(META)
+    if entry is None:
         return None
+    path = store.path(entry.name)
     try:
-        text = fetch_metadata(store, files[META].name, files[META])
-        return decode_column(text, store.path(files[META].name))
+        meta = decode_column(fetch_metadata(store, entry.name, entry), path)
     except (CorruptFileError, CorruptIndexError, ObjectChangedError, ObjectNotFoundError) as why:
-        _log.warning("%s cannot be used: %s", store.path(files[META].name), why)
+        _log.warning("%s cannot be used: %s", path, why)
         return None
+    found: Published = {}
+    for folder, sizes in meta.folders(column).items():
+        there = folders.get(folder, {})
+        if any(name not in there or there[name].size != size for name, size in sizes.items()):
+            return None
+        found[folder] = {name: there[name] for name in sizes}
+    found[column][META] = entry
+    return meta, found

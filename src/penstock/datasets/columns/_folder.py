@@ -12,13 +12,15 @@ import stat
 import time
 import urllib.parse
 from contextlib import suppress
+from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets.columns._facts import FileFacts  # noqa: TC001 (msgspec asks for it)
+from penstock.datasets.columns._place import FileFacts  # noqa: TC001 (msgspec asks for it)
 from penstock.datasets.columns._take import map_column, mapped
 from penstock.datasets.columns._write import LevelFiles, check_type, write_column
 from penstock.datasets.fields._paths import is_listlike, steps_of
@@ -59,7 +61,7 @@ def is_news(column: Path) -> bool:
     return is_new
 
 
-class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
+class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """What `meta.json` says of a column."""
 
     path: str
@@ -89,14 +91,16 @@ class ColumnMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     files: list[FileFacts] = []
     """Those of the source, as they were before it was decoded."""
 
-    @property
+    @cached_property
     def arrow_type(self) -> pa.DataType:
         schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.arrow, validate=True)))
         return schema.field(0).type
 
     def folders(self, name: str) -> dict[str, dict[str, int]]:
         """Return the sizes of all files, by folder: those of the lists first, then its own."""
-        known: dict[str, dict[str, int]] = {one: {} for one in (*self.lists, name)}
+        known: dict[str, dict[str, int]] = {}
+        for folder in (*self.lists, name):
+            known.setdefault(folder, {})
         for path, size in self.sizes.items():
             level, _, file = path.rpartition("/")
             known[self.lists[int(level.removeprefix("lists-"))] if level else name][file] = size
@@ -110,48 +114,30 @@ class Column:
     """
 
     def __init__(self, root: Path, name: str, meta: ColumnMeta, type_: pa.DataType) -> None:
-        self.meta, self.type = meta, type_
+        self.meta = meta
         folder = root / name
-        lists = [root / one for one in meta.lists]
-        self._sizes = {
-            f"{root / one}/{file}": size
-            for one, files in meta.folders(name).items()
-            for file, size in files.items()
-        }
-        _check_sizes(self._sizes)
-        place = LevelFiles(folder, files=self._sizes.keys())
-        self._values = map_column(place, self.type, meta.length, lists)
+        lists = [*map(root.joinpath, meta.lists)]
+        self._sizes = {}
+        for one, files in meta.folders(name).items():
+            for file, size in files.items():
+                self._sizes[f"{root}/{one}/{file}"] = size
+        place = LevelFiles(folder, files=self._sizes, lists=lists)
+        self.take = map_column(place, type_, meta.length).take
+        """Return the values of some records, of exactly the type, in the order asked."""
         self.bad: NDArray[np.int64] = np.empty(0, np.int64)
         """Records that cannot be read as this type, ascending; null stands in their place."""
         if meta.bad:
             self.bad = mapped(folder / BAD, "<i8", meta.bad)
 
-    def take(self, ids: NDArray[np.int64]) -> pa.Array:
-        """Return the values of these records, of exactly the type, in the order asked."""
-        return self._values.take(ids)
-
     def is_whole(self) -> bool:
         """Whether all files are still there: a map of a file that shrank kills its reader."""
-        try:
-            _check_sizes(self._sizes)
-        except (CorruptIndexError, OSError):
-            return False
-        return True
-
-
-def _check_sizes(sizes: dict[str, int]) -> None:
-    """Raise where a file of a column is not as it was written."""
-    for path, size in sizes.items():
-        try:
-            status = os.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise CorruptIndexError(f"{path} is missing.", path=path) from None
-        if not stat.S_ISREG(status.st_mode) or status.st_size != size:
-            raise CorruptIndexError(
-                f"{path} is damaged: it has {status.st_size:,} bytes, and meta.json says a regular "
-                f"file of {size:,}.",
-                path=path,
-            )
+        with suppress(OSError):
+            for path, size in self._sizes.items():
+                status = os.stat(path)
+                if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+                    return False
+            return True
+        return False
 
 
 def column_name(path: str, type_: pa.DataType, *, nulled: bool = False) -> str:
@@ -206,11 +192,10 @@ def publish_column(  # noqa: PLR0913 (what it holds, and what its meta.json says
             _shared(root, _name(f"{path}-offsets"), folder / f"lists-{level}", pool)
             for level, path in enumerate(_list_paths(field.name, field.type))
         ]
-        schema = pa.schema([pa.field(field.name, field.type)])
         meta = ColumnMeta(
             field.name,
             type_text(field.type),
-            base64.b64encode(schema.serialize()).decode(),
+            base64.b64encode(pa.schema([field]).serialize()).decode(),
             fingerprint,
             length,
             sum(sizes.values()),
@@ -280,7 +265,7 @@ def find_column(
         if meta is None or meta.path != path or meta.arrow_type != type_:
             return None
         return Column(root, name, meta, type_)
-    except CorruptIndexError as why:
+    except (CorruptIndexError, OSError) as why:
         if is_news(root / name):
             _log.warning(
                 "a column cannot be used, and its field is decoded anew for each batch until the "
@@ -349,12 +334,9 @@ def decode_column(text: bytes, path: str) -> ColumnMeta:
     """
     try:
         meta = msgspec.json.decode(text, type=ColumnMeta)
-        is_sound = (
-            meta.length >= 0
-            and meta.arrow_type is not None
-            and all(is_plain_name(name) and _OFFSETS.fullmatch(name) for name in meta.lists)
-            and all(is_plain_name(name) for files in meta.folders("").values() for name in files)
-        )
+        names = [*meta.lists, *chain.from_iterable(meta.folders("").values())]
+        is_sound = all(map(is_plain_name, names)) and all(map(_OFFSETS.fullmatch, meta.lists))
+        is_sound = is_sound and meta.length >= 0 and meta.arrow_type is not None
     except (OSError, ValueError, IndexError, RecursionError, pa.ArrowException) as why:
         raise CorruptIndexError(f"{path} is damaged ({why}).", path=path) from None
     if not is_sound or meta.format != FORMAT:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from penstock.datasets._arrow import whole_schema
 from penstock.datasets._projection import typed_fields
 from penstock.datasets._views import origins_of
-from penstock.datasets.columns._build import Building, only_column_builder
+from penstock.datasets.columns._build import Building, ColumnsEstimate, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
-from penstock.datasets.columns._estimate import ColumnsEstimate
 from penstock.datasets.columns._folder import drop_columns, list_columns
 from penstock.datasets.columns._materialized import Materialized, without_columns
 from penstock.datasets.columns._place import Freshness, column_place
@@ -97,9 +96,7 @@ def _materialized(
 def _with(source: Source, found: Mapping[ColumnSpec, Column]) -> Materialized:
     """Return a source with these columns, and with those that it has of other fields."""
     known = source.specs if isinstance(source, Materialized) else ()
-    renewed = {spec.field for spec in found}
-    kept = (spec for spec in known if spec.field not in renewed)
-    return Materialized(source._bare, [*kept, *found], found)
+    return Materialized(source._bare, (*known, *found), found)
 
 
 def _origins(source: Source) -> list[Source]:
@@ -182,9 +179,7 @@ def list_columns_of(
 
 
 def drop_columns_of(
-    source: Source,
-    names: Collection[str] | None = None,
-    path: str | os.PathLike[str] | None = None,
+    source: Source, names: Collection[str] | None = None, path: str | os.PathLike[str] | None = None
 ) -> list[ColumnMeta]:
     """Remove the columns of these fields, or all; a process that uses one keeps it."""
     return drop_columns_in([column_place(origin, path).root for origin in _origins(source)], names)

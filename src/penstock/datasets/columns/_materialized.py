@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,16 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._concatenated import Concatenated
-from penstock.datasets._join_batches import joined
 from penstock.datasets._once import Once
-from penstock.datasets._projection import typed_fields
+from penstock.datasets._projection import has_types, typed_fields
 from penstock.datasets._views import Chosen, OverSource, origins_of
 from penstock.datasets.columns._bad import decoded
 from penstock.datasets.columns._folder import column_name, find_column, is_news
-from penstock.datasets.columns._place import Freshness
-from penstock.datasets.fields._grammar import arrow_type
+from penstock.datasets.columns._place import Freshness, are_unchanged
 from penstock.datasets.fields._paths import steps_of, type_at
-from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -55,19 +53,9 @@ class ColumnSpec(NamedTuple):
     def folder(self) -> Path:
         return Path(self.root) / column_name(self.path, self.type, nulled=self.nulled)
 
-    def find(self, freshness: Freshness, opened: Column | None = None) -> Column | None:
-        """Return the column, unless it is gone, damaged, or of other records.
-
-        `opened` is the column if this process has opened it before, and is checked again.
-        """
-        if opened is not None and opened.is_whole():
-            return opened if freshness.holds(opened.meta) else None
-        try:
-            column = find_column(Path(self.root), self.path, self.type, nulled=self.nulled)
-        except OSError as why:
-            if is_news(self.folder):
-                _log.warning("a column cannot be used: %s", why)
-            return None
+    def find(self, freshness: Freshness) -> Column | None:
+        """Return the column, unless it is gone, damaged, or of other records."""
+        column = find_column(Path(self.root), self.path, self.type, nulled=self.nulled)
         return column if column is not None and freshness.holds(column.meta) else None
 
 
@@ -85,12 +73,16 @@ class Materialized(OverSource):
         specs: Iterable[ColumnSpec],
         found: Mapping[ColumnSpec, Column] | None = None,
     ) -> None:
-        """Read with the columns of `specs`; `found` are those that this process has opened."""
+        """Read with the columns of `specs`; `found` are those that this process has opened.
+
+        Of a field the last spec counts.
+        """
         super().__init__(source)
-        self.specs = tuple(specs)
+        self.by_field = {spec.field: spec for spec in specs}
+        self.specs = tuple(self.by_field.values())
         self._known = found or {}
         self._opened = Once(self._open)
-        self._plans: dict[object, tuple[object, GatherPlan]] = {}
+        self._plans: dict[object, tuple[Fields, GatherPlan]] = {}
 
     @property
     def origin(self) -> Source:
@@ -102,12 +94,20 @@ class Materialized(OverSource):
 
     def _find(self) -> dict[tuple[str, pa.DataType], Column]:
         freshness = Freshness(self.source)
-        found = {spec.field: spec.find(freshness, self._known.get(spec)) for spec in self.specs}
-        return {field: column for field, column in found.items() if column is not None}
+        now, found = freshness.files, {}
+        for field, spec in self.by_field.items():
+            column = self._known.get(spec)
+            # What was found once stays of these records, unless their files change.
+            if not (column and column.is_whole() and are_unchanged(column.meta.files, now)):
+                column = spec.find(freshness)
+            if column is not None and column.meta.length == len(self.source):
+                found[field] = column
+        return found
 
     def _open(self) -> dict[tuple[str, pa.DataType], Column]:
         found = self._find()
-        gone = [spec for spec in self.specs if spec.field not in found and is_news(spec.folder)]
+        lost = [spec for field, spec in self.by_field.items() if field not in found]
+        gone = [spec for spec in lost if is_news(spec.folder)]
         if gone:
             _log.warning(
                 "%d columns in %s are gone, damaged or of other records, and their fields are "
@@ -124,34 +124,32 @@ class Materialized(OverSource):
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
         # Here a name is only a name, which may also be a path to somewhere else.
         if all(len(steps_of(name)) == 1 for name in schema.names):
-            return self._planned(id(schema), schema, schema).read(ids)
+            return self.plan(schema).read(ids)
         return self.source._columns(ids, schema)
 
     def _projected(self, ids: NDArray[np.int64], fields: Fields) -> pa.RecordBatch:
-        if isinstance(fields, pa.Schema):
-            # Nothing else about it is looked at when the same one comes again.
-            return self._planned(id(fields), fields, fields).read(ids)
-        if isinstance(fields, Mapping):
-            return self._planned(tuple(fields.items()), None, fields).read(ids)
+        if has_types(fields):
+            return self.plan(fields).read(ids)
         schema = self._named(fields)
         if schema is not None:
-            try:
-                return self._planned(tuple(schema.names), None, schema).read(ids)
-            except SchemaMismatchError:
-                pass  # These records hold something wider than the schema knows.
+            # Else these records hold something wider than the schema knows.
+            with suppress(SchemaMismatchError):
+                return self.plan(schema, tuple(schema.names)).read(ids)
         return self.source._projected(ids, fields)
 
-    def _planned(self, key: object, anchor: object, fields: Fields) -> GatherPlan:
-        """Return the plan for some fields; `anchor` lives as long as a key that is its address."""
+    def plan(self, fields: Fields, key: object = None) -> GatherPlan:
+        """Return how fields with types are read; they are looked at when they first come."""
+        if key is None:
+            # The address of a schema is its own while it is kept.
+            key = tuple(fields.items()) if isinstance(fields, Mapping) else id(fields)
         try:
             known = self._plans.get(key)
         except TypeError:  # Not a type: reading it raises.
             known, key = None, object()
         if known is None:
             schema = typed_fields(self.source, fields, lambda: self.source.schema)
-            known = anchor, GatherPlan(self.source, schema, self.specs, self._opened.get())
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans = {}
+            known = fields, GatherPlan(self.source, schema, self.by_field, self._opened.get())
+            self._plans = self._plans if len(self._plans) < _MOST_PLANS else {}
             self._plans[key] = known
         return known[1]
 
@@ -168,29 +166,8 @@ class Materialized(OverSource):
             return None
         return pa.schema(typed)
 
-    def __getstate__(self) -> dict[str, Any]:
-        specs: dict[str, list[tuple[str, str | pa.DataType, bool]]] = {}
-        for root, path, type_, nulled in self.specs:
-            text = type_text(type_)
-            small = text if _is_spelt(text, type_) else type_
-            specs.setdefault(root, []).append((path, small, nulled))
-        return {"source": self.source, "specs": specs}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        specs = (
-            ColumnSpec(root, path, arrow_type(type_), nulled)
-            for root, some in state["specs"].items()
-            for path, type_, nulled in some
-        )
-        Materialized.__init__(self, state["source"], specs)
-
-
-def _is_spelt(text: str, type_: pa.DataType) -> bool:
-    """Whether a text stands for exactly this type; most types pickle to ten times its size."""
-    try:
-        return str(arrow_type(text)) == str(type_)
-    except ValueError:
-        return False
+    def __reduce__(self) -> tuple[object, ...]:
+        return Materialized, (self.source, self.specs)
 
 
 class GatherPlan:
@@ -200,26 +177,22 @@ class GatherPlan:
         self,
         origin: Source,
         schema: pa.Schema,
-        specs: Iterable[ColumnSpec],
+        specs: Mapping[tuple[str, pa.DataType], ColumnSpec],
         found: Mapping[tuple[str, pa.DataType], Column],
     ) -> None:
-        self._origin = origin
-        self._schema = schema
-        nulled = {spec.field for spec in specs if spec.nulled}
-        self._columns = [found.get((field.name, field.type)) for field in schema]
-        self._nulled = [(field.name, field.type) in nulled for field in schema]
-        there = [column for column in self._columns if column is not None]
-        self.bad = np.concatenate([np.empty(0, np.int64), *(column.bad for column in there)])
+        self._origin, self._schema, self._specs = origin, schema, specs
+        self._columns: list[Column | None] = []
+        bad = [np.empty(0, np.int64)]
+        is_nullable = True
+        for field in schema:
+            column = found.get((field.name, field.type))
+            self._columns.append(column)
+            bad += [] if column is None else [column.bad]
+            is_nullable = is_nullable and field.nullable
+        self.bad = np.concatenate(bad)
         """Records that the columns know to be bad."""
-        self._length = min((column.meta.length for column in there), default=0)
-        self._is_short = self._length < len(self._origin)
-        self._is_plain = (
-            len(there) == len(schema)
-            and not self._is_short
-            and not len(self.bad)
-            and all(field.nullable for field in schema)
-            and len(schema) > 0
-        )
+        has_all = len(schema) > 0 and None not in self._columns
+        self._is_plain = has_all and is_nullable and not len(self.bad)
 
     def known_bad(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         return np.isin(ids, self.bad) if len(self.bad) else np.zeros(len(ids), np.bool_)
@@ -228,57 +201,38 @@ class GatherPlan:
         if self._is_plain:
             arrays = [column.take(ids) for column in self._columns]  # type: ignore[union-attr]
             return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        if self._is_short and len(ids) and int(ids.max()) >= self._length:
-            return self._read_apart(ids)
-        return self._gathered(ids)
-
-    def _read_apart(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        """Read what was appended since the columns were made from the source."""
-        is_new = ids >= self._length
-        new = self._read(ids[is_new], range(len(self._schema)))
-        if new.num_rows == len(ids) or not len(self._schema):
-            return new
-        order = np.argsort(np.argsort(is_new, kind="stable"))
-        return joined([self._gathered(ids[~is_new]), new], order)
-
-    def _gathered(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         is_bad = self.known_bad(ids)
         if is_bad.any():
             # Decoding says what is wrong with them, in whichever field it finds it first.
-            self._read(ids[is_bad], range(len(self._schema)))
-        arrays: dict[int, pa.Array] = {}
-        for at, (field, column) in enumerate(zip(self._schema, self._columns, strict=True)):
-            if column is None or (len(column.bad) and is_bad.any()):
-                continue
-            array = column.take(ids)
-            if field.nullable or not array.null_count:
-                arrays[at] = array
-        others = [at for at in range(len(self._schema)) if at not in arrays]
-        if len(others) == len(self._schema):
+            self._read(ids[is_bad], self._schema)
+        taken: dict[str, pa.Array] = {}
+        for field, column in zip(self._schema, self._columns, strict=True):
+            if column is not None and not (len(column.bad) and is_bad.any()):
+                array = column.take(ids)
+                if field.nullable or not array.null_count:
+                    taken[field.name] = array
+        others = pa.schema([field for field in self._schema if field.name not in taken])
+        if not taken:
             return self._read(ids, others)
-        if others:
-            arrays |= zip(others, self._read(ids, others).columns, strict=True)
-        ordered = [arrays[at] for at in range(len(self._schema))]
+        if len(others):
+            taken |= zip(others.names, self._read(ids, others).columns, strict=True)
+        ordered = [taken[name] for name in self._schema.names]
         return pa.RecordBatch.from_arrays(ordered, schema=self._schema)
 
-    def _read(self, ids: NDArray[np.int64], which: Iterable[int]) -> pa.RecordBatch:
-        """Read some fields from the source, as their columns would be."""
-        places = list(which)
-        schema = self._schema
-        if len(places) < len(schema):
-            schema = pa.schema([schema.field(at) for at in places])
-        if not any(self._nulled[at] for at in places):
+    def _read(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
+        """Read fields from the source, as their columns would be."""
+        specs = [self._specs.get((field.name, field.type)) for field in schema]
+        are_nulled = [spec is not None and spec.nulled for spec in specs]
+        if not any(are_nulled):
             return self._origin._projected(ids, schema)
-        arrays: dict[int, pa.Array] = {}
-        for nulled in {self._nulled[at] for at in places}:
-            some = [at for at in places if self._nulled[at] is nulled]
-            part = pa.schema([self._schema.field(at) for at in some])
-            if nulled:
-                batch = decoded(self._origin, ids, part, "null", 0).columns
+        arrays = []
+        for field, is_nulled in zip(schema, are_nulled, strict=True):
+            own = pa.schema([field])
+            if is_nulled:
+                arrays += decoded(self._origin, ids, own, "null", 0).columns.columns
             else:
-                batch = self._origin._projected(ids, part)
-            arrays |= zip(some, batch.columns, strict=True)
-        return pa.RecordBatch.from_arrays([arrays[at] for at in places], schema=schema)
+                arrays += self._origin._projected(ids, own).columns
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def has_columns(source: Source, schema: pa.Schema) -> bool:
@@ -294,11 +248,11 @@ def has_columns(source: Source, schema: pa.Schema) -> bool:
 
 def without_columns(source: Source, schema: pa.Schema) -> pa.Schema:
     """Return the fields that have no column for some records of a source."""
-    known = [
-        {spec.field for spec in origin.specs} if isinstance(origin, Materialized) else ()
-        for origin in origins_of(source)
-    ]
-    return pa.schema([f for f in schema if not all((f.name, f.type) in some for some in known)])
+    missing: set[pa.Field] = set()
+    for origin in origins_of(source):
+        known = origin.by_field if isinstance(origin, Materialized) else {}
+        missing.update([field for field in schema if (field.name, field.type) not in known])
+    return pa.schema([field for field in schema if field in missing])
 
 
 def gone_columns(source: Source, schema: pa.Schema) -> list[str]:
@@ -312,14 +266,14 @@ def gone_columns(source: Source, schema: pa.Schema) -> list[str]:
         if isinstance(origin, Materialized):
             known = origin._opened.known()
             missing = wanted.difference(origin._find() if known is None else known)
-            gone += [spec.path for spec in origin.specs if spec.field in missing]
+            gone += [path for path, type_ in origin.by_field if (path, type_) in missing]
     return gone
 
 
 def knows_bad(source: Source, schema: pa.Schema) -> bool:
     """Whether columns know of bad records at all."""
     return any(
-        isinstance(origin, Materialized) and len(origin._planned(id(schema), schema, schema).bad)
+        isinstance(origin, Materialized) and len(origin.plan(schema).bad)
         for origin in origins_of(source)
     )
 
@@ -333,7 +287,7 @@ def known_bad(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> NDAr
     [True, False]
     """
     if isinstance(source, Materialized):
-        return source._planned(id(schema), schema, schema).known_bad(ids)
+        return source.plan(schema).known_bad(ids)
     if isinstance(source, Chosen):
         return known_bad(source.source, source._chosen(ids), schema)
     if isinstance(source, Concatenated):

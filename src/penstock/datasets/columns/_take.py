@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mmap
 import os
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,66 +31,56 @@ from penstock.errors import CorruptFileError, CorruptIndexError, OptionError
 from penstock.storage import open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from penstock.datasets.columns._write import LevelFiles
 
-    Ids = NDArray[np.int64]
+    Ids: TypeAlias = NDArray[np.int64]
+    Parts: TypeAlias = tuple[list[pa.Buffer], list[pa.Array]]
 
 is_ = pa.types
 _INT32 = np.dtype("<i4")
 _MOST_ITEMS = np.iinfo(np.int32).max
 _WIDTHS = (1, 2, 4, 8)
-_WHERE = "where"
 _NARROW_VALUES = {narrow_name(VALUES, dtype): dtype for dtype in NARROW}
 _UNCHECKED = pc.TakeOptions(boundscheck=False)
 
 
-class Values(Protocol):
+class Values(ABC):
     """The values of a column; read by any number of threads, also after a fork."""
+
+    def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
+        self._type = type_
+        has_nulls = place.has(VALID)
+        self._valid = mapped(place.file(VALID), np.bool_, length) if has_nulls else None
 
     def take(self, ids: Ids) -> pa.Array:
         """Return the values of these numbers, in their order, in fresh memory."""
-        ...
+        buffers, children = self._parts(ids)
+        bitmap = None
+        if self._valid is not None:
+            flags = self._valid.take(ids)
+            bitmap = None if flags.all() else pa.py_buffer(np.packbits(flags, bitorder="little"))
+        return pa.Array.from_buffers(self._type, len(ids), [bitmap, *buffers], children=children)
+
+    @abstractmethod
+    def _parts(self, ids: Ids) -> Parts:
+        """Return Arrow's buffers besides the bits of nulls, and the arrays inside."""
 
 
-def map_column(
-    place: LevelFiles, type_: pa.DataType, length: int, lists: Sequence[Path] = ()
-) -> Values:
-    """Map the files of a column of so many values; files of another size raise.
-
-    `lists` are the folders of the levels of lists at the top.
-    """
+def map_column(place: LevelFiles, type_: pa.DataType, length: int) -> Values:
+    """Map the files of a column of so many values; files of another size raise."""
     if is_.is_list(type_) or is_.is_large_list(type_):
-        own = place.of_lists
-        if place.level is not None and lists:
-            own = replace(own, folder=lists[place.level])
-        borders = _Borders(own, OFFSETS, length)
-        items = map_column(place.of_items, type_.value_type, borders.last, lists)
-        return _Lists(type_, borders, _Valid(own, length), items)
-    valid = _Valid(place, length)
+        return _Lists(type_, place, length)
     if is_.is_null(type_):
-        return _Nothing()
+        return _Nulls(type_)
     if is_.is_boolean(type_):
-        return _Bools(mapped(place.file(VALUES), np.uint8, length), valid)
-    if is_.is_integer(type_):
-        return _integers(place, type_, length, valid)
+        return _Bools(type_, place, length)
     if has_width(type_):
-        values = mapped(place.file(VALUES), np.dtype((np.void, width_of(type_))), length)
-        return _Fixed(type_, values, valid)
-    if is_text(type_):
-        return _texts(place, type_, length, valid)
-    if is_.is_fixed_size_list(type_):
-        items = map_column(place.inside("item"), type_.value_type, length * type_.list_size)
-        return _Nested(type_, valid, [items])
-    children = [
-        map_column(place.inside(str(number)), field.type, length)
-        for number, field in enumerate(type_)
-    ]
-    return _Nested(type_, valid, children)
+        return _Fixed(type_, place, length)
+    return (_Texts if is_text(type_) else _Nested)(type_, place, length)
 
 
 def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
@@ -100,10 +90,7 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size != wanted:
-                raise CorruptIndexError(
-                    f"{path} is damaged: it has {size:,} bytes, and meta.json says {wanted:,}.",
-                    path=str(path),
-                )
+                raise _corrupt(path, f"it has {size:,} bytes, and meta.json says {wanted:,}.")
             # Not np.memmap: each of its slices and takes costs microseconds more.
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except FileNotFoundError:
@@ -113,66 +100,42 @@ def mapped(path: Path, dtype: Any, length: int) -> NDArray[Any]:
     return np.frombuffer(memory, dtype)
 
 
-def _integers(place: LevelFiles, type_: pa.DataType, length: int, valid: _Valid) -> Values:
-    own = np.dtype(type_.to_pandas_dtype())
-    for name, dtype in _NARROW_VALUES.items():
-        if dtype.itemsize < own.itemsize and place.has(name):
-            return _Fixed(type_, mapped(place.file(name), dtype, length), valid, own)
-    return _Fixed(type_, mapped(place.file(VALUES), own, length), valid)
+class _Nulls(Values):
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type, self._valid = type_, None
+
+    def _parts(self, _: Ids) -> Parts:
+        return [], []
 
 
-class _Valid:
-    """Which values are there, and not null."""
+class _Bools(Values):
+    def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
+        super().__init__(type_, place, length)
+        self._values = mapped(place.file(VALUES), np.uint8, length)
 
-    def __init__(self, place: LevelFiles, length: int) -> None:
-        has_nulls = place.has(VALID)
-        self._valid = mapped(place.file(VALID), np.bool_, length) if has_nulls else None
-
-    def bitmap(self, ids: Ids) -> pa.Buffer | None:
-        """Return Arrow's bits for some values; None where all of them are there."""
-        if self._valid is None:
-            return None
-        flags = self._valid.take(ids)
-        if flags.all():
-            return None
-        return pa.py_buffer(np.packbits(flags, bitorder="little"))
+    def _parts(self, ids: Ids) -> Parts:
+        return [pa.py_buffer(np.packbits(self._values.take(ids), bitorder="little"))], []
 
 
-class _Nothing:
-    def take(self, ids: Ids) -> pa.Array:
-        return pa.nulls(len(ids))
+class _Fixed(Values):
+    """Values of a fixed width; integers may be stored in fewer bytes."""
 
-
-class _Bools:
-    def __init__(self, values: NDArray[np.uint8], valid: _Valid) -> None:
-        self._values, self._valid = values, valid
-
-    def take(self, ids: Ids) -> pa.Array:
-        bits = pa.py_buffer(np.packbits(self._values.take(ids), bitorder="little"))
-        return pa.Array.from_buffers(pa.bool_(), len(ids), [self._valid.bitmap(ids), bits])
-
-
-class _Fixed:
-    def __init__(
-        self,
-        type_: pa.DataType,
-        values: NDArray[Any],
-        valid: _Valid,
-        wide: np.dtype[Any] | None = None,
-    ) -> None:
-        """Take values as they are, or kept in fewer bytes than the `wide` ones they are."""
-        self._type, self._valid, self._wide = type_, valid, wide
-        width = values.dtype.itemsize
+    def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
+        super().__init__(type_, place, length)
+        width = width_of(type_)
         # Numbers are taken several times as fast as bytes.
-        is_bytes = values.dtype.kind == "V" and width in _WIDTHS
-        self._values = values.view(f"<u{width}") if is_bytes else values
+        self._dtype = np.dtype(f"<u{width}" if width in _WIDTHS else (np.void, width))
+        name, stored = VALUES, self._dtype
+        if is_.is_integer(type_):
+            self._dtype = stored = np.dtype(type_.to_pandas_dtype())
+            for narrow, dtype in _NARROW_VALUES.items():
+                if dtype.itemsize < width and place.has(narrow):
+                    name, stored = narrow, dtype
+                    break
+        self._values = mapped(place.file(name), stored, length)
 
-    def take(self, ids: Ids) -> pa.Array:
-        values = self._values.take(ids)
-        if self._wide is not None:
-            values = values.astype(self._wide)
-        memory = pa.py_buffer(values)
-        return pa.Array.from_buffers(self._type, len(ids), [self._valid.bitmap(ids), memory])
+    def _parts(self, ids: Ids) -> Parts:
+        return [pa.py_buffer(self._values.take(ids).astype(self._dtype, copy=False))], []
 
 
 def _largest(numbers: NDArray[Any]) -> int:
@@ -183,15 +146,19 @@ def _largest(numbers: NDArray[Any]) -> int:
 class _Borders:
     """Where each value begins, and where the last one ends: checked for those that are taken."""
 
-    def __init__(self, place: LevelFiles, name: str, length: int) -> None:
+    def __init__(self, place: LevelFiles, name: str, length: int | None) -> None:
+        """Map the borders of so many values; None: of the words of a dictionary."""
         narrow = narrow_name(name, _INT32)
-        self._path = place.file(narrow if place.has(narrow) else name)
-        self.offsets = mapped(self._path, _INT32 if place.has(narrow) else "<i8", length + 1)
+        dtype, name = (_INT32, narrow) if place.has(narrow) else (np.dtype("<i8"), name)
+        self._path = place.file(name)
+        if length is None:
+            length = place.size(name) // dtype.itemsize - 1
+            if not 0 <= length <= MOST_WORDS:
+                raise _corrupt(self._path, f"of {length:,} words.")
+        self.offsets = mapped(self._path, dtype, length + 1)
         first, self.last = self.offsets[[0, -1]].tolist()
         if first:
-            raise CorruptIndexError(
-                f"{self._path} is damaged: it begins with {first:,}, not 0.", path=str(self._path)
-            )
+            raise _corrupt(self._path, f"it begins with {first:,}, not 0.")
         # Of unsigned numbers a negative one is a large one, and one comparison sees both.
         unsigned = self.offsets.view(f"<u{self.offsets.itemsize}")
         self._begins, self._ends = unsigned[:-1], unsigned[1:]
@@ -208,7 +175,7 @@ class _Borders:
         lengths = ends - begins
         is_turned = begins > ends
         if is_turned[is_turned.argmax()] or _largest(ends) > self.last:
-            raise _damaged(self._path, _WHERE, ids, is_turned | (ends > self.last))
+            raise _damaged(self._path, "where", ids, is_turned | (ends > self.last))
         most = _largest(lengths) * len(ids)
         if most > min(self.last, _MOST_ITEMS):
             most = int(lengths.sum(dtype=np.int64))
@@ -216,29 +183,30 @@ class _Borders:
                 # A value is asked for often, or another one lies in it.
                 once = np.unique(ids, return_index=True)[1]
                 if int(lengths[once].sum(dtype=np.int64)) > self.last:
-                    raise _damaged(self._path, _WHERE, ids, lengths == lengths.max())
+                    raise _damaged(self._path, "where", ids, lengths == lengths.max())
         return begins, lengths, most
-
-    def checked(self, ids: Ids) -> Ids:
-        """Return numbers of values that can be taken."""
-        self.take(ids)
-        return ids
 
 
 def _damaged(path: Path, what: str, ids: Ids, wrong: NDArray[np.bool_]) -> CorruptIndexError:
-    return CorruptIndexError(
-        f"{path} is damaged: it does not say {what} value {ids[wrong.argmax()]:,} is. Remove the "
-        "column, and it is made again: penstock materialize PATH --drop",
-        path=str(path),
+    return _corrupt(
+        path,
+        f"it does not say {what} value {ids[wrong.argmax()]:,} is. Remove the column, and it is "
+        "made again: penstock materialize PATH --drop",
     )
 
 
-class _Lists:
-    def __init__(self, type_: pa.DataType, borders: _Borders, valid: _Valid, items: Values) -> None:
-        self._type, self._borders, self._valid, self._items = type_, borders, valid, items
+def _corrupt(path: Path, why: str) -> CorruptIndexError:
+    return CorruptIndexError(f"{path} is damaged: {why}", path=str(path))
+
+
+class _Lists(Values):
+    def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
+        super().__init__(type_, place.of_lists, length)
+        self._borders = _Borders(place.of_lists, OFFSETS, length)
+        self._items = map_column(place.of_items, type_.value_type, self._borders.last)
         self._dtype = np.int64 if is_.is_large_list(type_) else np.int32
 
-    def take(self, ids: Ids) -> pa.Array:
+    def _parts(self, ids: Ids) -> Parts:
         begins, lengths, most = self._borders.take(ids)
         if most > _MOST_ITEMS and self._dtype is np.int32:
             raise OptionError(f"lists of {most:,} items do not fit one batch: ask for fewer.")
@@ -248,103 +216,72 @@ class _Lists:
         # From each list's first item on, one after the other.
         numbers = np.repeat(begins.view(signed) - offsets[:-1], lengths.view(signed))
         numbers += np.arange(int(offsets[-1]), dtype=numbers.dtype)
-        return pa.Array.from_buffers(
-            self._type,
-            len(ids),
-            [self._valid.bitmap(ids), pa.py_buffer(offsets)],
-            children=[self._items.take(numbers)],
-        )
+        return [pa.py_buffer(offsets)], [self._items.take(numbers)]
 
 
-class _Nested:
+class _Nested(Values):
     """Objects, whose fields have their numbers, or lists of one size."""
 
-    def __init__(self, type_: pa.DataType, valid: _Valid, children: Sequence[Values]) -> None:
-        self._type, self._valid, self._children = type_, valid, children
+    def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
+        super().__init__(type_, place, length)
+        self._size = type_.list_size if is_.is_fixed_size_list(type_) else None
+        if self._size is None:
+            fields = [(str(number), field.type) for number, field in enumerate(type_)]
+        else:
+            fields, length = [("item", type_.value_type)], length * self._size
+        self._children = [map_column(place.inside(name), own, length) for name, own in fields]
 
-    def take(self, ids: Ids) -> pa.Array:
-        numbers = ids
-        if is_.is_fixed_size_list(self._type):
-            size = self._type.list_size
-            numbers = (ids[:, None].astype(np.int64) * size + np.arange(size)).ravel()
-        children = [child.take(numbers) for child in self._children]
-        return pa.Array.from_buffers(
-            self._type, len(ids), [self._valid.bitmap(ids)], children=children
-        )
-
-
-def _texts(place: LevelFiles, type_: pa.DataType, length: int, valid: _Valid) -> Values:
-    if not place.has(CODES):
-        borders, texts = _many_texts(place, VALUES, OFFSETS, length, type_)
-        return _Texts(type_, texts, valid, borders.checked)
-    count = _words(place)
-    borders, texts = _many_texts(place, WORDS, WORD_OFFSETS, count, type_)
-    borders.checked(np.arange(count))
-    return _Texts(type_, texts, valid, _Codes(place.file(CODES), count, length).take)
+    def _parts(self, ids: Ids) -> Parts:
+        if self._size is not None:
+            ids = (ids[:, None].astype(np.int64) * self._size + np.arange(self._size)).ravel()
+        return [], [child.take(ids) for child in self._children]
 
 
-def _words(place: LevelFiles) -> int:
-    """Return how many words a dictionary has."""
-    for name, width in ((narrow_name(WORD_OFFSETS, _INT32), 4), (WORD_OFFSETS, 8)):
-        if place.has(name):
-            count = place.file(name).stat().st_size // width - 1
-            if not 0 <= count <= MOST_WORDS:
-                path = place.file(name)
-                raise CorruptIndexError(f"{path} is damaged: of {count:,} words.", path=str(path))
-            return count
-    path = place.file(WORD_OFFSETS)
-    raise CorruptIndexError(f"{path} is missing.", path=str(path))
+class _Texts(Values):
+    """Texts at places that are checked: Arrow would read whatever lies there."""
 
+    def __init__(self, type_: pa.DataType, place: LevelFiles, length: int) -> None:
+        super().__init__(type_, place, length)
+        is_coded = place.has(CODES)
+        values, offsets = (WORDS, WORD_OFFSETS) if is_coded else (VALUES, OFFSETS)
+        self._borders = borders = _Borders(place, offsets, None if is_coded else length)
+        data = mapped(place.file(values), np.uint8, borders.last)
+        count = len(borders.offsets) - 1
+        is_narrow = borders.offsets.dtype == _INT32
+        self._is_as_wide = is_narrow != is_large_text(type_)
+        stored = pa.binary() if is_narrow else pa.large_binary()
+        stored = type_ if self._is_as_wide else stored
+        buffers = [None, pa.py_buffer(borders.offsets), pa.py_buffer(data)]
+        self._texts = pa.Array.from_buffers(stored, count, buffers)
+        self._codes = None
+        if is_coded:
+            borders.take(np.arange(count))
+            self._path = place.file(CODES)
+            self._codes = mapped(self._path, code_type(count), length)
 
-def _many_texts(
-    place: LevelFiles, values: str, offsets: str, length: int, type_: pa.DataType
-) -> tuple[_Borders, pa.Array]:
-    """Return texts as an array of the type, or of bytes where its offsets have another width."""
-    borders = _Borders(place, offsets, length)
-    data = mapped(place.file(values), np.uint8, borders.last)
-    buffers = [None, pa.py_buffer(borders.offsets), pa.py_buffer(data)]
-    is_narrow = borders.offsets.dtype == _INT32
-    if is_narrow == is_large_text(type_):
-        type_ = pa.binary() if is_narrow else pa.large_binary()
-    return borders, pa.Array.from_buffers(type_, length, buffers)
-
-
-class _Codes:
-    """The numbers of words that values are, each checked when it is taken."""
-
-    def __init__(self, path: Path, words: int, length: int) -> None:
-        self._path, self._words = path, words
-        self._codes = mapped(path, code_type(words), length)
-
-    def take(self, ids: Ids) -> NDArray[Any]:
+    def _places(self, ids: Ids) -> NDArray[Any]:
+        """Return where texts stand in what is stored; numbers that lead elsewhere raise."""
+        if self._codes is None:
+            self._borders.take(ids)
+            return ids
         codes = self._codes.take(ids)
-        if len(codes) and _largest(codes) >= self._words:
-            raise _damaged(self._path, "which word", ids, codes >= self._words)
+        if len(codes) and _largest(codes) >= len(self._texts):
+            raise _damaged(self._path, "which word", ids, codes >= len(self._texts))
         return codes
 
-
-class _Texts:
-    def __init__(
-        self,
-        type_: pa.DataType,
-        texts: pa.Array,
-        valid: _Valid,
-        places: Callable[[Ids], NDArray[Any]],
-    ) -> None:
-        """Take texts at places that are checked: Arrow would read whatever lies there."""
-        self._type, self._texts, self._valid, self._places = type_, texts, valid, places
-        self._is_as_wide = texts.type.equals(type_)
-
     def take(self, ids: Ids) -> pa.Array:
+        is_whole = self._valid is None and self._is_as_wide
+        return self._taken(ids) if is_whole else super().take(ids)
+
+    def _taken(self, ids: Ids) -> pa.Array:
         places = pa.array(self._places(ids))
         try:
-            taken = pc.call_function("take", [self._texts, places], _UNCHECKED)
+            return pc.call_function("take", [self._texts, places], _UNCHECKED)
         except pa.ArrowException as why:
             raise OptionError(f"texts do not fit one batch: {why}. Ask for fewer.") from None
-        valid = self._valid.bitmap(ids)
-        if valid is None and self._is_as_wide:
-            return taken
-        _, offsets, data = taken.buffers()
+
+    def _parts(self, ids: Ids) -> Parts:
+        _, offsets, data = self._taken(ids).buffers()
         if not self._is_as_wide:
             is_large = is_large_text(self._type)
             own, wanted = (np.int32, np.int64) if is_large else (np.int64, np.int32)
@@ -354,4 +291,4 @@ class _Texts:
                     f"texts of {int(borders[-1]):,} bytes do not fit one batch: ask for fewer."
                 )
             offsets = pa.py_buffer(borders.astype(wanted))
-        return pa.Array.from_buffers(self._type, len(ids), [valid, offsets, data])
+        return [offsets, data], []

@@ -115,7 +115,7 @@ def stretches(source: Source, start: int, stop: int) -> Iterator[tuple[int, int]
             yield low, high
             continue
         at = source.location(np.arange(low, high))
-        is_forward = any(map(source.is_stream_file, np.unique(at.file).tolist()))
+        is_forward = np.isin(at.file, list(source.stream_files)).any()
         most = _STREAM_BYTES if is_forward else _STRETCH_BYTES
         ends = np.cumsum(at.bytes)
         # A stretch goes on until its text is too much, but has one record at least.

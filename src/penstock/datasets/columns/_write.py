@@ -10,8 +10,8 @@ share it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from penstock.datasets.fields._paths import is_listlike
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -49,8 +50,14 @@ class LevelFiles:
     prefix: str = ""
     level: int | None = 0
     """How many levels of lists lie above; None inside of objects, where nothing is shared."""
-    files: Container[str] = ()
-    """The paths of all files of a column that exists; other files are ignored."""
+    files: Mapping[str, int] = field(default_factory=dict)
+    """The bytes of all files of a column that exists, by path; other files are ignored."""
+    lists: Sequence[Path] = ()
+    """The folders of the levels of lists at the top of a column that exists."""
+
+    def size(self, name: str) -> int:
+        """Return the bytes of a file; 0 where there is none of this name."""
+        return self.files.get(f"{self.folder}/{self.prefix}{name}", 0)
 
     def has(self, name: str) -> bool:
         return f"{self.folder}/{self.prefix}{name}" in self.files
@@ -63,7 +70,8 @@ class LevelFiles:
         """Where the offsets of lists at this level lie."""
         if self.level is None:
             return self
-        return replace(self, folder=self.folder / f"lists-{self.level}")
+        known = self.lists[self.level : self.level + 1]
+        return replace(self, folder=known[0] if known else self.folder / f"lists-{self.level}")
 
     def inside(self, name: str) -> LevelFiles:
         return replace(self, prefix=f"{self.prefix}{name}.", level=None)
@@ -134,7 +142,11 @@ def narrow_name(name: str, dtype: np.dtype[Any]) -> str:
 def write_column(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
     """Write the files of a column, or of what stands inside of its values."""
     if is_.is_list(type_) or is_.is_large_list(type_):
-        _write_lists(place, type_, arrays)
+        own = place.of_lists
+        own.folder.mkdir(exist_ok=True)
+        _write_valid(own, arrays)
+        _write_offsets(own, OFFSETS, lambda: map(_list_lengths, arrays()))
+        write_column(place.of_items, type_.value_type, lambda: (one.flatten() for one in arrays()))
         return
     _write_valid(place, arrays)
     if is_.is_boolean(type_):
@@ -149,16 +161,8 @@ def write_column(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
     elif is_.is_fixed_size_list(type_):
         write_column(place.inside("item"), type_.value_type, lambda: map(_fixed_items, arrays()))
     elif is_.is_struct(type_):
-        for number, field in enumerate(type_):
-            write_column(place.inside(str(number)), field.type, _children(arrays, number))
-
-
-def _write_lists(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> None:
-    own = place.of_lists
-    own.folder.mkdir(exist_ok=True)
-    _write_valid(own, arrays)
-    _write_offsets(own, OFFSETS, lambda: map(_list_lengths, arrays()))
-    write_column(place.of_items, type_.value_type, lambda: (one.flatten() for one in arrays()))
+        for number, child in enumerate(type_):
+            write_column(place.inside(str(number)), child.type, _children(arrays, number))
 
 
 def _write_valid(place: LevelFiles, arrays: Arrays) -> None:
@@ -194,18 +198,14 @@ def _write_integers(place: LevelFiles, type_: pa.DataType, arrays: Arrays) -> No
     low = min((one["min"] for one in bounds), default=0)
     high = max((one["max"] for one in bounds), default=0)
     own = np.dtype(type_.to_pandas_dtype())
-    dtype = next((one for one in NARROW if _holds(one, low, high)), own)
-    if dtype.itemsize >= own.itemsize:
-        _append(place.file(VALUES), (_fixed_bytes(array, own.itemsize) for array in arrays()))
-        return
     wide = (_fixed_bytes(array, own.itemsize) for array in arrays())
-    narrow = (np.frombuffer(part, own).astype(dtype).data for part in wide)
-    _append(place.file(narrow_name(VALUES, dtype)), narrow)
-
-
-def _holds(dtype: np.dtype[Any], low: int, high: int) -> bool:
-    bounds = np.iinfo(dtype)
-    return bool(bounds.min <= min(low, 0) and high <= bounds.max)
+    for dtype in NARROW:
+        holds_all = np.iinfo(dtype).min <= min(low, 0) and high <= np.iinfo(dtype).max
+        if holds_all and dtype.itemsize < own.itemsize:
+            narrow = (np.frombuffer(part, own).astype(dtype).data for part in wide)
+            _append(place.file(narrow_name(VALUES, dtype)), narrow)
+            return
+    _append(place.file(VALUES), wide)
 
 
 def _fixed_items(array: pa.FixedSizeListArray) -> pa.Array:

@@ -41,20 +41,11 @@ _SCALARS = {
     **{f"float{bits}": getattr(pa, f"float{bits}")() for bits in (16, 32, 64)},
     **{f"int{bits}": getattr(pa, f"int{bits}")() for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": getattr(pa, f"uint{bits}")() for bits in (8, 16, 32, 64)},
-    "date32": pa.date32(),
-    "date64": pa.date64(),
+    **{f"date{bits}": getattr(pa, f"date{bits}")() for bits in (32, 64)},
 }
-_WITH_UNIT = {
-    "timestamp": pa.timestamp,
-    "duration": pa.duration,
-    "time32": pa.time32,
-    "time64": pa.time64,
-}
+_WITH_UNIT = {name: getattr(pa, name) for name in ("timestamp", "duration", "time32", "time64")}
 _TEXTS = {
-    "string": pa.string(),
-    "large_string": pa.large_string(),
-    "binary": pa.binary(),
-    "large_binary": pa.large_binary(),
+    name: getattr(pa, name)() for name in ("string", "large_string", "binary", "large_binary")
 }
 _OF_NULLS = {"null": pa.null(), "list<null>": pa.list_(pa.null())}
 """Types of columns without a value, which no tensor has."""
@@ -69,11 +60,7 @@ _QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*")|'([^']*)'""", re.DOTALL)
 
 @lru_cache(1024)
 def parsed(text: str) -> FieldType:
-    """Return the field type that a text names; spaces are free.
-
-    >>> str(parsed("list< int64=-1 >"))
-    'list<int64 = -1>'
-    """
+    """Return the field type that a text names; spaces are free."""
     return _TypeParser(text).whole()
 
 
@@ -117,7 +104,6 @@ class _TypeParser:
         if name[0] in _TEXTS:
             return self._text(_TEXTS[name[0]])
         if name[0] == "category":
-            self._nothing_behind("the code of a null category is -1, and it has no size")
             return Category(pa.string())
         return self._number(name[0], start)
 
@@ -125,20 +111,13 @@ class _TypeParser:
         self._expect("<")
         start = self._skip()
         item = self._type()
-        if isinstance(item, Optional):
-            self._fault(f"no mask inside of lists: give a default, as in {item.item} = 0", start)
-        if isinstance(item, Category | UpTo):
+        if isinstance(item, Category | Optional | UpTo):
             self._fault(f"{item} cannot stand inside of lists", start)
         self._expect(">")
-        self._nothing_behind("lists have no size, mask or default of their own: null is empty")
         return ListOf(item, is_large)
 
     def _text(self, arrow: pa.DataType) -> Text:
-        start = self._skip()
-        if self._peek("?"):
-            self._fault(f"a null {arrow} is None without it", start)
         if not self._peek("="):
-            self._nothing_behind(f"a {arrow} has no size")
             return Text(arrow)
         self.at += 1
         start = self._skip()
@@ -164,10 +143,6 @@ class _TypeParser:
             if not count or count >= 2**31:
                 self._fault("a size is at least 1 and fits int32", where)
             if size[1]:
-                if self._peek("["):
-                    self._fault("nothing can stand behind a size such as [:50]")
-                if self._peek("?"):
-                    self._fault("a null list is empty without it")
                 return UpTo(self._with_default(item), count)
             item = Dense(item, count)
         if self._peek("?"):
@@ -222,10 +197,6 @@ class _TypeParser:
         if not self._peek(sign):
             self._fault(f"{sign!r} was expected here")
         self.at += 1
-
-    def _nothing_behind(self, why: str) -> None:
-        if any(map(self._peek, "[?=")):
-            self._fault(why)
 
     def _fault(self, what: str, at: int | None = None) -> NoReturn:
         at = self.at if at is None else at

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -87,11 +86,7 @@ def like(lists: pa.DataType, item: pa.DataType | pa.Field) -> pa.DataType:
 
 
 def doubled(names: Sequence[str]) -> list[str]:
-    """Return the names that are there more than once.
-
-    >>> doubled(["b", "a", "b"])
-    ['b']
-    """
+    """Return the names that are there more than once."""
     return sorted(name for name, count in Counter(names).items() if count > 1)
 
 
@@ -128,22 +123,8 @@ def closest(name: str, there: Sequence[str]) -> str:
     return f"they have {few}." if names else "they have none."
 
 
-@dataclass(frozen=True, slots=True)
-class _StructNode:
-    """Objects with the fields that are asked for; more are added in place."""
-
-    fields: dict[str, _Node]
-
-
-@dataclass(frozen=True, slots=True)
-class _ListNode:
-    """Lists of a kind, of whose items only a part is asked for."""
-
-    kind: pa.DataType
-    item: _Node
-
-
-_Node: TypeAlias = pa.DataType | _StructNode | _ListNode
+_Node: TypeAlias = "pa.DataType | dict[str, _Node] | tuple[pa.DataType, _Node]"
+"""A type, the fields asked for of objects, or a kind of lists and what is asked of their items."""
 Way: TypeAlias = tuple[int, Steps]
 """A layer, and the steps from its top-level columns to the column asked for."""
 
@@ -153,12 +134,6 @@ class PathPlan:
 
     There is one layer of columns, unless fields ask for different types of the same one. A field
     has two ways where `a.b` may be a path or a name: the name goes first.
-
-    >>> plan = PathPlan(
-    ...     pa.schema({"a.b": pa.int8(), "a.c": pa.bool_()}), frozenset(), complete=True
-    ... )
-    >>> plan.layers[0].types
-    [StructType(struct<b: int8, c: bool>)]
     """
 
     def __init__(self, schema: pa.Schema, names: frozenset[str], *, complete: bool) -> None:
@@ -181,9 +156,9 @@ class PathPlan:
         assert name is not LIST  # noqa: S101 (a path begins with a name)
         node = _node(tuple(inner), field.type, field)
         for layer, tree in enumerate(self._trees):
-            known = tree.setdefault(name, node)
-            if known is node or _fits(known, node):
-                _merge(known, node)
+            both = _merged(tree[name], node) if name in tree else node
+            if both is not None:
+                tree[name] = both
                 return layer, steps
         self._trees.append({name: node})
         return len(self._trees) - 1, steps
@@ -194,38 +169,35 @@ def _node(steps: Steps, type_: pa.DataType, field: pa.Field) -> _Node:
         return type_
     step, *rest = steps
     if step is not LIST:
-        return _StructNode({step: _node(tuple(rest), type_, field)})
+        return {step: _node(tuple(rest), type_, field)}
     if not is_listlike(type_):
         raise OptionError(
             f"field {field.name!r} goes into a list by [], so its type is a list, not "
             f"{type_text(field.type)}: ask for list<{type_text(field.type)}>"
         )
-    return _ListNode(type_, _node(tuple(rest), type_.value_type, field))
+    return type_, _node(tuple(rest), type_.value_type, field)
 
 
-def _fits(one: _Node, other: _Node) -> bool:
-    """Whether there is a type that gives both."""
-    if isinstance(one, _StructNode) and isinstance(other, _StructNode):
-        pairs = ((one.fields.get(name), node) for name, node in other.fields.items())
-        return all(known is None or _fits(known, node) for known, node in pairs)
-    if isinstance(one, _ListNode) and isinstance(other, _ListNode):
-        same = like(one.kind, pa.null()) == like(other.kind, pa.null())
-        return same and _fits(one.item, other.item)
-    return bool(one == other)
-
-
-def _merge(one: _Node, other: _Node) -> None:
-    """Add what is asked for of one to the other, which fits."""
-    if isinstance(one, _StructNode) and isinstance(other, _StructNode):
-        for name, node in other.fields.items():
-            _merge(one.fields.setdefault(name, node), node)
-    elif isinstance(one, _ListNode) and isinstance(other, _ListNode):
-        _merge(one.item, other.item)
+def _merged(one: _Node, other: _Node) -> _Node | None:
+    """Return a node that gives both; None where no type does."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        merged = dict(one)
+        for name, node in other.items():
+            both = _merged(one[name], node) if name in one else node
+            if both is None:
+                return None
+            merged[name] = both
+        return merged
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        item = _merged(one[1], other[1])
+        same = like(one[0], pa.null()) == like(other[0], pa.null())
+        return (one[0], item) if same and item is not None else None
+    return one if one == other else None
 
 
 def _type(node: _Node) -> pa.DataType:
-    if isinstance(node, _StructNode):
-        return pa.struct([(name, _type(inner)) for name, inner in node.fields.items()])
-    if isinstance(node, _ListNode):
-        return like(node.kind, _type(node.item))
+    if isinstance(node, dict):
+        return pa.struct([(name, _type(inner)) for name, inner in node.items()])
+    if isinstance(node, tuple):
+        return like(node[0], _type(node[1]))
     return node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -107,31 +106,34 @@ class _Field:
         self.around = around
         self.item: _Field | None = None
         """Of lists: what stands for their items."""
-        self._known = known
         self.kinds = frozenset(known["types"]) - {"null"}
         self.is_inside = around is not None and self.path == around.path + _ITEMS
         """Whether it stands for the items of a list."""
-        if around is not None and self.is_inside:
-            around.item = self
-
-    @property
-    def is_object(self) -> bool:
-        """Whether it is nothing but objects, whose fields have paths of their own."""
-        innermost = self.innermost
-        return innermost is not None and innermost.kinds == {"object"}
-
-    @property
-    def is_category(self) -> bool:
-        distinct = self._known.get("distinct", 0)
-        is_few = self._known.get("distinct_is_exact") and 0 < distinct <= _FEW_WORDS
-        return bool(is_few) and distinct * _TIMES_EACH <= self._known["count"]
-
-    @property
-    def name(self) -> str:
+        distinct = known.get("distinct", 0)
+        is_few = known.get("distinct_is_exact") and 0 < distinct <= _FEW_WORDS
+        self.is_category = bool(is_few) and distinct * _TIMES_EACH <= known["count"]
+        integers = known["types"].get("int", {})
+        self.integers = integers.get("min"), integers.get("max")
+        """The smallest and the largest integer; None where that is unknown."""
+        self.may_be_null = bool(known["nulls"] or known["missing"])
+        """Whether there is null in its place, in a record or in the item of a list."""
+        self.name = self.path
         """Its name inside the field around it."""
-        if self.around is None:
-            return self.path
-        return self.path.removeprefix(self.around.path).removeprefix(".")
+        self.steps: Steps = (self.path,)
+        self.lists = 0
+        """In how many lists, one in another, its values stand."""
+        self.odd_part: _Field | None = None
+        """A field around it that is not always an object or a list, so that it cannot be read."""
+        if around is not None:
+            self.name = self.path.removeprefix(around.path).removeprefix(".")
+            self.steps = (*around.steps, LIST if self.is_inside else self.name)
+            self.lists = around.lists + self.is_inside
+            is_odd = around.kinds not in ({"object"}, {"list"})
+            self.odd_part = around if is_odd else around.odd_part
+            if self.is_inside:
+                around.item = self
+            else:
+                self.may_be_null |= around.may_be_null
 
     @property
     def innermost(self) -> _Field | None:
@@ -141,40 +143,10 @@ class _Field:
             field = field.item
         return field
 
-    @cached_property
-    def lists(self) -> int:
-        """In how many lists, one in another, its values stand."""
-        around = 0 if self.around is None else self.around.lists
-        return around + self.is_inside
-
-    @cached_property
-    def may_be_null(self) -> bool:
-        """Whether there is null in its place, in a record or in the item of a list."""
-        if self._known["nulls"] or self._known["missing"]:
-            return True
-        return not self.is_inside and self.around is not None and self.around.may_be_null
-
-    @cached_property
-    def steps(self) -> Steps:
-        """The steps that lead to it."""
-        around = () if self.around is None else self.around.steps
-        return (*around, LIST if self.is_inside else self.name)
-
     @property
-    def odd_part(self) -> _Field | None:
-        """A field around it that is not always an object or a list, so that it cannot be read."""
-        around = self.around
-        while around is not None:
-            if around.kinds not in ({"object"}, {"list"}):
-                return around
-            around = around.around
-        return None
-
-    @property
-    def integers(self) -> tuple[object, object]:
-        """The smallest and the largest integer; None where that is unknown."""
-        seen = self._known["types"].get("int", {})
-        return seen.get("min"), seen.get("max")
+    def is_object(self) -> bool:
+        """Whether it is nothing but objects, whose fields have paths of their own."""
+        return self.innermost is not None and self.innermost.kinds == {"object"}
 
 
 def _fields(document: Mapping[str, Any]) -> list[_Field]:

@@ -160,11 +160,7 @@ FieldType: TypeAlias = Number | Text | Category | Dense | Optional | UpTo | List
 
 
 def number_in(type_: Number | Dense) -> Number:
-    """Return the type of the single values.
-
-    >>> str(number_in(Dense(Dense(Number(pa.float32()), 2), 3)))
-    'float32'
-    """
+    """Return the type of the single values."""
     while isinstance(type_, Dense):
         type_ = type_.item
     return type_

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
@@ -21,7 +20,7 @@ from penstock.errors import (
     TruncatedFileError,
 )
 from penstock.index import Found, digest, file_fingerprint, format_by_name
-from penstock.storage import LocalStore, fetch_metadata, locate, path_below
+from penstock.storage import LocalStore, fetch_metadata, join, locate, path_below
 
 if TYPE_CHECKING:
     import os
@@ -52,14 +51,11 @@ class _Shard(msgspec.Struct, frozen=True):
     zip_data: _ShardFile | None = None
 
 
-class _Sign(msgspec.Struct, frozen=True):
+class _ShardHead(msgspec.Struct, frozen=True):
     """By what a shard is known, whatever may be wrong with it."""
 
     raw_data: msgspec.Raw
     samples: msgspec.Raw
-
-
-class _ShardHead(msgspec.Struct, frozen=True):
     format: str = "mds"
     version: int = _VERSION
 
@@ -116,21 +112,12 @@ def is_mds(path: str | os.PathLike[str], options: StorageOptions | None = None) 
     """
     store, name = locate(path, options)
     try:
-        found = msgspec.json.decode(fetch_metadata(store, _joined(name, INDEX)), type=_Index)
+        found = msgspec.json.decode(fetch_metadata(store, join(name, INDEX)), type=_Index)
         for first in found.shards[:1]:
-            msgspec.json.decode(first, type=_Sign)
+            msgspec.json.decode(first, type=_ShardHead)
     except (StorageError, CorruptFileError, msgspec.DecodeError, ValueError, RecursionError):
         return False
     return True
-
-
-def is_shard(name: str) -> bool:
-    """Whether a name is that of an MDS shard.
-
-    >>> is_shard("shard.00000.mds"), is_shard("shard.00000.mds.zstd"), is_shard("mds.txt")
-    (True, True, False)
-    """
-    return _SHARD.search(name) is not None
 
 
 class MdsFolder:
@@ -153,10 +140,11 @@ class MdsFolder:
         if not shards or (INDEX in listing.top and is_mds(str(listing.folder), options)):
             return None
         lacks = f"no {INDEX} that names them"
-        lacks = f"the {INDEX} that names them is damaged" if INDEX in listing.top else lacks
+        if INDEX in listing.top:
+            lacks = f"the {INDEX} that names them is damaged"
         return ObjectNotFoundError(
             f"shards of MDS lie here, and {lacks}, first {shards[0]}. Copy the folder again",
-            path=_joined(str(listing.folder), INDEX),
+            path=join(str(listing.folder), INDEX),
         )
 
 
@@ -166,15 +154,15 @@ def _shards(listing: Listing) -> list[str]:
     if any(map(format_by_name, names)):
         return []
     here = f"{str(listing.folder).rstrip('/')}/"
-    return [name for name in names if is_shard(name) and "/" not in name.removeprefix(here)]
+    return [name for name in names if _SHARD.search(name) and "/" not in name.removeprefix(here)]
 
 
 def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> MdsIndex:
     """Read what a folder holds; each shard must be there and as large as `index.json` says."""
     store, folder = locate(path, options)
     shown = store.path(folder)
-    listed = _decoded(fetch_metadata(store, _joined(folder, INDEX)), _joined(shown, INDEX))
-    columns = _columns_of(listed, _joined(shown, INDEX))
+    listed = _decoded(fetch_metadata(store, join(folder, INDEX)), join(shown, INDEX))
+    columns = _columns_of(listed, join(shown, INDEX))
     # Merged folders have shards in folders of their own.
     is_deep = any(
         "/" in file.basename for one in listed for file in (one.raw_data, one.zip_data) if file
@@ -193,15 +181,10 @@ def read_mds_index(path: str | os.PathLike[str], options: StorageOptions) -> Mds
 
 def _content(found: Found) -> str:
     """Return what changes with a shard without hashes: its ends, or its version in the store."""
-    entry = found.entry
-    if not isinstance(found.store, LocalStore):
-        return entry.version or str(entry.modified)  # Of many shards, without a request for each.
-    with closing(found.store.open(entry.name, entry)) as file:
+    if not isinstance(found.store, LocalStore):  # Of many shards, without a request for each.
+        return found.entry.version or str(found.entry.modified)
+    with found.open() as file:
         return file_fingerprint(file)
-
-
-def _joined(folder: str, name: str) -> str:
-    return f"{folder.rstrip('/')}/{name}" if folder else name
 
 
 def _decoded(text: bytes, shown: str) -> list[_Shard]:
@@ -289,4 +272,4 @@ def _inside(store: Store, folder: str, basename: str) -> str:
             f"{INDEX} of {store.path(folder)} names {basename!r}, which is not in that folder. "
             "This index is not followed."
         )
-    return _joined(folder, posixpath.normpath(basename))
+    return join(folder, posixpath.normpath(basename))

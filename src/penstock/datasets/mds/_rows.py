@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._foreign_file import stale
-from penstock.datasets._source import Location, Source
+from penstock.datasets._foreign_file import Reopened
 from penstock.datasets.mds._index import read_mds_index
 from penstock.datasets.mds._shard import MdsSamples
 from penstock.datasets.mds._values import BadCell, Cells
@@ -25,18 +23,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from penstock.datasets._source import Location
+
 _SAMPLED = 1000
 """Records that decide the types of columns whose encoding has no type."""
 _SIZE_BYTES = 4
 
 
-class MdsRows(Source):
+class MdsRows(Reopened[MdsSamples]):
     """The samples of an MDS folder (MosaicML Streaming, format 2), local or remote, read only.
 
     Values are what the writer was given: numbers, texts, bytes, JSON, NumPy arrays; images come as
     their bytes, and pickles are refused. Columns have the types of the encodings; an array of one
     axis is a list. Plain shards are mapped, or read by ranges where they are remote; compressed
-    ones are decompressed whole, and the last ones (256 MiB) are kept: `blocks` are the shards.
+    ones are decompressed whole, and the last ones (256 MiB) are kept: `blocks` are the shards. The
+    fingerprint changes with what `index.json` says, and with the hashes, ends or ETags of shards.
 
     >>> import json
     >>> from pathlib import Path
@@ -53,33 +54,18 @@ class MdsRows(Source):
 
     _NAME_IN_CACHE = "penstock.datasets._mds.MdsRows"
 
-    _is_by_blocks = False
-
     def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
+        self, folder: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
     ) -> None:
         self._options = StorageOptions(storage_options)
         store, name = locate(folder, self._options)
-        self._folder = store.path(name)  # Another process may have another working directory.
+        self._path = store.path(name)
         self._warned: set[str] = set()
-        self._known: str | None = None  # The fingerprint, where another process opened this first.
-        self._samples: MdsSamples | None = None
         self._opened()
 
-    def _opened(self) -> MdsSamples:
-        """Return the samples; what is pickled is opened when it is first used."""
-        samples = self._samples
-        if samples is None:
-            index = read_mds_index(self._folder, self._options)
-            samples = MdsSamples(index, self._options, by_blocks=self._is_by_blocks)
-            fingerprint = index.fingerprint_of(len(index.shards))
-            if self._known not in (None, fingerprint):
-                raise stale(self._folder, "another process opened it with other shards")
-            self._known, self._samples = fingerprint, samples
-        return samples
+    def _open(self) -> MdsSamples:
+        index = read_mds_index(self._path, self._options)
+        return MdsSamples(index, self._options, by_blocks=self._is_by_blocks)
 
     def by_blocks(self) -> Self:
         """Return the same samples; remote or compressed shards are brought once for all of a host.
@@ -89,23 +75,10 @@ class MdsRows(Source):
         index = self._opened().index
         if self._is_by_blocks or all(one.is_mappable for one in index.shards):
             return self
-        twin = copy(self)
-        samples = MdsSamples(index, self._options, by_blocks=True)
-        vars(twin).update(_is_by_blocks=True, _samples=samples)
-        return twin
+        return self._by_blocks(MdsSamples(index, self._options, by_blocks=True))
 
     def __len__(self) -> int:
         return int(self._opened().starts[-1])
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes with what `index.json` says of columns and shards, and with the shards.
-
-        Where it has no hashes of them, their heads and tails count; of remote ones their ETags.
-        """
-        if self._known is None:
-            self._opened()
-        return str(self._known)
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         samples = self._opened()
@@ -135,14 +108,8 @@ class MdsRows(Source):
         """The first sample of each shard, and the number of all samples."""
         return self._opened().starts.copy()
 
-    def location(self, which: Any) -> Location:
-        """Return the shard of a sample, its place in there uncompressed, and its bytes."""
-        is_one = not isinstance(which, np.ndarray | list | tuple | range)
-        ids = np.array([self._number(which)], np.int64) if is_one else self._numbers(which)
-        shards, begins, sizes = self._opened().places(ids)
-        if not is_one:
-            return Location(shards, begins, sizes)
-        return Location(self.files[int(shards[0])], int(begins[0]), int(sizes[0]))
+    def _places(self, ids: NDArray[np.int64]) -> Location:
+        return self._opened().places(ids)
 
     def raw(self, which: int) -> bytes:
         """Return a sample's own bytes: the sizes of its columns, and their values."""
@@ -214,7 +181,7 @@ class MdsRows(Source):
         return _batch(arrays, len(ids))
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**vars(self), "_samples": None, "_warned": set()}
+        state = {**super().__getstate__(), "_warned": set()}
         state.pop("schema", None)
         return state
 

@@ -5,21 +5,16 @@ from __future__ import annotations
 import bz2
 import itertools
 import zlib
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets._source import Location
 from penstock.datasets.mds._values import encoding_of
 from penstock.datasets.text._texts import FileText, grouped, read_grouped
-from penstock.errors import (
-    CorruptFileError,
-    ObjectChangedError,
-    ObjectNotFoundError,
-    OptionError,
-)
+from penstock.errors import CorruptFileError, ObjectChangedError, ObjectNotFoundError, OptionError
 from penstock.jsonl import decode_frame
 from penstock.storage import Block, block_cache, block_key, reading
 
@@ -82,6 +77,7 @@ class MdsSamples:
         self._options = options
         self._by_blocks = by_blocks
         self._opening = next(_openings)
+        self.fingerprint = index.fingerprint_of(len(index.shards))
         for shard in self._shards:
             _check(shard)
         self.starts = np.cumsum([0, *(one.samples for one in self._shards)], dtype=np.int64)
@@ -95,9 +91,7 @@ class MdsSamples:
                     path=index.folder,
                 )
 
-    def places(
-        self, ids: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def places(self, ids: NDArray[np.int64]) -> Location:
         """Return the shard of each sample, where it begins there uncompressed, and its bytes."""
         shards = np.searchsorted(self.starts, ids, "right") - 1
         samples = ids - self.starts[shards]
@@ -106,7 +100,7 @@ class MdsSamples:
             for here in grouped(shards):
                 offsets = self._offsets_of(int(shards[here[0]]))
                 begins[here], ends[here] = offsets[samples[here]], offsets[samples[here] + 1]
-        return shards, begins, ends - begins
+        return Location(shards, begins, ends - begins)
 
     def read(self, ids: NDArray[np.int64]) -> list[bytes]:
         """Return the bytes of samples in the order asked; every shard is asked once."""
@@ -125,17 +119,18 @@ class MdsSamples:
 
         with reading():
             self._held([shard for shard in asked if self._is_blocked(shard)])
-            return read_grouped(shards, read, at_once=any(map(self._is_ranged, asked)))
+            # Samples of a plain remote shard are asked for by ranges of it.
+            are_ranges = [
+                not (self._by_blocks or one.compression or one.is_mappable)
+                for one in map(self._shards.__getitem__, asked)
+            ]
+            return read_grouped(shards, read, at_once=any(are_ranges))
 
     def _offsets_of(self, shard: int) -> NDArray[np.int64]:
         """Return where each sample begins, and the last one ends: int64[samples + 1]."""
-        offsets = _offsets.get((self._opening, shard))
-        if offsets is None:
-            offsets = self._read_offsets(shard)
-            _offsets.put((self._opening, shard), offsets, offsets.nbytes)
-        return offsets
-
-    def _read_offsets(self, shard: int) -> NDArray[np.int64]:
+        known = _offsets.get((self._opening, shard))
+        if known is not None:
+            return known
         one = self._shards[shard]
         size = _NUMBER_BYTES * (one.samples + 2)
         try:
@@ -147,12 +142,8 @@ class MdsSamples:
         offsets = head[1:].astype(np.int64)
         if offsets[0] < size or offsets[-1] != one.text_bytes or (np.diff(offsets) < 0).any():
             raise _damaged(one, "its offsets do not rise from its head to its end")
+        _offsets.put((self._opening, shard), offsets, offsets.nbytes)
         return offsets
-
-    def _is_ranged(self, shard: int) -> bool:
-        """Whether samples of a shard are asked for by ranges of a remote file."""
-        one = self._shards[shard]
-        return not (self._by_blocks or one.compression or one.is_mappable)
 
     def _is_blocked(self, shard: int) -> bool:
         return self._by_blocks and not self._shards[shard].is_mappable
@@ -201,10 +192,9 @@ def _check(shard: Shard) -> None:
 def _whole(one: Shard) -> bytes:
     """Return a whole shard, decompressed."""
     check_unchanged(one.file)
-    entry = one.file.entry
     try:
-        with closing(one.file.store.open(entry.name, entry)) as file:
-            data = file.read_at(0, entry.size)
+        with one.file.open() as file:
+            data = file.read_at(0, one.file.entry.size)
     except (ObjectChangedError, ObjectNotFoundError) as why:
         raise stale(one.path, str(why)) from None
     if one.compression is None:

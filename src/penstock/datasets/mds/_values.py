@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from abc import ABC, abstractmethod
 from decimal import Decimal
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_SCALARS = (
-    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64",
-)  # fmt: skip
 _IMAGES = ("pil", "jpeg", "png")
 _DTYPE_CODES = {
     8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32",
@@ -32,6 +29,7 @@ _DTYPE_CODES = {
 }  # fmt: skip
 _MOST_NUMBERS = 2**31 - 1
 _SHAPE_TYPES = ("<u1", "<u2", "<u4", "<u8")
+_NDARRAY = re.compile(r"ndarray(?::(\w+)(?::([0-9]{1,10}(?:,[0-9]{1,10}){0,31}))?)?")
 
 
 class BadCell(Exception):  # noqa: N818 - says what a value is, not what went wrong
@@ -210,19 +208,16 @@ def _nested(arrays: Sequence[NDArray[Any]]) -> pa.Array:
 
 def arrays_of(name: str, column: str) -> Arrays:
     """Return the encoding `ndarray`, `ndarray:DTYPE` or `ndarray:DTYPE:LENGTH,LENGTH…`."""
-    dtype, _, shape = name.partition(":")[2].partition(":")
-    try:
-        if dtype and dtype not in _DTYPE_CODES.values():
-            raise ValueError(dtype)  # noqa: TRY301 (as the others that may be wrong with it)
-        axes = tuple(int(axis) for axis in shape.split(",")) if shape else None
-        if axes is not None and (min(axes) < 1 or math.prod(axes) > _MOST_NUMBERS):
-            raise ValueError(shape)  # noqa: TRY301
-    except ValueError:
+    made = _NDARRAY.fullmatch(name.replace(" ", "").rstrip(":"))
+    dtype, shape = made.groups() if made is not None else (None, None)
+    axes = tuple(map(int, shape.split(","))) if shape else ()
+    is_known = dtype is None or dtype in _DTYPE_CODES.values()
+    if made is None or not is_known or 0 in axes or math.prod(axes) > _MOST_NUMBERS:
         raise OptionError(
             f"column {column!r} has the encoding {name!r}: expected ndarray, ndarray:DTYPE or "
             "ndarray:DTYPE:LENGTH,LENGTH…"
-        ) from None
-    return Arrays(np.dtype(dtype) if dtype else None, axes)
+        )
+    return Arrays(None if dtype is None else np.dtype(dtype), axes or None)
 
 
 _BLOBS = Objects(bytes, pa.binary())
@@ -246,7 +241,7 @@ def encoding_of(name: str, column: str) -> Encoding:
     """Return what an encoding's name stands for; those that are not read are refused by name."""
     if name.partition(":")[0] == "ndarray":
         return arrays_of(name, column)
-    if name in _SCALARS or name == "int":
+    if name in (*_DTYPE_CODES.values(), "int"):
         return Scalars(np.dtype("int64" if name == "int" else name))
     if name in _OBJECTS:
         return _OBJECTS[name]

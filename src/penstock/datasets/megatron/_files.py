@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets.tokens._rows import one_value
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -167,7 +166,7 @@ def _found(path: str, prefix: str, options: StorageOptions) -> Found:
 def _print(found: Found) -> str:
     if not found.entry.size:
         return ""
-    with closing(found.store.open(found.entry.name, found.entry)) as file:
+    with found.open() as file:
         return file_fingerprint(file)
 
 
@@ -221,10 +220,6 @@ class MegatronIndex:
             return 0
         return int(self.places[-1]) + int(self.lengths[-1]) * self.dtype.itemsize
 
-    def one_length(self) -> int | None:
-        """Return the tokens of every sequence, if they are the same and some; else None."""
-        return one_value(self.lengths)
-
     def is_stream(self) -> bool:
         """Whether each sequence begins where the one before it ends, the first at byte 0.
 
@@ -234,7 +229,8 @@ class MegatronIndex:
             if (self.lengths[start : start + _SCANNED] < 0).any():
                 raise _damaged(self.path, "a sequence has fewer than 0 tokens")
             places = self.places[start : start + _SCANNED + 1]
-            ends = places + self.lengths[start : start + len(places)] * np.int64(self._item)
+            lengths = self.lengths[start : start + len(places)]
+            ends = places + lengths * np.int64(self.dtype.itemsize)
             if (start == 0 and places[0]) or (ends[: len(places) - 1] != places[1:]).any():
                 return False
         for start in range(0, len(self.borders), _SCANNED):
@@ -246,8 +242,9 @@ class MegatronIndex:
         self, rows: NDArray[np.int64], size: int
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return at which byte sequences begin, and their bytes; both inside of so many bytes."""
-        begins, sizes = self.places[rows], self.lengths[rows] * np.int64(self._item)
-        wrong = (begins < 0) | (sizes < 0) | (begins > size - sizes) | (begins % self._item != 0)
+        item = self.dtype.itemsize
+        begins, sizes = self.places[rows], self.lengths[rows] * np.int64(item)
+        wrong = (begins < 0) | (sizes < 0) | (begins > size - sizes) | (begins % item != 0)
         if wrong.any():
             at = int(wrong.argmax())
             raise CorruptFileError(
@@ -274,30 +271,25 @@ class MegatronIndex:
             return False
         low = max(0, len(self) - _SCANNED)
         begins = self.places[low:]
-        sizes = self.lengths[low:] * np.int64(self._item)
+        sizes = self.lengths[low:] * np.int64(self.dtype.itemsize)
         is_stream = (sizes >= 0).all() and (begins[:-1] + sizes[:-1] == begins[1:]).all()
         return bool(is_stream and (begins[0] > 0 if low else begins[0] == 0))
-
-    @property
-    def _item(self) -> int:
-        return self.dtype.itemsize
 
 
 def map_index(found: Found, options: StorageOptions) -> MegatronIndex:
     """Map an `.idx`; a remote one is fetched as a whole, once for all processes of this host."""
-    entry = found.entry
-    if not entry.size:
-        return MegatronIndex(b"", found.path)
-    with closing(found.store.open(entry.name, entry)) as file:
-        if file.read_at(0, min(len(_MAGIC), file.size)) != _MAGIC:
-            # It may be anything, and large.
-            return MegatronIndex(file.read_at(0, min(_HEAD.size, file.size)), found.path)
+    entry, head = found.entry, b""
+    if entry.size:
+        with found.open() as file:
+            head = file.read_at(0, min(_HEAD.size, file.size))
+    if not head.startswith(_MAGIC):
+        return MegatronIndex(head, found.path)  # The file may be anything, and large.
     if isinstance(found.store, LocalStore):
         with open(entry.name, "rb") as opened:
             return MegatronIndex(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ), found.path)
 
     def make() -> bytes:
-        with closing(found.store.open(entry.name, entry)) as file:
+        with found.open() as file:
             return file.read_at(0, entry.size)
 
     key = block_key(options, found.path, entry, "bytes", 0, entry.size)
@@ -322,14 +314,10 @@ def _check_kind(path: str, magic: bytes, version: int, code: int) -> None:
             f"{path} is of version {version}: only version {_VERSION} is known. Write the data "
             "again, or upgrade Penstock."
         )
-    if code in _FLOATS:
-        raise OptionError(
-            f"{path} holds {_FLOATS[code]} numbers, and tokens are integers. Give the prefix of "
-            "tokens."
-        )
     if code not in _DTYPES:
-        known = ", ".join(f"{number} {name}" for number, name in _DTYPES.items())
-        raise OptionError(f"{path} has the dtype code {code}, which is not known ({known}).")
+        kind = _FLOATS.get(code, f"dtype code {code}")
+        known = ", ".join(_DTYPES.values())
+        raise OptionError(f"{path} holds numbers of {kind}: tokens are integers, one of {known}.")
 
 
 def _cut_off(path: str, why: str) -> TruncatedFileError:

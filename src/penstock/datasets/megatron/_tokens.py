@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.datasets._foreign_file import CachedRanges, MappedFile, open_plain, stale
+from penstock.datasets._foreign_file import Reopened, open_blocks_of, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
 from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
 from penstock.datasets.text._block_texts import BLOCK_BYTES
-from penstock.datasets.tokens._rows import between, ends_of
-from penstock.datasets.tokens._source import TokenSource
+from penstock.datasets.text._texts import MappedText
+from penstock.datasets.tokens._layout import one_value
+from penstock.datasets.tokens._source import TokenSource, between, ends_of
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import rows_before
 from penstock.storage import StorageOptions, is_remote, locate, reading
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from penstock.datasets.megatron._files import MegatronIndex
     from penstock.datasets.text._texts import FileText
-    from penstock.datasets.tokens._rows import Ends
+    from penstock.datasets.tokens._source import Ends
 
 _KEPT_FILES = 64
 _texts: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)
 
 
-class MegatronTokens(TokenSource):
+class MegatronTokens(Reopened[MegatronFiles], TokenSource):
     r"""The sequences of a Megatron-LM dataset, local or remote, read only.
 
     `path` is the prefix, or one of the two files. A row is a sequence; where all have one length
@@ -54,30 +54,16 @@ class MegatronTokens(TokenSource):
 
     _NAME_IN_CACHE = "penstock.datasets._megatron.MegatronTokens"
 
-    _is_by_blocks = False
-
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        storage_options: Mapping[str, Any] | None = None,
+        self, path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None
     ) -> None:
         self._options = StorageOptions(storage_options)
         store, name = locate(f"{prefix_of(path)[0]}{IDX}", self._options)
-        self._prefix = store.path(name).removesuffix(IDX)
-        self._known: str | None = None  # The fingerprint, where another process opened this first.
-        self._files: MegatronFiles | None = None
+        self._path = store.path(name).removesuffix(IDX)
         self._opened()
 
-    def _opened(self) -> MegatronFiles:
-        """Return the files; what is pickled is opened when it is first used."""
-        files = self._files
-        if files is None:
-            files = MegatronFiles(self._prefix, self._options)
-            if self._known not in (None, files.fingerprint):
-                raise stale(self._prefix, "another process opened other files of these names")
-            self._known, self._files = files.fingerprint, files
-        return files
+    def _open(self) -> MegatronFiles:
+        return MegatronFiles(self._path, self._options)
 
     @property
     def _index(self) -> MegatronIndex:
@@ -90,19 +76,12 @@ class MegatronTokens(TokenSource):
 
     def by_blocks(self) -> Self:
         """Return the same rows out of whole MiB of a remote `.bin`, fetched once a host."""
-        if self._is_by_blocks or not is_remote(self._prefix):
+        if self._is_by_blocks or not is_remote(self._path):
             return self
-        twin = copy(self)
-        twin._is_by_blocks = True  # noqa: SLF001 (of this class)
-        return twin
+        return self._by_blocks(self._files)
 
     def __len__(self) -> int:
         return len(self._index)
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes with the size, the head and the tail of both files."""
-        return self._known or self._opened().fingerprint
 
     @property
     def files(self) -> list[str]:
@@ -117,7 +96,7 @@ class MegatronTokens(TokenSource):
     @cached_property
     def sample_size(self) -> int | None:
         """Tokens of each row; None where rows have lengths of their own."""
-        return self._index.one_length()
+        return one_value(self._index.lengths)
 
     @property
     def blocks(self) -> NDArray[np.int64]:
@@ -127,33 +106,25 @@ class MegatronTokens(TokenSource):
         inner = self._rows_before(begins)
         return np.unique(np.concatenate([[0], inner, [rows]])).astype(np.int64)
 
-    def location(self, which: Any) -> Location:
-        """Return where a row lies, or each of an array of them."""
-        if np.ndim(which):
-            begins, sizes = self._places(self._numbers(which))
-            return Location(np.zeros(len(begins), np.int64), begins, sizes)
-        begins, sizes = self._places(np.array([self._number(which)], np.int64))
-        return Location(self.files[0], int(begins[0]), int(sizes[0]))
-
     def raw(self, which: int) -> bytes:
         """Return the bytes of a row."""
-        begins, sizes = self._places(np.array([self._number(which)], np.int64))
+        _, begins, sizes = self._places(np.array([self._number(which)], np.int64))
         return self._bytes(begins, sizes)[0]
 
     def __getitem__(self, which: Any) -> Any:
         """Return the row of a number, or rows of a slice, a list or an array of them."""
         if isinstance(which, slice | list | tuple | range) or np.ndim(which):
             return super().__getitem__(which)
-        begins, sizes = self._places(np.array([self._number(which)], np.int64))
+        _, begins, sizes = self._places(np.array([self._number(which)], np.int64))
         text = self._mapped()
         if text is None or not sizes[0]:
             return np.frombuffer(self._bytes(begins, sizes)[0], self.token_dtype)
         return text.items(self.token_dtype, int(begins[0]), int(begins[0] + sizes[0]))
 
-    def _places(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return at which byte rows begin, and their bytes; both inside of the file."""
+    def _places(self, ids: NDArray[np.int64]) -> Location:
         files = self._opened()
-        return files.index.located(ids, files.bin.entry.size)
+        begins, sizes = files.index.located(ids, files.bin.entry.size)
+        return Location(np.zeros(len(ids), np.int64), begins, sizes)
 
     def _text(self) -> FileText:
         files = self._opened()
@@ -161,15 +132,15 @@ class MegatronTokens(TokenSource):
         text = _texts.get(key)
         if text is None:
             if self._is_by_blocks:
-                text = CachedRanges(files.bin, self._options)
+                text = open_blocks_of(files.bin, self._options)
             else:
                 text = open_plain(files.bin)
             _texts.put(key, text, 1)
         return text
 
-    def _mapped(self) -> MappedFile | None:
+    def _mapped(self) -> MappedText | None:
         text = self._text()
-        return text if isinstance(text, MappedFile) else None
+        return text if isinstance(text, MappedText) else None
 
     def _bytes(self, begins: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[bytes]:
         if not sizes.any():
@@ -181,25 +152,28 @@ class MegatronTokens(TokenSource):
             raise stale(self.files[0], str(why)) from None
 
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        begins, sizes = self._places(ids)
+        _, begins, sizes = self._places(ids)
         # A bytearray, because the caller may write to it.
         data = bytearray().join(self._bytes(begins, sizes))
         return np.frombuffer(data, self.token_dtype), sizes // self.token_dtype.itemsize
 
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        text = self._mapped()
-        if text is None:
-            super()._fill(ids, out)
-            return
-        begins, _ = self._places(ids)
+    def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
+        text, width = self._mapped(), self.sample_size or 0
+        if text is None or not len(ids):
+            return super()._fresh(ids)
+        _, begins, _ = self._places(ids)
         item = self.token_dtype.itemsize
-        kind = np.dtype(f"V{out.shape[1] * item}")
         # A row as one value begins at every token, so that a gather copies each at once.
-        rows = text.items(kind, 0, self._opened().bin.entry.size, item)
-        out.view(kind).reshape(-1)[...] = rows[begins // item]
+        kind = np.dtype(f"V{width * item}")
+        rows: NDArray[Any] = text.items(kind, 0, self._opened().bin.entry.size, item)[
+            begins // item
+        ]
+        return rows.view(self.token_dtype).reshape(len(ids), width)
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._places(ids)[1] // self.token_dtype.itemsize
+        _, _, sizes = self._places(ids)
+        lengths: NDArray[np.int64] = sizes // self.token_dtype.itemsize
+        return lengths
 
     def _document_ends(self, ids: NDArray[np.int64]) -> Ends | None:
         # A sequence is of one document, and ends with it or with a piece of it.
@@ -212,7 +186,7 @@ class MegatronTokens(TokenSource):
         if self._index.is_stream():
             return ""
         return (
-            f"the sequences of {self._prefix}{BIN} do not lie one after the other. Take them as "
+            f"the sequences of {self._path}{BIN} do not lie one after the other. Take them as "
             "they are, or write the data again with Megatron-LM's tools."
         )
 
@@ -263,10 +237,6 @@ class MegatronTokens(TokenSource):
         width = "" if self.sample_size is None else f", {self.sample_size:,} a record"
         documents = self._index.documents
         return f"{tokens:,} tokens ({self.token_dtype.name}){width}, {documents:,} documents"
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Facts that needed the whole index travel along.
-        return {**vars(self), "_files": None}
 
 
 def _first_of(

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 import os
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.datasets._about import ColumnHome
-from penstock.datasets._foreign_file import stale
-from penstock.datasets._source import Location, Source
-from penstock.datasets.columns._facts import listed_facts
+from penstock.datasets._foreign_file import Reopened
+from penstock.datasets._source import Location
+from penstock.datasets.columns._place import listed_facts
 from penstock.datasets.parquet._rows import ParquetTable
 from penstock.decode import as_records, fit_batch
 from penstock.errors import ObjectNotFoundError, OptionError
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from penstock.datasets.columns._facts import FileFacts
+    from penstock.datasets.columns._place import FileFacts
 
 _SHOWN = 10
 
 
-class ParquetRows(Source):
+class ParquetRows(Reopened[ParquetTable]):
     """The rows of Parquet files, local or remote: a file, a folder, a pattern, a list of those.
 
     The footers say where rows are, so there is no index. A row costs reading the asked columns of
@@ -50,7 +49,6 @@ class ParquetRows(Source):
     _NAME_IN_CACHE = "penstock.datasets._parquet.ParquetRows"
 
     schema_is_complete = True
-    _is_by_blocks = False
 
     def __init__(
         self,
@@ -65,34 +63,20 @@ class ParquetRows(Source):
         self._paths = [os.fspath(one) for one in paths]
         self._names = None if columns is None else list(columns)
         self._options = StorageOptions(storage_options)
-        self._known: str | None = None  # The fingerprint, where another process opened this first.
-        self._table: ParquetTable | None = None
         self._opened()
 
-    def _opened(self) -> ParquetTable:
-        """Return the table; what is pickled is opened when it is first used."""
-        table = self._table
-        if table is None:
-            paths = self._paths
-            listing = list_files(
-                paths[0] if len(paths) == 1 else paths, PARQUET.endings, self._options
+    def _open(self) -> ParquetTable:
+        paths = self._paths
+        listing = list_files(paths[0] if len(paths) == 1 else paths, PARQUET.endings, self._options)
+        if not listing.files:
+            raise ObjectNotFoundError(
+                f"{listing.named[0]} holds no {' or '.join(PARQUET.endings)} file.",
+                path=listing.base,
             )
-            if not listing.files:
-                raise ObjectNotFoundError(
-                    f"{listing.named[0]} holds no {' or '.join(PARQUET.endings)} file.",
-                    path=listing.base,
-                )
-            # Another process may have another working directory.
-            self._paths = list(listing.named)
-            table = ParquetTable(listing.files, self._names)
-            _check_names(self._names, table.names_there)
-            if self._known not in (None, table.fingerprint):
-                raise stale(listing.named[0], "files changed since another process opened it")
-            self._known = table.fingerprint
-            if self._is_by_blocks:
-                table = table.by_blocks(self._options)
-            self._table = table
-        return table
+        self._paths, self._path = list(listing.named), listing.named[0]
+        table = ParquetTable(listing.files, self._names)
+        _check_names(self._names, table.names_there)
+        return table.by_blocks(self._options) if self._is_by_blocks else table
 
     def by_blocks(self) -> Self:
         """Return the same rows; remote or large row groups are read once for all of a host.
@@ -102,17 +86,10 @@ class ParquetRows(Source):
         """
         if self._is_by_blocks or not (any(map(is_remote, self._paths)) or self._opened().is_wide):
             return self
-        twin = copy(self)
-        vars(twin).update(_is_by_blocks=True, _table=self._opened().by_blocks(self._options))
-        return twin
+        return self._by_blocks(self._opened().by_blocks(self._options))
 
     def __len__(self) -> int:
         return len(self._opened())
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes with the files' sizes, rows and footers, and with what is appended."""
-        return self._known or self._opened().fingerprint
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
         return self._opened().past(least, most)
@@ -134,11 +111,6 @@ class ParquetRows(Source):
 
     decodes_in_processes = True
     reads_blocks = "row groups of Parquet files are read as a whole, each once"
-
-    @property
-    def storage_options(self) -> StorageOptions:
-        """The options with which its files are read."""
-        return self._options
 
     @property
     def reopens_as(self) -> str | None:
@@ -168,14 +140,9 @@ class ParquetRows(Source):
         """The first row of each row group, and the number of all rows."""
         return self._opened().group_starts.copy()
 
-    def location(self, which: Any) -> Location:
-        """Return the file of a row and its number in there, or those of an array of rows."""
-        table = self._opened()
-        if isinstance(which, np.ndarray | list | tuple | range):
-            files, rows = table.places(self._numbers(which))
-            return Location(files, rows, np.zeros(len(rows), np.int64))
-        files, rows = table.places(np.array([self._number(which)], np.int64))
-        return Location(table.files[int(files[0])].path, int(rows[0]), 0)
+    def _places(self, ids: NDArray[np.int64]) -> Location:
+        # A row has no bytes of its own: its number in the file says where it lies.
+        return Location(*self._opened().places(ids), np.zeros(len(ids), np.int64))
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         return as_records(self._inferred(ids), ids)
@@ -187,9 +154,6 @@ class ParquetRows(Source):
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         return self._opened().columns(ids, self.schema.names)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_table": None}
 
 
 def _check_names(names: Sequence[str] | None, there: Sequence[str]) -> None:

@@ -14,16 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.datasets._foreign_file import check_unchanged, stale
+from penstock.datasets._join_batches import joined
 from penstock.datasets._recently_used import RecentlyUsed
+from penstock.datasets.text._texts import grouped
 from penstock.decode import empty_batch, fit_batch
-from penstock.errors import (
-    CorruptFileError,
-    ObjectChangedError,
-    ObjectNotFoundError,
-    PenstockError,
-)
+from penstock.errors import CorruptFileError, ObjectChangedError, ObjectNotFoundError, PenstockError
 from penstock.index import digest
-from penstock.index.parquet import UnifiedSchema, ranges_of, read_footer, read_footers, read_group
+from penstock.index.parquet import UnifiedSchema, read_footer, read_footers, read_group
 from penstock.order import estimate
 from penstock.storage import (
     Block,
@@ -105,7 +102,6 @@ class ParquetTable:
         self.group_starts = np.concatenate([[0], np.cumsum(table[:, 2])]).astype(np.int64)
         self._group_bytes = table[:, 3]
         self._open_bytes = estimate(table[:, 3], "block", cache_bytes=1 << 60).open_bytes
-        self._wide: dict[tuple[str, ...], bool] = {}
         self.is_wide = self._open_bytes > _KEPT_BYTES
         """Whether a shuffle by row groups has more of them in use than a process keeps."""
         firsts = np.searchsorted(self._group_file, np.arange(len(self.files)))
@@ -146,21 +142,9 @@ class ParquetTable:
             return empty_batch(schema, len(ids))
         groups = np.searchsorted(self.group_starts, ids, side="right") - 1
         held = {} if self._options is None else self._held(groups, schema, self._options)
-        if groups[0] == groups[-1] and (groups == groups[0]).all():
-            return self._rows(int(groups[0]), ids, schema, held)
-        order = np.argsort(groups, kind="stable")
-        borders = np.flatnonzero(np.diff(groups[order], prepend=-1))
-        parts = [
-            self._rows(int(groups[here[0]]), ids[here], schema, held)
-            for here in np.split(order, borders[1:])
-        ]
-        whole = pa.Table.from_batches(parts, schema).combine_chunks().to_batches()
-        joined = whole[0] if len(whole) == 1 else pa.concat_batches(whole)
-        if (np.diff(order) == 1).all():
-            return joined
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return joined.take(pa.array(back))
+        places = grouped(groups)
+        parts = [self._rows(int(groups[here[0]]), ids[here], schema, held) for here in places]
+        return parts[0] if len(parts) == 1 else joined(parts, np.argsort(np.concatenate(places)))
 
     def _rows(
         self,
@@ -179,49 +163,42 @@ class ParquetTable:
             there[field.name] if field.name in there else pa.nulls(size, field.type)
             for field in schema
         ]
+        whole = pa.RecordBatch.from_arrays(arrays, schema=schema)
         rows = ids - self.group_starts[group]
         if (np.diff(rows) == 1).all():
-            arrays = [array.slice(int(rows[0]), len(rows)) for array in arrays]
-        else:
-            wanted = pa.array(rows)
-            arrays = [array.take(wanted) for array in arrays]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+            return whole.slice(int(rows[0]), len(rows))
+        return whole.take(pa.array(rows))
 
     def _held(
         self, groups: NDArray[np.int64], schema: pa.Schema, options: StorageOptions
     ) -> dict[int, pa.RecordBatch]:
         """Return whole columns of those groups that the host keeps, brought at once."""
+        # About what these columns take, as if all columns were equally large.
+        share = len(schema) / len(self.schema)
+        are_wide = share * self._open_bytes > _KEPT_BYTES
         wanted: dict[int, pa.Schema] = {}
-        own: dict[int, pa.Schema] = {}
         for group in np.unique(groups).tolist():
             file = int(self._group_file[group])
-            if file not in own:
-                there = set(self._schemas[file].names)
-                own[file] = pa.schema([field for field in schema if field.name in there])
-            is_local = isinstance(self.files[file].store, LocalStore)
-            if len(own[file]) and (not is_local or self._are_wide(schema.names)):
-                wanted[group] = own[file]
+            there = set(self._schemas[file].names)
+            own = pa.schema([field for field in schema if field.name in there])
+            if len(own) and (are_wide or not isinstance(self.files[file].store, LocalStore)):
+                wanted[group] = own
         keys = {group: (self._token, group, tuple(own.names)) for group, own in wanted.items()}
         held = {group: _blocks.get(key) for group, key in keys.items()}
         missing = [group for group, batch in held.items() if batch is None]
         if missing:
-            extents = [self._extent(group, wanted[group]) for group in missing]
-            most = max(1, _READ_AT_ONCE_BYTES // max(1, *(size for _, _, size in extents)))
-            blocks = [
-                self._block(group, wanted[group], start, stop, options)
-                for group, (start, stop, _) in zip(missing, extents, strict=True)
-            ]
+            largest = max(1, int(share * self._group_bytes[missing].max()))
+            blocks = [self._block(group, wanted[group], options) for group in missing]
+            at_once = min(_MOST_AT_ONCE, max(1, _READ_AT_ONCE_BYTES // largest))
             with reading():
-                brought = block_cache(options).get_all(blocks, min(_MOST_AT_ONCE, most))
+                brought = block_cache(options).get_all(blocks, at_once)
             for group, kept in zip(missing, brought, strict=True):
                 batch = held[group] = pa.ipc.open_file(kept.data).get_batch(0)
                 weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
                 _blocks.put(keys[group], batch, weight)
         return held
 
-    def _block(
-        self, group: int, schema: pa.Schema, start: int, stop: int, options: StorageOptions
-    ) -> Block:
+    def _block(self, group: int, schema: pa.Schema, options: StorageOptions) -> Block:
         """Return columns of a group, kept as Arrow, which every process maps."""
 
         def make() -> pa.Buffer:
@@ -234,35 +211,11 @@ class ParquetTable:
         found, number = self._place(group)
         kept_as = ("columns", _BLOCK_VERSION, pa.__version__, str(schema), number)
         key = block_key(options, found.path, found.entry, *kept_as)
-        return Block(found.path, start, stop, key, make)
+        return Block(found.path, 0, found.entry.size, key, make)
 
     def _place(self, group: int) -> tuple[Found, int]:
         """Return the file of a group, and its number in there."""
         return self.files[int(self._group_file[group])], int(self._group_number[group])
-
-    def _are_wide(self, names: list[str]) -> bool:
-        """Whether of these columns more are in use at a time than a process keeps."""
-        known = self._wide.get(tuple(names))
-        if known is None:
-            asked = set(names)
-            own = pa.schema([field for field in self._schemas[0] if field.name in asked])
-            share = self._extent(0, own)[2] / max(1, int(self._group_bytes[0]))
-            known = self._wide[tuple(names)] = share * self._open_bytes > _KEPT_BYTES
-        return known
-
-    def _extent(self, group: int, schema: pa.Schema) -> tuple[int, int, int]:
-        """Return from where to where columns of a group lie, and their bytes decompressed."""
-        found, number = self._place(group)
-        file, size = int(self._group_file[group]), found.entry.size
-        metadata = self._metadata[file]
-        if metadata is None:  # Not at hand, and not worth a request.
-            return 0, size, size
-        ranges = ranges_of(found.path, size, metadata, number, schema.names)
-        start = min((start for start, _ in ranges), default=0)
-        stop = max((start + length for start, length in ranges), default=0)
-        # Compressed columns count as much as the whole file says that it shrank.
-        inflated = int(self._group_bytes[self._group_file == file].sum()) / max(1, size)
-        return start, stop, round(sum(length for _, length in ranges) * max(1.0, inflated))
 
     def _group(self, group: int, schema: pa.Schema) -> dict[str, pa.Array]:
         """Return whole columns of a row group, under the types of all files, if it has them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from penstock.datasets._about import ColumnHome
 from penstock.datasets._source import Source
-from penstock.datasets.columns._facts import looked_at, noted
+from penstock.datasets.columns._place import looked_at, noted
 from penstock.datasets.text._texts import is_stream
 from penstock.index import digest, format_named
 from penstock.jsonl import compression_of
@@ -18,7 +19,7 @@ from penstock.storage import StorageOptions, cache_directory, is_remote
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.datasets.columns._facts import FileFacts
+    from penstock.datasets.columns._place import FileFacts
     from penstock.index import SampleIndex
 
 
@@ -31,34 +32,25 @@ class AboutText(Source):
 
     @property
     def sample_index(self) -> SampleIndex:
-        """The index by which records are found."""
         return self._sample_index
 
     @property
     def storage_options(self) -> StorageOptions:
-        """The options with which its files are read."""
         origin = self._sample_index.origin
         return StorageOptions() if origin is None else origin.options
 
     @property
     def reads_blocks(self) -> str:  # type: ignore[override]
-        """Why a block is read as a whole, where a record costs as much as its block."""
         is_compressed = any(map(compression_of, self._sample_index.file_locations))
         return "compressed data is read by blocks, each once" if is_compressed else ""
 
-    @property
-    def forward_file(self) -> str | None:
-        """A file that can only be read from its beginning."""
-        return next((path for path in self.files if compression_of(path) == "gzip"), None)
-
-    @property
-    def stream_file(self) -> str | None:
-        """A file in which a record costs what lies before it."""
-        return next((path for at, path in enumerate(self.files) if self.is_stream_file(at)), None)
-
-    def is_stream_file(self, file: int) -> bool:
-        """Whether a file can only be decompressed from its beginning."""
-        return is_stream(self._sample_index, file)
+    @cached_property
+    def stream_files(self) -> dict[int, str]:
+        return {
+            at: compression_of(path) or ""
+            for at, path in enumerate(self.files)
+            if is_stream(self._sample_index, at)
+        }
 
     @property
     def unit_borders(self) -> NDArray[np.int64]:
@@ -67,14 +59,13 @@ class AboutText(Source):
         if meta is None:
             return borders
         starts = meta.starts()
-        streams = [self.is_stream_file(run.file) for run in meta.runs]
+        streams = [run.file in self.stream_files for run in meta.runs]
         runs = np.minimum(np.searchsorted(starts, borders, "right") - 1, len(streams) - 1)
         kept = np.isin(borders, starts) | ~np.array([*streams, False], np.bool_)[runs]
         found: NDArray[np.int64] = borders[kept]
         return found
 
     def file_sizes(self) -> dict[str, int]:
-        """Return the bytes of each file, as the index has them."""
         meta = self._sample_index.meta
         known = () if meta is None else zip(self.files, meta.files, strict=True)
         return {path: file.size for path, file in known}
@@ -110,7 +101,6 @@ class AboutText(Source):
 
     @property
     def reopens_as(self) -> str | None:
-        """The path by which `penstock.open` finds this again."""
         place, meta = self._sample_index.origin, self._sample_index.meta
         if place is None or meta is None or not self._reads_as_indexed:
             return None

@@ -1,26 +1,27 @@
-"""The bytes of records out of whole blocks that a host fetches or decompresses once."""
+"""The text of files out of whole blocks, which a host fetches or decompresses once."""
 
 from __future__ import annotations
 
-import itertools
-from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from penstock.datasets._recently_used import RecentlyUsed
-from penstock.datasets.text._texts import CACHED_BYTES, is_stream
-from penstock.index import LARGEST_FRAME, rows_before
+from penstock.datasets.text._texts import CACHED_BYTES, PartedText, is_stream
+from penstock.index import LARGEST_FRAME, Found, rows_before
 from penstock.jsonl import compression_of, decode_frame
 from penstock.order import estimate
 from penstock.storage import Block, Entry, StorageOptions, block_cache, block_key, is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from penstock.index import Meta, SampleIndex
+
+    Runs = Sequence[tuple[int, int]]
 
 BLOCK_BYTES = 1 << 20
 """Bytes of a plain file between the beginnings of two blocks; then they end with a record."""
@@ -28,164 +29,106 @@ _KEPT_BYTES = 512 << 20
 """Mapped blocks, which are in the page cache and not in the process; more than a window has."""
 _MEMORY_WEIGHT = 8
 """How much heavier a block weighs that could not be mapped: those take 64 MiB."""
-_NONE, _PLAIN, _FRAMED = 0, 1, 2
-_RUN = 1 << 40
-
-_held: RecentlyUsed[tuple[int, memoryview]] = RecentlyUsed(_KEPT_BYTES)
-"""Where the text of a block begins, and the text."""
-_tokens = itertools.count()
 
 
-class BlockTexts:
-    """Where the blocks of an index's files are, and their text.
+class BlockText(PartedText):
+    """A file whose parts are blocks, which are kept as text on the disk of this host."""
 
-    It has the remote files, and the local ones whose frames are so large that a process cannot keep
-    those which are in use at a time.
+    _held = RecentlyUsed(_KEPT_BYTES)
 
-    A block of a plain file is the records that begin in the same MiB of a run of records, and of
-    a zstd file a frame; its text is what is kept on disk. They are numbered: a run and a MiB in
-    it, or a frame, below zero. Any number of threads may read.
-    """
+    def __init__(
+        self,
+        found: Found,
+        options: StorageOptions,
+        parts: NDArray[np.int64],
+        *,
+        compressed: bool = False,
+    ) -> None:
+        super().__init__(found.path, parts)
+        self._found, self._options, self._compressed = found, options, compressed
 
-    def __init__(self, index: SampleIndex, meta: Meta) -> None:
-        self._index = index
-        self._rows = index.sample_locations
-        self._meta = meta
-        self._options = index.origin.options if index.origin is not None else StorageOptions()
-        self._token = next(_tokens)
-        self._starts = meta.starts()
-        # A run without records has no first one: it is never read.
-        firsts = np.minimum(self._starts[:-1], max(0, len(self._rows) - 1))
-        self._run_offsets = self._rows[firsts, 1].astype(np.int64)
-        files = np.arange(len(index.file_locations) + 1)
-        self._frame_borders = np.searchsorted(np.ascontiguousarray(index.frames[:, 0]), files)
-        # The frames that a process keeps suffice unless they are large.
-        frame_bytes = np.minimum(index.frames[:, 4], LARGEST_FRAME).astype(np.int64)
-        open_bytes = estimate(frame_bytes, "block", cache_bytes=_RUN).open_bytes
-        self._is_wide = open_bytes > CACHED_BYTES
-        self._kinds = np.array([self._kind(n) for n in range(len(index.file_locations))], np.int8)
+    def _bring(self, numbers: list[int]) -> Iterator[tuple[memoryview, int]]:
+        for kept in block_cache(self._options).get_all([*map(self._block, numbers)]):
+            yield memoryview(kept.data), len(kept.data) * (1 if kept.is_mapped else _MEMORY_WEIGHT)
 
-    def _kind(self, file: int) -> int:
-        path = self._index.file_locations[file]
-        compression = compression_of(path)
-        if not is_remote(path) and (compression is None or not self._is_wide):
-            return _NONE
-        if compression is None:
-            return _PLAIN
-        return _NONE if is_stream(self._index, file) else _FRAMED
+    def is_at_hand(self, begin: NDArray[np.int64], end: NDArray[np.int64]) -> bool:
+        """Whether this process holds the blocks of these records."""
+        _, _, numbers = self._spans(begin, end)
+        return all(self._held.get((self._owner, number)) is not None for number in numbers)
 
-    def __bool__(self) -> bool:
-        """Whether any file is read by blocks."""
-        return bool(self._kinds.any())
-
-    def has(self, files: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which of these files are read by blocks."""
-        has: NDArray[np.bool_] = self._kinds[files] != _NONE
-        return has
-
-    def read(self, ids: NDArray[np.int64], rows: NDArray[np.int64]) -> list[bytes]:
-        """Return each record's own bytes; blocks that are not at hand are brought at once.
-
-        `rows` are those of `SampleIndex.rows_of`.
-        """
-        firsts, lasts = self._blocks_of(ids, rows)
-        wanted, back = np.unique(firsts, return_inverse=True)
-        inner = [
-            range(last, first) for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)
-            if last != first
-        ]  # fmt: skip
-        held = self._hold([*wanted.tolist(), *{n for span in inner for n in span}])
-        views = [held[number][1] for number in wanted.tolist()]
-        begins = rows[:, 1] - np.array([held[n][0] for n in wanted.tolist()], np.int64)[back]
-        ends = begins + rows[:, 2]
-        places = zip(back.tolist(), begins.tolist(), ends.tolist(), strict=True)
-        texts = [views[at][begin:end].tobytes() for at, begin, end in places]
-        if inner:
-            for at in np.flatnonzero(firsts != lasts).tolist():
-                parts = [held[n][1] for n in range(int(firsts[at]), int(lasts[at]) - 1, -1)]
-                texts[at] = b"".join(parts)[int(begins[at]) : int(ends[at])]
-        if int(begins.min()) < 0 or sum(map(len, texts)) != int(rows[:, 2].sum()):
-            raise self._index.damaged("records do not lie in the blocks that hold them")
-        return texts
-
-    def _blocks_of(
-        self, ids: NDArray[np.int64], rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number of each record's first block, and of its last."""
-        runs = np.searchsorted(self._starts, ids, "right") - 1
-        units = (rows[:, 1] - self._run_offsets[runs]) // BLOCK_BYTES
-        if ((units < 0) | (units >= _RUN)).any():
-            raise self._index.damaged("records of a file do not follow each other")
-        firsts = runs * _RUN + units
-        framed = np.flatnonzero(self._kinds[rows[:, 0]] == _FRAMED)
-        if not len(framed):
-            return firsts, firsts
-        lasts = firsts.copy()
-        files, begins, sizes = rows[framed].T
-        low, high = self._frame_borders[files], self._frame_borders[files + 1]
-
-        def text_offset(frames: NDArray[np.int64]) -> NDArray[np.uint64]:
-            offsets: NDArray[np.uint64] = self._index.frames[frames, 3]
-            return offsets
-
-        # The last frame that begins at the record or before, and the last before its end.
-        firsts[framed] = -rows_before(text_offset, begins + 1, low, high)
-        lasts[framed] = np.minimum(
-            -rows_before(text_offset, begins + sizes, low, high), firsts[framed]
-        )
-        return firsts, lasts
-
-    def _hold(self, numbers: Sequence[int]) -> dict[int, tuple[int, memoryview]]:
-        held = {number: _held.get((self._token, number)) for number in numbers}
-        missing = [number for number, found in held.items() if found is None]
-        if missing:
-            starts, blocks = zip(*self._described(missing), strict=True)
-            brought = block_cache(self._options).get_all(blocks)
-            for number, start, kept in zip(missing, starts, brought, strict=True):
-                found = held[number] = start, memoryview(kept.data)
-                weight = kept.data.size * (1 if kept.is_mapped else _MEMORY_WEIGHT)
-                _held.put((self._token, number), found, weight)
-        return {number: found for number, found in held.items() if found is not None}
-
-    def _described(self, numbers: list[int]) -> list[tuple[int, Block]]:
-        """Return where the text of each block begins, and the block."""
-        described = {}
-        plain = np.array([number for number in numbers if number >= 0], np.int64)
-        runs, units = np.divmod(plain, _RUN)
-        firsts, behinds = (
-            rows_before(
-                lambda rows: self._rows[rows, 1],
-                self._run_offsets[runs] + at * BLOCK_BYTES,
-                self._starts[runs],
-                self._starts[runs + 1],
-            )
-            for at in (units, units + 1)
-        )
-        if (firsts >= behinds).any():
-            raise self._index.damaged("records of a file do not follow each other")
-        for number, first, last in zip(
-            plain, self._rows[firsts], self._rows[behinds - 1], strict=True
-        ):
-            (file, start, _), (_, begin, size) = first.tolist(), last.tolist()
-            described[int(number)] = start, self._block(file, start, begin + size, None)
-        for number in numbers:
-            if number < 0:
-                file, offset, size, *text = self._index.frames[-number - 1].tolist()
-                described[number] = text[0], self._block(file, offset, offset + size, text[1])
-        return [described[number] for number in numbers]
-
-    def _block(self, file: int, start: int, stop: int, text_bytes: int | None) -> Block:
-        if file >= len(self._meta.files) or not start <= stop <= self._meta.files[file].size:
-            raise self._index.damaged(f"bytes {start:,} to {stop:,} of file {file:,} are not there")
-        path, meta = self._index.file_locations[file], self._meta.files[file]
-        store, name = locate(path, self._options)
-        entry = Entry(name, meta.size, meta.modified, meta.version)
+    def _block(self, number: int) -> Block:
+        found, is_compressed = self._found, self._compressed
+        start, size, _, text_bytes = self._parts[number].tolist()
 
         def make() -> bytes:
-            with closing(store.open(name, entry)) as opened:
-                data = opened.read_at(start, stop - start)
-            return data if text_bytes is None else decode_frame(data, text_bytes, path, start)
+            with found.open() as file:
+                data = file.read_at(start, size)
+            return decode_frame(data, text_bytes, found.path, start) if is_compressed else data
 
-        kind = "bytes" if text_bytes is None else "zstd text"
-        key = block_key(self._options, path, entry, kind, start, stop)
-        return Block(path, start, stop, key, make)
+        kind = "zstd text" if is_compressed else "bytes"
+        key = block_key(self._options, found.path, found.entry, kind, start, start + size)
+        return Block(found.path, start, start + size, key, make)
+
+
+def plain_parts(starts: NDArray[np.int64], end: int) -> NDArray[np.int64]:
+    """Return the parts of a plain text that begin at these bytes, for a `PartedText`."""
+    sizes = np.diff(starts, append=end)
+    return np.stack([starts, sizes, starts, sizes], axis=1)
+
+
+def blocked_runs(index: SampleIndex, meta: Meta) -> dict[int, Runs]:
+    """Return the files that are read by blocks, each with its runs of records.
+
+    These are remote files, and local ones with frames so large that a process cannot keep those
+    which are in use at a time.
+    """
+    frame_bytes = np.minimum(index.frames[:, 4], LARGEST_FRAME).astype(np.int64)
+    is_wide = estimate(frame_bytes, "block", cache_bytes=1 << 40).open_bytes > CACHED_BYTES
+    found: dict[int, list[tuple[int, int]]] = {}
+    for run, ends in zip(meta.runs, pairwise(meta.starts().tolist()), strict=True):
+        path = index.file_locations[run.file]
+        is_far = is_remote(path) or (is_wide and compression_of(path) is not None)
+        if is_far and ends[0] < ends[1] and not is_stream(index, run.file):
+            found.setdefault(run.file, []).append(ends)
+    return dict(found)
+
+
+def open_blocks(index: SampleIndex, meta: Meta, file: int, runs: Runs) -> BlockText:
+    """Open a file of `blocked_runs`.
+
+    A block of a plain file is the records that begin in the same MiB of a run, and of a zstd file
+    a frame.
+    """
+    known = meta.files[file]
+    options = StorageOptions() if index.origin is None else index.origin.options
+    store, name = locate(index.file_locations[file], options)
+    found = Found(store, Entry(name, known.size, known.modified, known.version))
+    frames = index.frames_of(file)[:, 1:].astype(np.int64)
+    if len(frames):
+        return BlockText(found, options, frames, compressed=True)
+    firsts = [part for run in runs for part in ([run[0]], block_firsts(index, file, *run))]
+    rows = index.rows_of(np.concatenate([*firsts, [runs[-1][1] - 1]]))
+    end = int(rows[-1, 1:].sum())
+    parts = plain_parts(rows[:-1, 1], end)
+    if (parts[:, 1] < 0).any() or (rows[:, 0] != file).any() or end > known.size:
+        raise index.damaged("records of a file do not follow each other")
+    return BlockText(found, options, parts)
+
+
+def block_firsts(index: SampleIndex, file: int, low: int, high: int) -> NDArray[np.int64]:
+    """Return the first records of the blocks of one run but the first."""
+    rows = index.sample_locations
+    begins = index.frames_of(file)[:, 3].astype(np.int64)
+    if not len(begins):
+        first, last = index.rows_of(np.array([low, high - 1], np.int64))[:, 1].tolist()
+        if (last - first) // BLOCK_BYTES > high - low:
+            # Few records, and large ones: there are more blocks than records.
+            units = (rows[low:high, 1].astype(np.int64) - first) // BLOCK_BYTES
+            return low + np.flatnonzero(units[1:] != units[:-1]) + 1
+        begins = np.arange(first + BLOCK_BYTES, last + 1, BLOCK_BYTES, dtype=np.int64)
+    return rows_before(
+        lambda some: rows[some, 1],
+        begins,
+        np.full(len(begins), low, np.int64),
+        np.full(len(begins), high, np.int64),
+    )

@@ -8,18 +8,30 @@ import threading
 import weakref
 from abc import abstractmethod
 from collections import deque
+from contextlib import closing
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from penstock.datasets._network import is_network
 from penstock.datasets._source import Location
 from penstock.datasets.text._about import AboutText
-from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockTexts
-from penstock.datasets.text._texts import open_text, read_grouped
-from penstock.errors import OptionError
-from penstock.index import IndexStore, load_beside, rows_before
-from penstock.storage import StorageOptions, is_remote, reading
+from penstock.datasets.text._block_texts import BlockText, block_firsts, blocked_runs, open_blocks
+from penstock.datasets.text._texts import (
+    REBUILD,
+    FramedText,
+    MappedText,
+    RangedText,
+    StreamText,
+    grouped,
+    is_stream,
+    read_grouped,
+)
+from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
+from penstock.index import IndexStore, file_fingerprint, load_beside
+from penstock.jsonl import compression_of
+from penstock.storage import Entry, LocalStore, StorageOptions, is_remote, locate, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,8 +40,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from penstock.datasets.text._block_texts import Runs
     from penstock.datasets.text._texts import FileText
-    from penstock.index import SampleIndex
+    from penstock.index import FileMeta, SampleIndex
 
 ROW = struct.Struct("<QQQ")
 _MOST_OPEN = 128
@@ -51,7 +64,8 @@ class Dataset(AboutText):
 
     _by_ranges: Dataset | None = None
     """The same samples without blocks, for a dataset that was made by `by_blocks`."""
-    _block_texts: BlockTexts | None = None
+    _blocked: dict[int, Runs] | None = None
+    """Files that are read by blocks; found on first use."""
 
     @classmethod
     def create_from_index_on_filesystem(
@@ -107,7 +121,6 @@ class Dataset(AboutText):
 
     @property
     def fingerprint(self) -> str:
-        """Changes whenever records or their numbers do."""
         return self._sample_index.fingerprint
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
@@ -123,26 +136,23 @@ class Dataset(AboutText):
 
     @property
     def files(self) -> list[str]:
-        """The files that the records lie in."""
         return list(self._sample_index.file_locations)
 
     def by_blocks(self) -> Self:
-        """Return the same records out of whole blocks of remote files, fetched once a host."""
-        if self._by_ranges is not None or not self._blocked():
+        if self._by_ranges is not None or not self._block_runs():
             return self
         twin = copy(self)
-        twin._by_ranges = self  # noqa: SLF001 (of this class)
+        vars(twin).update(_by_ranges=self, _texts={})
+        _datasets.add(twin)
         return twin
 
-    def _blocked(self) -> BlockTexts | None:
-        """Return the blocks of remote files, if there are any."""
-        meta = self._sample_index.meta
-        if self._block_texts is None and meta is not None and self._length:
-            self._block_texts = BlockTexts(self._sample_index, meta)
-        return self._block_texts or None
+    def _block_runs(self) -> dict[int, Runs]:
+        if self._blocked is None:
+            index = self._sample_index
+            self._blocked = {} if index.meta is None else blocked_runs(index, index.meta)
+        return self._blocked
 
     def location(self, which: Any) -> Location:
-        """Return where a record lies, or each of an array of them."""
         if isinstance(which, np.ndarray | list | tuple | range):
             rows = self._sample_index.rows_of(self._numbers(which))
             return Location(rows[:, 0], rows[:, 1], rows[:, 2])
@@ -150,7 +160,6 @@ class Dataset(AboutText):
         return Location(place.file_path, place.byte_offset, place.num_bytes)
 
     def raw(self, which: int) -> bytes:
-        """Return a record's own bytes."""
         return self._raw(self._number(which))
 
     @property
@@ -162,26 +171,9 @@ class Dataset(AboutText):
         starts = meta.starts()
         borders = [np.array([0], np.int64)]
         for run, low, high in zip(meta.runs, starts[:-1], starts[1:], strict=True):
-            borders += [self._block_borders(run.file, int(low), int(high)), np.array([high])]
+            firsts = block_firsts(self._sample_index, run.file, int(low), int(high))
+            borders += [firsts, np.array([high])]
         return np.unique(np.concatenate(borders))
-
-    def _block_borders(self, file: int, low: int, high: int) -> NDArray[np.int64]:
-        """Return the first records of the blocks of one run."""
-        begins = self._sample_index.frames_of(file)[:, 3].astype(np.int64)
-        if not len(begins):
-            ends = self._sample_index.rows_of(np.array([low, high - 1], np.int64))
-            first, last = ends[:, 1].tolist()
-            if (last - first) // BLOCK_BYTES > high - low:
-                # Few records, and large ones: there are more blocks than records.
-                units = (self._rows[low:high, 1].astype(np.int64) - first) // BLOCK_BYTES
-                return low + np.flatnonzero(units[1:] != units[:-1]) + 1
-            begins = np.arange(first + BLOCK_BYTES, last + 1, BLOCK_BYTES, dtype=np.int64)
-        return rows_before(
-            lambda rows: self._rows[rows, 1],
-            begins,
-            np.full(len(begins), low, np.int64),
-            np.full(len(begins), high, np.int64),
-        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -201,8 +193,6 @@ class Dataset(AboutText):
         return self._inferred(ids).schema
 
     def _raw(self, number: int) -> bytes:
-        if self._by_ranges is not None:
-            return self._bytes_of(np.array([number], np.int64))[0]
         file, offset, size = ROW.unpack_from(self._row_bytes, number * ROW.size)
         text = self._texts.get(file) or self._text(file)
         return text.read(offset, size)
@@ -211,26 +201,29 @@ class Dataset(AboutText):
         """Return each record's own bytes; every file is asked once."""
         if not len(ids):
             return []
+        files, begins, sizes = self._sample_index.rows_of(ids).T
+
+        def read(which: NDArray[np.int64]) -> list[bytes]:
+            return self._text(int(files[which[0]])).read_many(begins[which], sizes[which])
+
+        def is_quick(which: NDArray[np.int64]) -> bool:
+            text, begin = self._text(int(files[which[0]])), begins[which]
+            return isinstance(text, BlockText) and text.is_at_hand(begin, begin + sizes[which])
+
         with reading():
-            blocked = None if self._by_ranges is None else self._blocked()
-            rows = self._sample_index.rows_of(ids)
-            if blocked is None:
-                return self._bytes_by_ranges(rows)
-            has = blocked.has(rows[:, 0])
-            if has.all():
-                return blocked.read(ids, rows)
-            parts = {
-                True: iter(blocked.read(ids[has], rows[has])),
-                False: iter(self._bytes_by_ranges(rows[~has])),
-            }
-            return [next(parts[is_blocked]) for is_blocked in has.tolist()]
+            if (files == files[0]).all():
+                return self._text(int(files[0])).read_many(begins, sizes)
+            at_once = is_remote(self._sample_index.file_locations[0])
+            if self._by_ranges is not None:
+                at_once = not all(map(is_quick, grouped(files)))
+            return read_grouped(files, read, at_once=at_once)
 
     def _text_of_run(self, ids: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]] | None:
         """Return the text of records that lie one after the other, and where each of them ends.
 
         None for others: they are read one by one.
         """
-        if len(ids) < _LEAST_RUN or self._by_ranges is not None:
+        if len(ids) < _LEAST_RUN:
             return None
         first, last = int(ids[0]), int(ids[-1])
         if last - first != len(ids) - 1 or (np.diff(ids) != 1).any():
@@ -246,30 +239,23 @@ class Dataset(AboutText):
             text = self._text(int(rows[0, 0])).read(start, int(ends[-1]) - start)
         return text, ends - start
 
-    def _bytes_by_ranges(self, rows: NDArray[np.int64]) -> list[bytes]:
-        files = rows[:, 0]
-        if (files == files[0]).all():
-            return self._text(int(files[0])).read_many(rows[:, 1], rows[:, 2])
-
-        def read(which: NDArray[np.int64]) -> list[bytes]:
-            text = self._text(int(files[which[0]]))
-            return text.read_many(rows[which, 1], rows[which, 2])
-
-        return read_grouped(files, read, at_once=is_remote(self._sample_index.file_locations[0]))
-
     def _text(self, file: int) -> FileText:
         text = self._texts.get(file)
         if text is None:
-            if file >= len(self._sample_index.file_locations):
-                count = len(self._sample_index.file_locations)
-                raise self._sample_index.damaged(f"it speaks of file {file}, and names {count:,}")
+            index = self._sample_index
+            if file >= len(index.file_locations):
+                count = len(index.file_locations)
+                raise index.damaged(f"it speaks of file {file}, and names {count:,}")
             with _opening:
                 text = self._texts.get(file)
-                if text is None:
-                    text = open_text(self._sample_index, file)
+                runs = None if self._by_ranges is None else self._block_runs().get(file)
+                if text is None and runs is not None and index.meta is not None:
+                    text = open_blocks(index, index.meta, file, runs)
+                elif text is None:
+                    text = open_text(index, file)
                     _let_go_of_old()
-                    self._texts[file] = text
                     _opened.append((weakref.ref(self), file))
+                self._texts[file] = text
         return text
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
@@ -284,7 +270,7 @@ class Dataset(AboutText):
     def __getstate__(self) -> dict[str, Any]:
         state = {**vars(self), "_texts": {}, "_schema": None}
         del state["_rows"], state["_row_bytes"]
-        state.pop("_block_texts", None)
+        state.pop("_blocked", None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -302,6 +288,56 @@ def load_folder(
         options = StorageOptions(storage_options)
         return load_beside(os.fspath(base_path), index_data_folder, options)
     return IndexStore(base_path, index_data_folder=index_data_folder).load()
+
+
+def open_text(index: SampleIndex, number: int) -> FileText:
+    """Open one file of an index; a file that changed since raises."""
+    path = index.file_locations[number]
+    options = index.origin.options if index.origin is not None else None
+    store, name = locate(path, options)
+    meta = index.meta.files[number] if index.meta is not None else None
+    compression = compression_of(path)
+    if isinstance(store, LocalStore):
+        _check_unchanged(path, store, name, meta, _remedy(index))
+        if compression is None and not is_network(name):
+            return MappedText(name, path, _remedy(index))
+    known = Entry(name, meta.size, meta.modified, meta.version) if meta is not None else None
+    file = store.open(name, known)
+    if compression is None:
+        return RangedText(file)
+    if is_stream(index, number):
+        longest = None if meta is None else meta.bytes
+        return StreamText(file, "gzip" if compression == "gzip" else "", longest)
+    return FramedText(file, index.frames_of(number))
+
+
+def _remedy(index: SampleIndex) -> str:
+    is_of_tokens = any(path.endswith(".bin") for path in index.file_locations[:1])
+    if is_of_tokens if index.meta is None else index.meta.kind == "tokens":
+        return "Tokenise the text again: penstock tokenize SRC DST --overwrite"
+    return REBUILD
+
+
+def _check_unchanged(
+    path: str, store: LocalStore, name: str, meta: FileMeta | None, remedy: str
+) -> None:
+    try:
+        entry = store.entry(name)
+    except ObjectNotFoundError:
+        message = f"{path} is gone since the index was built. Bring it back. {remedy}"
+        raise StaleIndexError(message, path=path) from None
+    if meta is None:
+        return
+    same = (entry.size, entry.modified) == (meta.size, meta.modified)
+    if not same and entry.size >= meta.size:
+        with closing(store.open(name)) as file:
+            same = file_fingerprint(file, meta.size) == meta.fingerprint
+    if not same:
+        what = f"{meta.size:,} bytes then, {entry.size:,} now"
+        if entry.size == meta.size:
+            what = "other content at equal size"
+        message = f"{path} changed since the index was built: {what}. {remedy}"
+        raise StaleIndexError(message, path=path)
 
 
 def _let_go_of_old() -> None:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import mmap
 import os
 import threading
+from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 
-from penstock.datasets._network import is_network
 from penstock.datasets._recently_used import RecentlyUsed
-from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError, StorageError
-from penstock.index import LARGEST_FRAME, file_fingerprint
+from penstock.errors import OptionError, StaleIndexError, StorageError
+from penstock.index import LARGEST_FRAME
 from penstock.jsonl import compression_of, decode_frame, decompressed
-from penstock.storage import Entry, LocalStore, carried, locate
+from penstock.storage import carried
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from penstock.index import FileMeta, SampleIndex
+    from penstock.index import SampleIndex
     from penstock.storage import OpenFile
 
     Places = Sequence[int] | NDArray[np.integer]
@@ -40,7 +39,7 @@ _FREE_BEGINNINGS = 8
 _CALLS_A_PASS = 8
 """A pass that begins where no other did goes forward in this many calls, on average. Records in
 random order go back about every other time."""
-_REBUILD = "Build the index again: penstock index PATH --overwrite"
+REBUILD = "Build the index again: penstock index PATH --overwrite"
 
 
 class FileText(Protocol):
@@ -99,62 +98,12 @@ def is_stream(index: SampleIndex, file: int) -> bool:
     return not len(frames) or int(frames[:, 4].max()) > LARGEST_FRAME
 
 
-def open_text(index: SampleIndex, number: int) -> FileText:
-    """Open one file of an index; a file that changed since raises."""
-    path = index.file_locations[number]
-    options = index.origin.options if index.origin is not None else None
-    store, name = locate(path, options)
-    meta = index.meta.files[number] if index.meta is not None else None
-    compression = compression_of(path)
-    if isinstance(store, LocalStore):
-        _check_unchanged(path, store, name, meta, _remedy(index))
-        if compression is None and not is_network(name):
-            return MappedText(name, path, _remedy(index))
-    known = Entry(name, meta.size, meta.modified, meta.version) if meta is not None else None
-    file = store.open(name, known)
-    if compression is None:
-        return RangedText(file)
-    if is_stream(index, number):
-        longest = None if meta is None else meta.bytes
-        return StreamText(file, "gzip" if compression == "gzip" else "", longest)
-    return FramedText(file, index.frames_of(number))
-
-
-def _remedy(index: SampleIndex) -> str:
-    is_of_tokens = any(path.endswith(".bin") for path in index.file_locations[:1])
-    if is_of_tokens if index.meta is None else index.meta.kind == "tokens":
-        return "Tokenise the text again: penstock tokenize SRC DST --overwrite"
-    return _REBUILD
-
-
-def _check_unchanged(
-    path: str, store: LocalStore, name: str, meta: FileMeta | None, remedy: str
-) -> None:
-    try:
-        entry = store.entry(name)
-    except ObjectNotFoundError:
-        message = f"{path} is gone since the index was built. Bring it back. {remedy}"
-        raise StaleIndexError(message, path=path) from None
-    if meta is None:
-        return
-    same = (entry.size, entry.modified) == (meta.size, meta.modified)
-    if not same and entry.size >= meta.size:
-        with closing(store.open(name)) as file:
-            same = file_fingerprint(file, meta.size) == meta.fingerprint
-    if not same:
-        what = f"{meta.size:,} bytes then, {entry.size:,} now"
-        if entry.size == meta.size:
-            what = "other content at equal size"
-        message = f"{path} changed since the index was built: {what}. {remedy}"
-        raise StaleIndexError(message, path=path)
-
-
 class MappedText(FileText):
     """A plain file on this machine: the page cache is the only copy."""
 
     __slots__ = ("_map", "_path", "_remedy")
 
-    def __init__(self, name: str, path: str, remedy: str = _REBUILD) -> None:
+    def __init__(self, name: str, path: str, remedy: str = REBUILD) -> None:
         self._path = path
         self._remedy = remedy
         try:
@@ -234,55 +183,91 @@ class RangedText(FileText):
         return self._file.read_ranges(ranges)
 
 
-_frames: RecentlyUsed[bytes] = RecentlyUsed(CACHED_BYTES)
+class PartedText(FileText):
+    """A text in parts that follow each other: those around a record are brought.
 
+    `parts` are int64[parts, 4]: offset and bytes in the file, offset and bytes in the text.
+    """
 
-class FramedText(FileText):
-    """A zstd file with frames of a bearable size: those around a record are decompressed."""
+    _held: ClassVar[RecentlyUsed[Any]]
+    """Parts of all files of the class that this process has at hand."""
 
-    def __init__(self, file: OpenFile, places: NDArray[np.uint64]) -> None:
-        self._file = file
-        self._frames = places[:, 1:].astype(np.int64)
-        self._starts = self._frames[:, 2]
-        self._end = int(self._frames[-1, 2:].sum())
-        self._name = object()  # Of its frames among those of all files.
+    def __init__(self, path: str, parts: NDArray[np.int64]) -> None:
+        self._path, self._parts = path, parts
+        self._starts = parts[:, 2]
+        self._end = int(parts[-1, 2:].sum()) if len(parts) else 0
+        self._owner = object()  # Of its parts among those of all files.
+
+    @abstractmethod
+    def _bring(self, numbers: list[int]) -> Iterator[tuple[bytes | memoryview, int]]:
+        """Yield the text of each of some parts, and its weight among those at hand."""
+
+    def _texts(self, numbers: list[int]) -> dict[int, bytes | memoryview]:
+        held = {number: self._held.get((self._owner, number)) for number in numbers}
+        missing = [number for number, text in held.items() if text is None]
+        if missing:
+            for number, (text, weight) in zip(missing, self._bring(missing), strict=True):
+                held[number] = text
+                self._held.put((self._owner, number), text, weight)
+        return {number: text for number, text in held.items() if text is not None}
 
     def read(self, offset: int, size: int) -> bytes:
         # A forged offset may be more than int64 holds.
-        _refuse_behind(self._file.path, offset + size, self._end)
-        return super().read(offset, size)
+        _refuse_behind(self._path, offset + size, self._end)
+        number = int(self._starts.searchsorted(offset, "right")) - 1
+        low = offset - int(self._starts[number])
+        if number < 0 or low + size > self._parts[number, 3]:
+            return super().read(offset, size)
+        return bytes(self._texts([number])[number][low : low + size])
+
+    def _spans(
+        self, begin: NDArray[np.int64], end: NDArray[np.int64]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """Return the first and the last part of each record, and the parts of all of them."""
+        _refuse_behind(self._path, int(end.max()), self._end)
+        first = np.searchsorted(self._starts, begin, "right") - 1
+        if first.min() < 0:
+            raise StaleIndexError(
+                f"the index of {self._path} speaks of a record at byte {begin.min():,}, before the "
+                f"first one. {REBUILD}",
+                path=self._path,
+            )
+        last = np.maximum(first, np.searchsorted(self._starts, end, "left") - 1)
+        ones, others = first.tolist(), last.tolist()
+        spans = map(range, ones, (last + 1).tolist())
+        return ones, others, sorted({number for span in spans for number in span})
 
     def read_many(self, offsets: Places, sizes: Places) -> list[bytes]:
         begin = np.asarray(offsets, np.int64)
         end = begin + np.asarray(sizes, np.int64)
-        _refuse_behind(self._file.path, int(end.max()), self._end)
-        first = np.searchsorted(self._starts, begin, "right") - 1
-        last = np.searchsorted(self._starts, end, "left") - 1
-        spans = map(range, first.tolist(), (last + 1).tolist())
-        texts = self._texts(sorted({number for span in spans for number in span}))
+        ones, others, numbers = self._spans(begin, end)
+        texts, bases = self._texts(numbers), self._starts[ones]
         found = []
-        for low, high, one, other in zip(
-            begin.tolist(), end.tolist(), first.tolist(), last.tolist(), strict=True
+        for one, other, low, high in zip(
+            ones, others, (begin - bases).tolist(), (end - bases).tolist(), strict=True
         ):
-            start = int(self._starts[one])
             text = texts[one]
             if one != other:
                 text = b"".join([texts[number] for number in range(one, other + 1)])
-            found.append(text[low - start : high - start])
+            found.append(bytes(text[low:high]))
         return found
 
-    def _texts(self, wanted: list[int]) -> dict[int, bytes]:
-        """Return the text of frames; those that are not at hand are decompressed."""
-        found = {number: _frames.get((self._name, number)) for number in wanted}
-        texts = {number: text for number, text in found.items() if text is not None}
-        missing = [number for number in wanted if number not in texts]
-        if missing:
-            ranges = [(int(self._frames[n, 0]), int(self._frames[n, 1])) for n in missing]
-            for number, data in zip(missing, self._file.read_ranges(ranges), strict=True):
-                offset, _, _, text_bytes = self._frames[number].tolist()
-                text = texts[number] = decode_frame(data, text_bytes, self._file.path, offset)
-                _frames.put((self._name, number), text, len(text))
-        return texts
+
+class FramedText(PartedText):
+    """A zstd file with frames of a bearable size, which are decompressed in this process."""
+
+    _held = RecentlyUsed(CACHED_BYTES)
+
+    def __init__(self, file: OpenFile, frames: NDArray[np.uint64]) -> None:
+        super().__init__(file.path, frames[:, 1:].astype(np.int64))
+        self._file = file
+
+    def _bring(self, numbers: list[int]) -> Iterator[tuple[bytes, int]]:
+        frames = self._parts[numbers].tolist()
+        data = self._file.read_ranges([(offset, size) for offset, size, *_ in frames])
+        for (offset, *_, text_bytes), frame in zip(frames, data, strict=True):
+            text = decode_frame(frame, text_bytes, self._path, offset)
+            yield text, len(text)
 
 
 class StreamText(FileText):
@@ -318,7 +303,7 @@ class StreamText(FileText):
         if self._longest is not None and size > self._longest:
             raise StaleIndexError(
                 f"the index speaks of a record of {size:,} bytes in {self._file.path}, and of "
-                f"{self._longest:,} in all its records. {_REBUILD}",
+                f"{self._longest:,} in all its records. {REBUILD}",
                 path=self._file.path,
             )
         head = self._head(offset)
@@ -368,7 +353,7 @@ class _Head:
             if block is None:
                 raise StaleIndexError(
                     f"{self._path} ends at byte {self.end:,} of its text, before a record "
-                    f"that its index names. {_REBUILD}",
+                    f"that its index names. {REBUILD}",
                     path=self._path,
                 )
             let_go = min(max(0, offset - _KEPT - self.start), len(self._held))

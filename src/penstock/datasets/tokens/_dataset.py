@@ -6,21 +6,22 @@ import logging
 import os
 from bisect import bisect_right
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.datasets._network import is_network
 from penstock.datasets.text._dataset import ROW, Dataset, load_folder
-from penstock.datasets.tokens._dtype import (
+from penstock.datasets.tokens._layout import (
     check_complete,
     check_fits,
     check_inside,
     dtype_of,
-    refuse_extra_arrays,
+    one_value,
+    runs_of,
 )
-from penstock.datasets.tokens._rows import between, ends_of, items, one_value, runs_of, take
-from penstock.datasets.tokens._source import TokenSource
+from penstock.datasets.tokens._source import TokenSource, between, ends_of, take
 from penstock.datasets.tokens._with_aux import TokensWithAuxDataset
 from penstock.errors import OptionError
 from penstock.index import rows_before
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import DTypeLike, NDArray
 
-    from penstock.datasets.tokens._rows import Ends, Runs
+    from penstock.datasets.tokens._layout import Runs
+    from penstock.datasets.tokens._source import Ends
     from penstock.index import Documents, SampleIndex, TokensMeta
 
 _log = logging.getLogger("penstock.datasets")
@@ -69,19 +71,16 @@ class TokensDataset(TokenSource, Dataset):
         **kwargs: Any,
     ) -> None:
         Dataset.__init__(self, sample_index, name, **kwargs)
-        refuse_extra_arrays(sample_index)
         check_complete(sample_index)
         self._dtype = dtype_of(sample_index.meta, token_dtype)
         check_fits(sample_index, self._dtype)
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
-        """The integer type of every token."""
         return self._dtype
 
     @cached_property
     def sample_size(self) -> int | None:
-        """Tokens of each row; None where rows have lengths of their own."""
         if self._known is not None:
             return self._known.sample_size
         if (size := one_value(self._rows[:, 2])) is None:
@@ -91,12 +90,10 @@ class TokensDataset(TokenSource, Dataset):
 
     @property
     def packing(self) -> str | None:
-        """How documents were put into rows: `concat`, `best_fit`; None where it is unknown."""
         return None if self._known is None else self._known.packing
 
     @property
     def keeps_apart(self) -> bool:
-        """Whether rows hold documents that only their ends keep apart."""
         known = self._known
         return known is not None and (known.packing == "best_fit" or known.sample_size is None)
 
@@ -170,51 +167,31 @@ class TokensDataset(TokenSource, Dataset):
 
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         if not self._is_mapped:
-            return self._flat(ids)[0].reshape(len(ids), self.sample_size or 0)
-        if len(self._places) != 1:
             return super()._fresh(ids)
-        # The numbers are checked already: "clip" spares another check.
-        found = self._run_items(0, self._sample_kind).take(ids, 0, None, "clip")
-        return found.view(self._dtype).reshape(len(ids), self.sample_size or 0)
-
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
         kind = self._sample_kind
-        if not self._is_mapped:
-            super()._fill(ids, out)
-        elif len(self._places) == 1:
-            self._run_items(0, kind).take(ids, 0, items(out, kind), "clip")
+        if len(self._runs.places) == 1:
+            # The numbers are checked already: "clip" spares another check.
+            found = self._run_items(0, kind).take(ids, 0, None, "clip")
         else:
             runs = self._runs.of(ids)
             places = ids - self._runs.firsts[runs]
-            take(runs, places, lambda run: self._run_items(run, kind), items(out, kind))
+            found = take(runs, places, lambda run: self._run_items(run, kind), kind)
+        return found.view(self._dtype).reshape(len(ids), self.sample_size or 0)
 
     def _run_items(self, number: int, kind: np.dtype[Any], step: int | None = None) -> NDArray[Any]:
         """Return what lies in a run as items: a view of the map."""
-        file, begin, stop = self._places[number]
+        _, file, begin, stop = self._runs.places[number]
         text = self._texts.get(file) or self._text(file)
         found: NDArray[Any] = text.items(kind, begin, stop, step)  # type: ignore[attr-defined]
         return found
 
-    @cached_property
-    def _places(self) -> list[tuple[int, int, int]]:
-        """The file of each run, its first byte and the one behind its last."""
-        runs = self._runs
-        columns = (column.tolist() for column in (runs.files, runs.begins, runs.stops))
-        return list(zip(*columns, strict=True))
-
     def _offset_in_run(self, file: int, number: int) -> int:
         """Return the byte at which a sample of its run begins; -1 where that is in another file."""
-        firsts = self._firsts
-        run = bisect_right(firsts, number) - 1 if len(firsts) > 1 else 0
-        its_file, begin, _ = self._places[run]
-        inside = (number - firsts[run]) * self._sample_kind.itemsize
+        places = self._runs.places
+        run = bisect_right(places, number, key=itemgetter(0)) - 1
+        first, its_file, begin, _ = places[run]
+        inside = (number - first) * self._sample_kind.itemsize
         return begin + inside if its_file == file else -1
-
-    @cached_property
-    def _firsts(self) -> list[int]:
-        """The number of the first sample of each run."""
-        firsts: list[int] = self._runs.firsts[:-1].tolist()
-        return firsts
 
     @property
     def _is_mapped(self) -> bool:
@@ -229,12 +206,12 @@ class TokensDataset(TokenSource, Dataset):
     def _flat(self, ids: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         sizes = self._sample_index.rows_of(ids)[:, 2]
         lengths, rest = np.divmod(sizes, self._dtype.itemsize)
-        if rest.any():
-            bad = int(rest.argmax())
-            self._whole(int(sizes[bad]), int(ids[bad]))
-        if self.sample_size is not None and (wrong := lengths != self.sample_size).any():
-            bad = int(wrong.argmax())
-            self._check_size(int(lengths[bad]), int(ids[bad]))
+        is_wrong = rest != 0
+        if self.sample_size is not None:
+            is_wrong |= lengths != self.sample_size
+        if is_wrong.any():
+            bad = int(is_wrong.argmax())
+            self._check_size(self._whole(int(sizes[bad]), int(ids[bad])), int(ids[bad]))
         # A bytearray, because the caller may write to it.
         return np.frombuffer(bytearray().join(self._bytes_of(ids)), self._dtype), lengths
 
@@ -276,9 +253,8 @@ class TokensDataset(TokenSource, Dataset):
         inside = np.minimum(ids, self._length - 1)
         runs = self._runs.of(inside)
         bytes_before = self._rows[inside, 1].astype(np.int64) - self._runs.begins[runs]
-        if (
-            (bytes_before < 0) | (bytes_before > (self._runs.stops - self._runs.begins)[runs])
-        ).any():
+        sizes = (self._runs.stops - self._runs.begins)[runs]
+        if ((bytes_before < 0) | (bytes_before > sizes)).any():
             raise self._sample_index.damaged("samples of a file do not follow each other")
         starts = self._run_bounds[runs] + bytes_before // self._dtype.itemsize
         return np.where(ids < self._length, starts, self._stream_tokens)
@@ -319,15 +295,12 @@ class TokensDataset(TokenSource, Dataset):
         return ends_of(found, rows, is_inside, len(begins))
 
     def _about(self) -> str:
-        about = super()._about()
-        known = self._known
-        if known is None or self.sample_size is None:
-            return about
-        return f"{about}, {known.documents:,} documents"
+        known = None if self.sample_size is None else self._known
+        return super()._about() + (f", {known.documents:,} documents" if known else "")
 
     def __getstate__(self) -> dict[str, Any]:
         state = Dataset.__getstate__(self)
-        for name in ("_runs", "_run_bounds", "_bounds", "_sample_kind", "_places", "_firsts"):
+        for name in ("_runs", "_run_bounds", "_bounds", "_sample_kind"):
             state.pop(name, None)
         return state
 

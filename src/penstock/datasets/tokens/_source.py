@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.datasets._source import Source
-from penstock.datasets.tokens._rows import between, ends_of
 from penstock.decode import empty_batch, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields
     from penstock.datasets._split import Parts
-    from penstock.datasets.tokens._rows import Ends
 
 TOKENS = "tokens"
 """The one column that a row is in Arrow."""
+Ends: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
+"""Values, and where those of each row begin in them; at last where the last row's end."""
+_FEW = 32
 _MOST_ITEMS = 2**31 - 1
 
 
@@ -33,9 +36,9 @@ class TokenSource(Source):
     and as a list of fresh arrays where each has a length of its own. Arrow has them as one column
     `tokens`.
 
-    A format implements dtype, width and `_flat`, or `_fill` for rows of one width; `_lengths` and
-    `_document_ends` where it knows documents. Windows over the stream of its tokens work then;
-    `_run_starts` and `_run` make them faster for mapped tokens.
+    A format implements dtype, width and `_flat`, and `_fresh` where that is faster for rows of one
+    width; `_lengths` and `_document_ends` where it knows documents. Windows over the stream of its
+    tokens work then; `_run_starts` and `_run` make them faster for mapped tokens.
     """
 
     _SURFACE: ClassVar = Source._SURFACE | {  # noqa: SLF001 (see there)
@@ -43,7 +46,7 @@ class TokenSource(Source):
         "split": "tokens._views.split_tokens",
         "take": "tokens._views.TakenTokens",
         "where": "tokens._views.where_tokens",
-        "windows": "tokens._windows.Windows",
+        "windows": "tokens._views.Windows",
     }
     schema_is_complete = True
     is_tokens = True
@@ -112,14 +115,7 @@ class TokenSource(Source):
 
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Return rows of one width, fresh and writable."""
-        rows = np.empty((len(ids), self.sample_size or 0), self.token_dtype)
-        if len(ids):
-            self._fill(ids, rows)
-        return rows
-
-    def _fill(self, ids: NDArray[np.int64], out: NDArray[Any]) -> None:
-        """Fill a C array with rows of one width."""
-        out.reshape(-1)[:] = self._flat(ids)[0]
+        return self._flat(ids)[0].reshape(len(ids), self.sample_size or 0)
 
     def _lengths(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.sample_size is None:
@@ -193,8 +189,6 @@ class TokenSource(Source):
     @property
     def schema(self) -> pa.Schema:
         """One column `tokens`: lists of the dtype, of one size where rows have one."""
-        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
-
         item = pa.from_numpy_dtype(self.token_dtype)
         return pa.schema({TOKENS: pa.list_(item, self.sample_size or -1)})
 
@@ -207,28 +201,23 @@ class TokenSource(Source):
         return [values[start:end] for start, end in places]
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
-
         schema = self.schema
         (type_,) = schema.types
         if self.sample_size is not None:
             values = pa.array(self._fresh(ids).reshape(-1))
             column = pa.FixedSizeListArray.from_arrays(values, type=type_)
-            return pa.RecordBatch.from_arrays([column], schema=schema)
-        flat, lengths = self._flat(ids)
-        if len(flat) > _MOST_ITEMS:
-            raise OptionError(
-                f"{len(ids):,} rows have {len(flat):,} tokens, more than a list column of Arrow "
-                "holds. Ask for fewer rows at a time."
-            )
-        offsets = np.zeros(len(ids) + 1, np.int32)
-        np.cumsum(lengths, out=offsets[1:])
-        column = pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat), type=type_)
+        else:
+            flat, lengths = self._flat(ids)
+            if len(flat) > _MOST_ITEMS:
+                raise OptionError(
+                    f"{len(ids):,} rows have {len(flat):,} tokens, more than a list column of "
+                    "Arrow holds. Ask for fewer rows at a time."
+                )
+            offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+            column = pa.ListArray.from_arrays(offsets, pa.array(flat), type=type_)
         return pa.RecordBatch.from_arrays([column], schema=schema)
 
     def _columns(self, ids: NDArray[np.int64], schema: pa.Schema) -> pa.RecordBatch:
-        import pyarrow as pa  # noqa: PLC0415 (only for Arrow)
-
         if TOKENS in schema.names:
             return fit_batch(self._inferred(ids), schema, ids)
         return fit_batch(empty_batch(pa.schema([]), len(ids)), schema, ids)
@@ -239,14 +228,6 @@ class TokenSource(Source):
             f"there is nothing to decode in tokens ({', '.join(map(str, fields))}): reading them "
             "is a gather already. Use the source as it is."
         )
-
-    def _numbers(self, ids: Any) -> NDArray[np.int64]:
-        # The array of a loader: without a sign a negative number is a large one.
-        if type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size:
-            found: NDArray[np.int64] = ids
-            if ids.view(np.uint64).max() < len(self):
-                return found
-        return super()._numbers(ids)
 
     def _about(self) -> str:
         """Return the number of tokens, their type and the width of rows."""
@@ -263,20 +244,64 @@ class OverTokens(TokenSource):
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
-        """The integer type of every token."""
         return self.source.token_dtype
 
     @property
     def packing(self) -> str | None:
-        """How documents were put into the rows of the source."""
         return self.source.packing
 
     @property
     def keeps_apart(self) -> bool:
-        """Whether the source holds documents that only their ends keep apart."""
         return self.source.keeps_apart
 
 
 def is_tokens(source: object) -> TypeGuard[TokenSource]:
     """Whether records are rows of tokens; a feed that is no source has none."""
     return isinstance(source, Source) and source.is_tokens
+
+
+def between(lows: NDArray[np.int64], highs: NDArray[np.int64]) -> Ends:
+    """Return the numbers from each low up to each high, and where those of each begin.
+
+    >>> between(np.array([5, 1]), np.array([7, 2]))
+    (array([5, 6, 1]), array([0, 2, 3]))
+    """
+    counts = np.maximum(highs - lows, 0)
+    offsets = np.zeros(len(lows) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return np.arange(offsets[-1]) + np.repeat(lows - offsets[:-1], counts), offsets
+
+
+def ends_of(
+    values: NDArray[np.int64],
+    rows: NDArray[np.int64],
+    is_kept: NDArray[np.bool_],
+    count: int,
+) -> Ends:
+    """Return those of some values that are kept, given the row of each: of `count` rows."""
+    counts = np.bincount(rows[is_kept], minlength=count)
+    return values[is_kept], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+
+
+def take(
+    runs: NDArray[np.int64],
+    places: NDArray[np.int64],
+    items_of: Callable[[int], NDArray[Any]],
+    kind: np.dtype[Any],
+) -> NDArray[Any]:
+    """Return the items at places of runs.
+
+    Items are rows of tokens as one value each (`V…`), which NumPy copies as a whole.
+    """
+    out = np.empty(len(runs), kind)
+    if len(runs) <= _FEW:
+        # Of many runs, as like as not: to sort them costs more than to copy one by one.
+        found = {run: items_of(run) for run in set(runs.tolist())}
+        for row, (run, place) in enumerate(zip(runs.tolist(), places.tolist(), strict=True)):
+            out[row : row + 1] = found[run][place : place + 1]
+        return out
+    order = np.argsort(runs, kind="stable")
+    ordered = runs[order]
+    for which in np.split(order, np.flatnonzero(ordered[1:] != ordered[:-1]) + 1):
+        out[which] = items_of(int(runs[which[0]]))[places[which]]
+    return out

@@ -25,9 +25,19 @@ DEEPEST = 100
 
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_FOREIGN = {"=": "==", "<>": "!=", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not"}
-_VALUES = {"true": True, "false": False, "null": None}
-_WORDS = {"and", "or", "not", "in", "is", "contains", "starts", "with", *_VALUES}
+_BOOLEANS = {"true": True, "false": False}
+_WORDS = {"and", "or", "not", "in", "is", "contains", "starts", "with", "null", *_BOOLEANS}
+_INSTEAD = {
+    "=": "==",
+    "<>": "!=",
+    "&&": "and",
+    "&": "and",
+    "||": "or",
+    "|": "or",
+    "!": "not",
+    "null": "is null",
+}
+"""What stands here for a sign or word that other languages have."""
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -94,22 +104,11 @@ def parse(text: str) -> Node:
 
 
 def names_in(node: Node) -> list[str]:
-    """Return the fields that an expression is about, each once.
-
-    >>> names_in(parse("a > 1 or not (b.c is null and a < 0)"))
-    ['a', 'b.c']
-    """
-    return list(dict.fromkeys(_names(node)))
-
-
-def _names(node: Node) -> Iterator[str]:
-    if isinstance(node, Several):
-        for part in node.parts:
-            yield from _names(part)
-    elif isinstance(node, Not):
-        yield from _names(node.inner)
-    else:
-        yield node.name
+    """Return the fields that an expression is about, each once."""
+    if isinstance(node, Comparison | IsNull):
+        return [node.name]
+    parts = node.parts if isinstance(node, Several) else (node.inner,)
+    return list(dict.fromkeys(name for part in parts for name in names_in(part)))
 
 
 class Token(NamedTuple):
@@ -123,31 +122,6 @@ class Token(NamedTuple):
         return "the end" if self.kind == "end" else repr(self.text)
 
 
-def tokens_of(text: str) -> Iterator[Token]:
-    """Yield the tokens of an expression, the end as the last one.
-
-    >>> [token.text for token in tokens_of("age >= 18 and `odd name` in ('a')")]
-    ['age', '>=', '18', 'and', 'odd name', 'in', '(', "'a'", ')', '']
-    """
-    at, kind = 0, ""
-    while kind != "end":
-        found = _TOKEN.match(text, at)
-        if found is None:
-            at += len(text[at:]) - len(text[at:].lstrip())
-            why = f"{text[at]!r} means nothing here. A name with this sign stands in backquotes."
-            if text[at] in "'\"`":
-                why = f"this {text[at]} is never closed."
-            raise unreadable(text, at, why)
-        kind = found.lastgroup or ""
-        yield Token(kind, found[kind], found.start(kind))
-        at = found.end()
-
-
-def unreadable(text: str, at: int, problem: str) -> OptionError:
-    """Return the error for an expression that is no expression."""
-    return point_at(text, at, f"this expression cannot be read: {problem}")
-
-
 def point_at(text: str, at: int, problem: str) -> OptionError:
     """Return an error that shows a place in an expression."""
     start = text.rfind("\n", 0, at) + 1
@@ -158,11 +132,35 @@ def point_at(text: str, at: int, problem: str) -> OptionError:
 class _ConditionParser:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = list(tokens_of(text))
+        self.tokens = list(self._tokens())
         self.depth = 0
 
+    def _tokens(self) -> Iterator[Token]:
+        """Yield the tokens, the end as the last one."""
+        at, kind = 0, ""
+        while kind != "end":
+            found = _TOKEN.match(self.text, at)
+            if found is None:
+                sign = self.text[at:].lstrip()[0]
+                why = f"{sign!r} means nothing here. A name with this sign stands in backquotes."
+                if sign in "'\"`":
+                    why = f"this {sign} is never closed."
+                raise self._wrong(self.text.index(sign, at), why)
+            kind = found.lastgroup or ""
+            yield Token(kind, found[kind], found.start(kind))
+            at = found.end()
+
     def _wrong(self, at: int, problem: str) -> OptionError:
-        return unreadable(self.text, at, problem)
+        return point_at(self.text, at, f"this expression cannot be read: {problem}")
+
+    def _expected(self, what: str, token: Token) -> OptionError:
+        """Return the error about a token that stands in the place of something else."""
+        problem, word = f"{what} is expected, not {token}", token.text.lower()
+        if token.kind in ("word", "sign") and word in _INSTEAD:
+            problem += f": write {_INSTEAD[word]!r} for {token}"
+        elif token.kind == "word" and word in _WORDS:
+            problem += f"; a field of that name stands in backquotes: `{token.text}`"
+        return self._wrong(token.at, f"{problem}.")
 
     def _take(self) -> Token:
         # The end token stays for the next caller.
@@ -178,16 +176,14 @@ class _ConditionParser:
             self._take()
         return found
 
-    def _expect(self, word: str, after: str) -> None:
+    def _expect(self, word: str) -> None:
         if not self._skip(word):
-            token = self.tokens[0]
-            raise self._wrong(token.at, f"after {after} comes {word!r}, not {token}.")
+            raise self._expected(repr(word), self.tokens[0])
 
     def whole(self) -> Node:
         node = self._several("or")
-        token = self.tokens[0]
-        if token.kind != "end":
-            raise self._wrong(token.at, _why_not(token))
+        if self.tokens[0].kind != "end":
+            raise self._expected("'and', 'or' or the end", self.tokens[0])
         return node
 
     def _several(self, word: str) -> Node:
@@ -214,12 +210,16 @@ class _ConditionParser:
 
     def _comparison(self) -> Node:
         first = self._take()
-        if first.kind in ("number", "text") or first.text.lower() in _VALUES:
-            return self._turned_round(first)
+        if first.kind in ("number", "text") or first.text.lower() in (*_BOOLEANS, "null"):
+            value, sign = self._value(first), self._take()
+            if sign.text not in _COMPARISONS:
+                raise self._expected("a comparison", sign)
+            how = _FLIPPED.get(sign.text, sign.text)
+            return Comparison(self._field(self._take()), how, (value,), (first.at,))
         name = self._field(first)
         if self._skip("is"):
             is_not = self._skip("not")
-            self._expect("null", "'is not'" if is_not else "'is'")
+            self._expect("null")
             return Not(IsNull(name)) if is_not else IsNull(name)
         sign = self._take()
         is_not = sign.text.lower() == "not" and self._is_next("in", "contains", "starts")
@@ -231,60 +231,37 @@ class _ConditionParser:
         if how == "in":
             return self._among(name)
         if how == "starts":
-            self._expect("with", "'starts'")
+            self._expect("with")
         elif how != "contains" and how not in _COMPARISONS:
-            hint = f"write {_FOREIGN[how]!r} for {how!r}." if how in _FOREIGN else _AFTER_FIELD
-            raise self._wrong(sign.at, f"after the field {name!r}: {hint}")
+            raise self._expected(f"after the field {name!r}: a comparison", sign)
         token = self._take()
-        value = self._value(token)
-        if how in ("contains", "starts") and not isinstance(value, str):
-            raise self._wrong(token.at, f"a text in quotes is expected, not {token}.")
-        return Comparison(name, how, (value,), (token.at,))
-
-    def _turned_round(self, token: Token) -> Node:
-        value = self._value(token)
-        sign = self._take()
-        if sign.text not in _COMPARISONS:
-            raise self._wrong(sign.at, f"after a value comes a comparison, not {sign}.")
-        other = self._take()
-        if other.kind in ("number", "text") or other.text.lower() in _VALUES:
-            raise self._wrong(token.at, "two values are compared here: one side names a field.")
-        how = _FLIPPED.get(sign.text, sign.text)
-        return Comparison(self._field(other), how, (value,), (token.at,))
+        if how in ("contains", "starts") and token.kind != "text":
+            raise self._expected("a text in quotes", token)
+        return Comparison(name, how, (self._value(token),), (token.at,))
 
     def _among(self, name: str) -> Node:
-        self._expect("(", "'in'")
+        self._expect("(")
         tokens = [self._take()]
         values = [self._value(tokens[0])]
         while self._skip(",") and not self._is_next(")"):
             tokens.append(self._take())
             values.append(self._value(tokens[-1]))
-        self._expect(")", "the values")
+        self._expect(")")
         return Comparison(name, "in", tuple(values), tuple(token.at for token in tokens))
 
     def _field(self, token: Token) -> str:
         if token.kind == "name" or (token.kind == "word" and token.text.lower() not in _WORDS):
             return token.text
-        problem = f"a field name is expected, not {token}."
-        if token.kind == "word":
-            problem += f" A field of that name stands in backquotes: `{token.text}`"
-        raise self._wrong(token.at, problem)
+        raise self._expected("a field name", token)
 
     def _value(self, token: Token) -> Value:
         if token.kind == "number":
             return self._number(token)
         if token.kind == "text":
             return self._text(token)
-        word = token.text.lower()
-        if token.kind == "word" and word in _VALUES:
-            value = _VALUES[word]
-            if value is None:
-                raise self._wrong(token.at, "null matches no comparison: write 'is null'.")
-            return value
-        problem = f"a number, a text in quotes, true or false is expected, not {token}."
-        if token.kind in ("word", "name"):
-            problem += " Two fields are compared by a pyarrow expression."
-        raise self._wrong(token.at, problem)
+        if token.kind == "word" and token.text.lower() in _BOOLEANS:
+            return _BOOLEANS[token.text.lower()]
+        raise self._expected("a number, a text in quotes, true or false", token)
 
     def _number(self, token: Token) -> int | float:
         try:
@@ -307,18 +284,3 @@ class _ConditionParser:
             problem = "this text has an escape that JSON does not know; a backslash itself is \\\\."
             raise self._wrong(token.at, problem) from None
         return value
-
-
-_AFTER_FIELD = (
-    "a comparison is expected (== != < <= > >=, in, not in, is null, is not null, contains, "
-    "starts with). A name with other signs than letters, digits, _ and dots stands in backquotes."
-)
-
-
-def _why_not(token: Token) -> str:
-    """Return why the expression cannot go on with this token after a whole condition."""
-    if token.text in _COMPARISONS:
-        return "one comparison at a time: write 1 < a and a < 5."
-    if token.text in _FOREIGN:
-        return f"write {_FOREIGN[token.text]!r} for {token.text!r}."
-    return f"'and', 'or' or the end is expected, not {token}."

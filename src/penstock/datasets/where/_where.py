@@ -156,11 +156,6 @@ def holds(node: Node, columns: Mapping[str, pa.Array], text: str) -> pa.BooleanA
     """Return where an expression is true, false or (for want of a value) null.
 
     `text` is what the user wrote; errors point into it.
-
-    >>> import pyarrow as pa
-    >>> from penstock.datasets.where._expression import parse
-    >>> holds(parse("a > 1"), {"a": pa.array([1, 2, None])}, "a > 1").to_pylist()
-    [False, True, None]
     """
     if isinstance(node, Comparison):
         array = _plain(columns[node.name])

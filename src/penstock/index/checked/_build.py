@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress, groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from penstock.decode import blank_lines, decode_as_json, decode_fast
-from penstock.index._builder import Scanned
+from penstock.decode import decode_as_json, decode_fast
 from penstock.index._fingerprint import digest
 from penstock.index._names import BAD_LINES
 from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
-from penstock.index._scan import LineScanner
+from penstock.index._scan import LineScan, LineScanner
 from penstock.index.checked._checks import (
     JSON_NAMES,
     Aside,
@@ -29,7 +29,7 @@ from penstock.index.profile._document import write_profile
 from penstock.index.profile._profile import Profile, old_profile
 from penstock.index.profile._values import UNREADABLE
 from penstock.jsonl import reason_text
-from penstock.work import UnitResults, grouped, run_units, viewed
+from penstock.work import UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.index._build import BuildOptions
-    from penstock.index._builder import Builder, FileToScan
+    from penstock.index._build import Builder, FileToScan
     from penstock.index._parts import FilePart, LinePiece
     from penstock.index._scan import Scanner
     from penstock.index.checked._checks import Checks
@@ -71,22 +70,17 @@ class LineCheck:
         if isinstance(piece, LongLine):
             self.aside.append(Aside(piece.newlines, piece.offset, piece.size, self._too_long()))
             return
-        places, ends = _places(piece.text)
-        lines = piece.text.split(b"\n")[: len(places)] if self._checks else []
-        numbers = np.arange(len(places))
-        blank = blank_lines(piece.text, places[:, 0], ends)
-        if blank.any():
-            lines = list(compress(lines, ~blank))
-            places, numbers = places[~blank], numbers[~blank]
+        scan = LineScan(may_be_marked=False)
+        places = np.concatenate([scan.add(piece.text), scan.finish()])
+        lines = [line for line in piece.text.split(b"\n") if line.strip()] if self._checks else []
         reasons, values = self._read(lines, places[:, 1]) if self._checks else ({}, [])
-        for number in sorted(reasons):
-            offset, size = places[number].tolist()
-            newlines = piece.newlines + int(numbers[number])
-            self.aside.append(Aside(newlines, piece.offset + offset, size, reasons[number]))
         if reasons:
-            is_record = np.ones(len(places), bool)
-            is_record[list(reasons)] = False
-            places = places[is_record]
+            newlines = np.flatnonzero(np.frombuffer(piece.text, np.uint8) == _NEWLINE)
+            for number in sorted(reasons):
+                offset, size = places[number].tolist()
+                before = piece.newlines + int(np.searchsorted(newlines, offset))
+                self.aside.append(Aside(before, piece.offset + offset, size, reasons[number]))
+            places = np.delete(places, list(reasons), axis=0)
         if len(places):
             places[:, 0] += piece.offset
             self._on_rows(places)
@@ -111,51 +105,37 @@ class LineCheck:
         reasons: dict[int, str] = {}
         values: list[object] = []
         rest = iter(lines)
+        # Without a profile the types suffice; to hold all values takes twice as long.
+        kept = iter if self._profile is not None else partial(map, type)
         while True:
             try:
                 # No Python between two lines. When a line fails, those before it are in the list,
                 # so its number is known, and `rest` continues behind it.
-                values.extend(map(decode_fast, rest))
+                values.extend(kept(map(decode_fast, rest)))
                 break
             except (ValueError, RecursionError):
                 number = len(values) + len(reasons)
                 try:
-                    values.append(decode_as_json(lines[number]))
+                    values.extend(kept([decode_as_json(lines[number])]))
                 except ValueError as why:
                     if self._checks.validate:
                         reasons[number] = reason_text(why)
                     else:
                         values.append(UNREADABLE)
-        if self._checks.validate and not set(map(type, values)) <= {dict}:
-            self._find_others(reasons, values, len(lines))
+        types: list[Any] = values if self._profile is None else list(map(type, values))
+        if self._checks.validate and not set(types) <= {dict}:
+            numbers = [number for number in range(len(lines)) if number not in reasons]
+            for number, type_ in zip(numbers, types, strict=True):
+                if type_ is not dict:
+                    reasons[number] = f"{JSON_NAMES[type_]}, not an object"
             values = [value for value in values if type(value) is dict]
         return reasons, values
-
-    def _find_others(self, reasons: dict[int, str], values: list[object], lines: int) -> None:
-        """Add the lines that are JSON but not objects."""
-        numbers = [number for number in range(lines) if number not in reasons]
-        for number, value in zip(numbers, values, strict=True):
-            if type(value) is not dict:
-                reasons[number] = f"{JSON_NAMES[type(value)]}, not an object"
 
     def _too_long(self) -> str:
         return f"longer than {self._checks.max_line_bytes:,} bytes"
 
 
-def _places(text: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return offset and bytes of each line, int64[lines, 2], and where each ends."""
-    stops = np.flatnonzero(np.frombuffer(text, np.uint8) == _NEWLINE) + 1
-    ends = stops - 1
-    if not text.endswith(b"\n"):
-        stops, ends = np.append(stops, len(text)), np.append(ends, len(text))
-    places = np.empty((len(stops), 2), np.int64)
-    places[0, 0] = 0
-    places[1:, 0] = stops[:-1]
-    np.subtract(stops, places[:, 0], out=places[:, 1])
-    return places, ends
-
-
-def unit_key(builder: Builder, options: BuildOptions) -> str:
+def unit_key(builder: Builder) -> str:
     """Return a key of the units of a build, another one wherever their results would differ."""
     files = [
         [
@@ -169,12 +149,14 @@ def unit_key(builder: Builder, options: BuildOptions) -> str:
         for one in builder.waiting
     ]
     scanner = [builder.scanner.kind, builder.scanner.options()]
+    options = builder.options
     how = [_FORMAT, options.unit_bytes, msgspec.to_builtins(options.checks)]
     return digest([how, scanner, builder.listing.base, files])
 
 
-def scan_checked(builder: Builder, options: BuildOptions, units_in: Path, folder: Path) -> None:
+def scan_checked(builder: Builder, units_in: Path, folder: Path) -> None:
     """Scan all files by units that publish in `units_in`, and write the index into `folder`."""
+    options = builder.options
     parts: list[FilePart] = []
     for one in builder.waiting:
         facts = one.was.facts if one.was else None
@@ -187,13 +169,13 @@ def scan_checked(builder: Builder, options: BuildOptions, units_in: Path, folder
     workers = options.num_workers
     if workers is None and builder.bytes < _LITTLE:
         workers = 0
-    with viewed(options.progress, builder.bytes, "indexing") as bar:
+    with builder.progress() as bar:
         run_units(units, workers=workers, advance=bar.add)
-    _write(builder, options, units, folder)
+    _write(builder, units, folder)
 
 
-def _write(builder: Builder, options: BuildOptions, units: list[ScanUnit], folder: Path) -> None:
-    old, profile = builder.old, None
+def _write(builder: Builder, units: list[ScanUnit], folder: Path) -> None:
+    options, old, profile = builder.options, builder.old, None
     if options.profile:
         profile = old_profile(old) if old is not None else Profile()
     with ExitStack() as stack:
@@ -209,8 +191,9 @@ def _write(builder: Builder, options: BuildOptions, units: list[ScanUnit], folde
         waiting = iter(builder.waiting)
         for _, of_file in groupby(_found(units, profile), lambda item: item[0].found.path):
             one = next(waiting)
-            scanned = _put_together(builder, one, of_file, rows, bad)
-            builder.add(one, scanned, full_hash=options.full_hash)
+            _put_together(builder, one, of_file, rows, bad)
+            with one.found.open() as file:
+                builder.add(one, file)
     if profile is not None:
         write_profile(folder, profile)
 
@@ -221,21 +204,19 @@ def _put_together(
     of_file: Iterator[_PartResult],
     rows: BinaryIO,
     bad: BinaryIO | None,
-) -> Scanned:
+) -> None:
     """Write the rows and the bad lines of a file."""
-    scanned = Scanned()
     newlines = (one.was.newlines or 0) if one.was else 0
     for _, part, places in of_file:
-        builder.write_rows(one, places, rows, scanned)
+        builder.write_rows(one, places, rows)
         if bad is not None:
             write_bad_lines(bad, (line.in_file(one.relative, newlines) for line in part.aside))
-        scanned.bad_lines += len(part.aside)
-        scanned.frames.append(np.array(part.frames, np.int64).reshape(-1, 4))
-        scanned.facts = part.facts
+        one.bad_lines += len(part.aside)
+        one.frames.append(np.array(part.frames, np.int64).reshape(-1, 4))
+        one.facts = part.facts
         newlines += part.newlines
     if bad is not None:
-        scanned.newlines = newlines
-    return scanned
+        one.newlines = newlines
 
 
 def _found(units: list[ScanUnit], profile: Profile | None) -> Iterator[_PartResult]:

@@ -1,27 +1,9 @@
 """CSV files: where rows begin and end, and the types of columns."""
 
-from typing import TYPE_CHECKING
-
-from penstock._lazy import facade
-
-if TYPE_CHECKING:
-    from penstock.index.csv._types import Dialect as Dialect
-    from penstock.index.csv._types import convert_options as convert_options
-    from penstock.index.csv._types import read_options as read_options
-    from penstock.index.csv._types import type_of as type_of
-    from penstock.index.csv._types import whole_rows as whole_rows
-    from penstock.index.csv._types import wider_type as wider_type
-    from penstock.index.csv._types import with_line_end as with_line_end
-
-__all__, __getattr__, __dir__ = facade(
-    __name__,
-    {
-        "Dialect": "_types",
-        "convert_options": "_types",
-        "read_options": "_types",
-        "type_of": "_types",
-        "whole_rows": "_types",
-        "wider_type": "_types",
-        "with_line_end": "_types",
-    },
-)
+from penstock.index.csv._types import Dialect as Dialect
+from penstock.index.csv._types import convert_options as convert_options
+from penstock.index.csv._types import read_options as read_options
+from penstock.index.csv._types import type_of as type_of
+from penstock.index.csv._types import whole_rows as whole_rows
+from penstock.index.csv._types import wider_type as wider_type
+from penstock.index.csv._types import with_line_end as with_line_end

@@ -152,8 +152,6 @@ class RowFinder:
 
     def _outside(self, ends: NDArray[np.int64], quotes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the line ends outside of quotes: an even number of quotes is before them."""
-        if not len(quotes):
-            return ends[:0] if self._is_inside else ends
         is_odd = (np.searchsorted(quotes, ends) & 1).astype(bool)
         outside: NDArray[np.int64] = ends[is_odd == self._is_inside]
         return outside

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -86,9 +86,7 @@ class CsvScanner:
             "column_names": None if self.column_names is None else list(self.column_names),
         }
 
-    def begin(
-        self, path: str, facts: Mapping[str, object] | None = None, start: int = 0
-    ) -> CsvScan:
+    def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> CsvScan:
         if path.lower().endswith((".gz", ".zst")):
             raise OptionError(
                 f"{path}: compressed CSV has no random access, so its rows cannot be numbered in "
@@ -101,27 +99,18 @@ class CsvScan:
     """Finds the rows of one file; see `penstock.index.FileScan`."""
 
     def __init__(
-        self,
-        scanner: CsvScanner,
-        path: str,
-        facts: Mapping[str, object] | None = None,
-        start: int = 0,
+        self, scanner: CsvScanner, path: str, facts: Mapping[str, Any] | None, start: int
     ) -> None:
-        self._scanner = scanner
-        self._path = path
-        self._start = start
+        self._scanner, self._path, self._start = scanner, path, start
         self._finder = RowFinder(scanner.dialect, path, start)
         self._types: TypesSeen | None = None  # Until the first row is found.
         self._text = bytearray()  # Rows whose types are not found yet, and the bytes behind them.
         self._text_at = 0
         self._rows: list[NDArray[np.int64]] = []  # Those rows.
-        self._ragged = 0
-        self._first_ragged = 0
+        self._ragged = self._first_ragged = 0
         if facts and facts["columns"]:
-            names, kinds = cast("list[str]", facts["columns"]), cast("list[str]", facts["types"])
-            self._types = TypesSeen(names, scanner.dialect, kinds)
-            self._ragged = cast("int", facts.get("ragged", 0))
-            self._first_ragged = cast("int", facts.get("first_ragged", 0))
+            self._types = TypesSeen(facts["columns"], scanner.dialect, facts["types"])
+            self._ragged, self._first_ragged = facts.get("ragged", 0), facts.get("first_ragged", 0)
 
     def add(self, block: bytes | memoryview) -> NDArray[np.int64]:
         self._text += block
@@ -162,7 +151,7 @@ class CsvScan:
     def _names(self, row: bytes) -> list[str]:
         try:
             fields = first_row(row, self._scanner.dialect)
-        except pa.ArrowInvalid as why:
+        except (pa.ArrowInvalid, UnicodeDecodeError) as why:
             raise MalformedLineError(
                 f"{self._path}: its first row cannot be read: {why}. CSV is read as UTF-8.",
                 path=self._path,
@@ -324,13 +313,9 @@ def _typed_columns(text: bytes, names: Sequence[str], dialect: Dialect) -> dict[
     {'a': [1, '', None], 'b': ['x', 2.5, True]}
     """
     text = whole_rows(text)
-    types = dict.fromkeys(names, pa.string())
-    table = csv.read_csv(
-        pa.py_buffer(text),
-        read_options(text, names),
-        dialect.parse_options(),
-        convert_options(types, names),
-    )
+    convert = convert_options(dict.fromkeys(names, pa.string()), names)
+    parse = dialect.parse_options()
+    table = csv.read_csv(pa.py_buffer(text), read_options(text, names), parse, convert)
     return {name: _values(table[name]) for name in names}
 
 

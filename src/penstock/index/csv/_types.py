@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,11 @@ _TYPES = {
     TEXT: pa.string(),
 }
 _ATTEMPTS = _TYPES | {BIG: pa.float64()}
+_Correction: TypeAlias = "tuple[str, str, Callable[..., pa.Scalar], str]"
+"""The kind that Arrow finds, a pattern that any or all texts match, and the kind that is meant."""
+# Arrow reads these as integers, but not as floats: they would not widen.
+_HEXADECIMAL: _Correction = (INT, r"^[ \t]*-?0[xX]", pc.any, TEXT)
+_DIGITS_ONLY: _Correction = (FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", pc.all, BIG)
 _KINDS = {pa.null(): NULL, pa.bool_(): BOOL, pa.int64(): INT, pa.float64(): FLOAT}
 
 
@@ -39,7 +44,8 @@ class Dialect:
     escape: str | None = None
 
     def check(self) -> None:
-        signs = {name: sign for name, sign in asdict(self).items() if sign is not None}
+        given = asdict(self).items()
+        signs = {name: sign for name, sign in given if sign is not None or name == "delimiter"}
         for name, sign in signs.items():
             if not isinstance(sign, str) or len(sign) != 1 or not sign.isascii() or sign in "\r\n":
                 raise OptionError(
@@ -50,8 +56,6 @@ class Dialect:
                 f"delimiter, quote and escape must differ, not {signs}. A quote inside quotes is "
                 "written twice; that needs no escape=."
             )
-        if self.delimiter is None:
-            raise OptionError("delimiter=None: expected one character, as in delimiter=','.")
 
     def parse_options(
         self, on_ragged: Callable[[csv.InvalidRow], str] | None = None
@@ -96,14 +100,9 @@ def first_row(text: bytes, dialect: Dialect) -> list[str]:
     ['a', 'b, c']
     """
     text = whole_rows(text)
-    # Without names, Arrow makes them up, and takes their number from the row.
-    options = csv.ReadOptions(autogenerate_column_names=True, use_threads=False)
-    options.block_size = len(text) + 1
-    shape = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options(), convert_options())
-    types = dict.fromkeys(shape.column_names, pa.string())
-    values = csv.ConvertOptions(column_types=types, strings_can_be_null=False)
-    row = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options(), values)
-    return [column[0].as_py() for column in row.columns]
+    options = csv.ReadOptions(use_threads=False, block_size=len(text) + 1)
+    header = csv.read_csv(pa.py_buffer(text), options, dialect.parse_options())
+    return list(header.column_names)
 
 
 def whole_rows(text: bytes) -> bytes:
@@ -184,36 +183,18 @@ class TypesSeen:
             ragged[row.number - 1] = row.actual_columns
             return "skip"
 
-        return csv.read_csv(
-            pa.py_buffer(text),
-            read_options(text, self.names),
-            self._dialect.parse_options(skip),
-            options,
-        )
+        parse = self._dialect.parse_options(skip)
+        return csv.read_csv(pa.py_buffer(text), read_options(text, self.names), parse, options)
 
     def _corrected(self, text: bytes, found: list[str], rule: _Correction) -> list[str]:
         """Return `found`, with another kind for the columns of a rule."""
-        names = [name for name, kind in zip(self.names, found, strict=True) if kind == rule.kind]
+        kind, pattern, match, meant = rule
+        names = [name for name, one in zip(self.names, found, strict=True) if one == kind]
         if not names:
             return found
         texts = self._read(text, {}, convert_options(dict.fromkeys(names, pa.binary()), names))
-        matching = {name: pc.match_substring_regex(texts[name], rule.pattern) for name in names}
-        meant = {n for n, found in matching.items() if rule.match(found, min_count=0).as_py()}
+        matching = {name: pc.match_substring_regex(texts[name], pattern) for name in names}
+        others = {n for n, found in matching.items() if match(found, min_count=0).as_py()}
         return [
-            rule.meant if name in meant else kind
-            for name, kind in zip(self.names, found, strict=True)
+            meant if name in others else one for name, one in zip(self.names, found, strict=True)
         ]
-
-
-class _Correction(NamedTuple):
-    """The kind `meant` of a column that Arrow takes for `kind`, if all (or any) texts match."""
-
-    kind: str
-    pattern: str
-    match: Callable[..., pa.Scalar]
-    meant: str
-
-
-# Arrow reads these as integers, but not as floats: they would not widen.
-_HEXADECIMAL = _Correction(INT, r"^[ \t]*-?0[xX]", pc.any, TEXT)
-_DIGITS_ONLY = _Correction(FLOAT, r"^[ \t]*-?[0-9]+[ \t]*$", pc.all, BIG)

@@ -1,25 +1,8 @@
 """Parquet files: footers, and the columns of row groups."""
 
-from typing import TYPE_CHECKING
-
-from penstock._lazy import facade
-
-if TYPE_CHECKING:
-    from penstock.index.parquet._footers import Footer as Footer
-    from penstock.index.parquet._footers import UnifiedSchema as UnifiedSchema
-    from penstock.index.parquet._footers import read_footer as read_footer
-    from penstock.index.parquet._footers import read_footers as read_footers
-    from penstock.index.parquet._groups import ranges_of as ranges_of
-    from penstock.index.parquet._groups import read_group as read_group
-
-__all__, __getattr__, __dir__ = facade(
-    __name__,
-    {
-        "Footer": "_footers",
-        "UnifiedSchema": "_footers",
-        "ranges_of": "_groups",
-        "read_footer": "_footers",
-        "read_footers": "_footers",
-        "read_group": "_groups",
-    },
-)
+from penstock.index.parquet._footers import Footer as Footer
+from penstock.index.parquet._footers import UnifiedSchema as UnifiedSchema
+from penstock.index.parquet._footers import read_footer as read_footer
+from penstock.index.parquet._footers import read_footers as read_footers
+from penstock.index.parquet._groups import ranges_of as ranges_of
+from penstock.index.parquet._groups import read_group as read_group

@@ -34,6 +34,7 @@ _MOST_INFLATED = 1 << 12
 numbers, 8 MB, take 2,300 to 4,600 bytes in pages of the usual size; larger pages take less, but in
 small files."""
 _LEAST_WIDTH = 8
+_TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
 class DamagedStructureError(ValueError):
@@ -191,20 +192,10 @@ def _repeated_bytes(array: pa.Array) -> int:
         return _repeated_bytes(array.keys) + _repeated_bytes(array.items)
     if array.type.num_fields:
         return _repeated_bytes(array.values)
-    if isinstance(array, pa.DictionaryArray) and _has_lengths(array.type.value_type):
+    if isinstance(array, pa.DictionaryArray) and array.type.value_type in _TEXTS:
         lengths = pc.binary_length(array.dictionary).cast(pa.int64())
         return pc.sum(lengths.take(array.indices)).as_py() or 0
     return 0
-
-
-def _has_lengths(type_: pa.DataType) -> bool:
-    is_ = pa.types
-    return bool(
-        is_.is_string(type_)
-        or is_.is_binary(type_)
-        or is_.is_large_string(type_)
-        or is_.is_large_binary(type_)
-    )
 
 
 def ranges_of(

@@ -83,7 +83,8 @@ def _field(path: str, node: FieldNode, parent: FieldNode) -> dict[str, Any]:
         "type": " | ".join(kind for kind, _ in _by_count(held)) or "null",
         "count": count,
         "nulls": types["null"].count if "null" in types else 0,
-        "missing": parent.objects - count if node.is_named else 0,
+        # Items of lists and values of objects with too many names have no name to miss.
+        "missing": 0 if node in (parent.items, parent.any_name) else parent.objects - count,
         "first": min(stats.first for stats in types.values()),
         "last": max(stats.last for stats in types.values()),
     }
@@ -142,11 +143,8 @@ def _details(kind: str, stats: ValueStats) -> dict[str, Any]:
         details["lengths"] = {"min": low, "max": high} | _quantiles(stats.lengths, "int", low, high)
     if kind == "bool":
         details["true"] = stats.trues
-    if stats.nans:
-        details["nan"] = stats.nans
-    if stats.infinite:
-        details["infinite"] = stats.infinite
-    return details
+    odd = {"nan": stats.nans, "infinite": stats.infinite}
+    return details | {name: count for name, count in odd.items() if count}
 
 
 def _quantiles(histogram: Histogram, kind: str, low: Any, high: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -176,16 +174,16 @@ def _drift(
     held = {kind: stats for kind, stats in types.items() if kind != "null"}
     if not held:
         return
-    first, last = min(s.first for s in held.values()), max(s.last for s in held.values())
-    count = sum(stats.count for stats in held.values())
-    yield from _moved(path, first, last, count, around)
+    yield from _moved(path, [*held.values()], around)
     if len(held) > 1 and not (is_text and held.keys() <= _NUMBERS):
         yield _several_types(path, held, is_text=is_text)
 
 
 def _moved(
-    path: str, first: int, last: int, count: int, around: tuple[int, int]
+    path: str, held: list[ValueStats], around: tuple[int, int]
 ) -> Iterator[dict[str, object]]:
+    first, last = min(stats.first for stats in held), max(stats.last for stats in held)
+    count = sum(stats.count for stats in held)
     before, after = first - around[0], around[1] - last
     span = around[1] + 1 - around[0]
     patience = max(_FEW_RECORDS, _SMALL_SHARE * span)
@@ -200,8 +198,7 @@ def _moved(
     name = path or "the record"
     values = f"{count:,} {'value' if count == 1 else 'values'}"
     if is_late and is_gone:
-        where = f"record {first:,}" if first == last else f"records {first:,} to {last:,}"
-        text = f"{name} is only in {where} ({values})"
+        text = f"{name} is only in {_span(first, last)} ({values})"
     elif is_late:
         text = f"{name} is missing or null before record {first:,} ({values} since)"
     else:
@@ -224,13 +221,13 @@ def _several_types(
     is_change = all(a.last < b.first for a, b in pairwise(spans))
     name = path or "the record"
     is_weak = held.keys() <= _NUMBERS or (is_text and not is_change)
+    parts = [f"{kind} in {_span(stats.first, stats.last)}" for kind, stats in by_first]
     if is_change:
-        parts = [_during(kind, stats) for kind, stats in by_first[:-1]]
-        kind, stats = by_first[-1]
-        text = f"{name} is {', '.join(parts)}, and {kind} from record {stats.first:,} on"
+        parts[-1] = f", and {by_first[-1][0]} from record {spans[-1].first:,} on"
     else:
-        parts = [f"{_during(kind, stats)} ({stats.count:,} values)" for kind, stats in by_first]
-        text = f"{name} is {', '.join(parts[:-1])} and {parts[-1]}"
+        parts = [f"{part} ({s.count:,} values)" for part, s in zip(parts, spans, strict=True)]
+        parts[-1] = f" and {parts[-1]}"
+    text = f"{name} is {', '.join(parts[:-1])}{parts[-1]}"
     return {
         "kind": "types",
         "level": "note" if is_weak else "warning",
@@ -242,10 +239,8 @@ def _several_types(
     }
 
 
-def _during(kind: str, stats: ValueStats) -> str:
-    if stats.first == stats.last:
-        return f"{kind} in record {stats.first:,}"
-    return f"{kind} in records {stats.first:,} to {stats.last:,}"
+def _span(first: int, last: int) -> str:
+    return f"record {first:,}" if first == last else f"records {first:,} to {last:,}"
 
 
 def write_profile(folder: Path, profile: Profile) -> None:
@@ -292,10 +287,7 @@ def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
 def decode_profile(text: bytes) -> dict[str, Any]:
     """Return the document of a profile; raise `ValueError` for another text."""
     document: dict[str, Any] = json.loads(text)
-    try:
-        msgspec.convert(document, _Document)
-    except msgspec.ValidationError as why:
-        raise ValueError(f"it is no profile: {why}") from None
+    msgspec.convert(document, _Document)
     return document
 
 

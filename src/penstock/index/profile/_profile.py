@@ -46,8 +46,6 @@ class FieldNode:
         self.birth: int | None = None
         """The first record that has the field, and its position there, in one number: fields are
         shown in this order."""
-        self.is_named = False
-        """Whether objects have the field by its name, so that it can be missing."""
         self.types: dict[str, ValueStats] = {}
         self.names: dict[str, FieldNode] = {}
         """Of objects: their fields."""
@@ -74,7 +72,10 @@ class FieldNode:
 
     def _add_kind(self, kind: str, values: Values, where: NDArray[np.int64], depth: int) -> None:
         if kind == "timestamp":
-            self._add_moments(values, where)
+            zoned = np.array([value.tzinfo is not None for value in values])
+            for moments, mask in (("timestamp", ~zoned), ("timestamp[tz]", zoned)):
+                if mask.any():
+                    self._add_values(moments, list(compress(values, mask)), where[mask])
             return
         self._add_values(kind, values, where)
         if depth < DEEPEST and kind == "object":
@@ -85,12 +86,6 @@ class FieldNode:
             if items:
                 self.items = self.items or FieldNode()
                 self.items.add(items, np.repeat(where, lengths), depth + 1)
-
-    def _add_moments(self, values: Values, where: NDArray[np.int64]) -> None:
-        zoned = np.array([value.tzinfo is not None for value in values])
-        for kind, mask in (("timestamp", ~zoned), ("timestamp[tz]", zoned)):
-            if mask.any():
-                self._add_values(kind, list(compress(values, mask)), where[mask])
 
     def _add_values(self, kind: str, values: Values, where: NDArray[np.int64]) -> None:
         add_values(self.types.setdefault(kind, ValueStats()), kind, values, where)
@@ -119,16 +114,7 @@ class FieldNode:
         starts = np.repeat(np.cumsum(lengths) - lengths, lengths)
         positions = np.minimum(np.arange(len(values)) - starts, _LAST_POSITION)
         births = (where << _POSITION_BITS) | positions
-        self._add_by_name(list(chain.from_iterable(objects)), values, where, births, depth)
-
-    def _add_by_name(
-        self,
-        names: list[str],
-        values: Values,
-        where: NDArray[np.int64],
-        births: NDArray[np.int64],
-        depth: int,
-    ) -> None:
+        names = list(chain.from_iterable(objects))
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         of_values = np.fromiter(map(numbers.__getitem__, names), np.int32, len(names))
         order = np.argsort(of_values, kind="stable")
@@ -145,7 +131,7 @@ class FieldNode:
         first = int(where.min()) << _POSITION_BITS
         self._make_room(columns)
         for position, (name, values) in enumerate(columns.items()):
-            field = self.any_name or self._named(name)
+            field = self._named(name)
             field.add(values, where, depth + 1)
             field.note_birth(first | min(position, _LAST_POSITION))
 
@@ -162,15 +148,10 @@ class FieldNode:
             self.names = {}
 
     def _named(self, name: str) -> FieldNode:
-        field = self.names.get(name)
-        if field is None:
-            field = self.names[name] = FieldNode()
-            field.is_named = True
-        return field
+        return self.any_name or self.names.setdefault(name, FieldNode())
 
-    def note_birth(self, birth: int | None) -> None:
-        if birth is not None:
-            self.birth = birth if self.birth is None else min(self.birth, birth)
+    def note_birth(self, birth: int) -> None:
+        self.birth = birth if self.birth is None else min(self.birth, birth)
 
     def merge(self, other: FieldNode, shift: int) -> None:
         """Add the facts of other records, whose numbers are `shift` higher here."""
@@ -185,7 +166,7 @@ class FieldNode:
             self._forget_names()
         self._make_room(other.names)
         for name, field in other.names.items():
-            (self.any_name or self._named(name)).merge(field, shift)
+            self._named(name).merge(field, shift)
         if self.any_name is not None and other.any_name is not None:
             self.any_name.merge(other.any_name, shift)
 
@@ -284,7 +265,7 @@ def old_profile(old: SampleIndex) -> Profile:
 def _of_node(node: FieldNode) -> _NodeState:
     return _NodeState(
         node.birth,
-        {kind: _recoded(stats, _codec(kind)[0]) for kind, stats in sorted(node.types.items())},
+        {kind: _recoded(stats, kind, 0) for kind, stats in sorted(node.types.items())},
         # A name may hold half a surrogate pair, which UTF-8 cannot.
         [(_bytes(name), _of_node(inside)) for name, inside in sorted(node.names.items())],
         None if node.any_name is None else _of_node(node.any_name),
@@ -295,18 +276,18 @@ def _of_node(node: FieldNode) -> _NodeState:
 def _node(state: _NodeState) -> FieldNode:
     node = FieldNode()
     node.birth = state.birth
-    node.types = {kind: _recoded(stats, _codec(kind)[1]) for kind, stats in state.types.items()}
-    for name, inside in state.names:
-        named = node.names[_text(name)] = _node(inside)
-        named.is_named = True
+    node.types = {kind: _recoded(stats, kind, 1) for kind, stats in state.types.items()}
+    node.names = {_text(name): _node(inside) for name, inside in state.names}
     node.any_name = None if state.any_name is None else _node(state.any_name)
     node.items = None if state.items is None else _node(state.items)
     return node
 
 
-def _recoded(stats: ValueStats, code: Callable[[Any], Any]) -> ValueStats:
+def _recoded(stats: ValueStats, kind: str, back: int) -> ValueStats:
     """Return the same facts with every value in its form for a state, or back."""
-    distinct = stats.distinct
+    if kind not in _CODECS:
+        return stats
+    code, distinct = _CODECS[kind][back], stats.distinct
     return msgspec.structs.replace(
         stats,
         low=None if stats.low is None else code(stats.low),
@@ -324,20 +305,17 @@ def _array(type_: type, data: bytes) -> NDArray[Any]:
     return np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).astype(dtype)
 
 
-def _codec(kind: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """Return how values of a kind are encoded in a state, and how they are decoded."""
-    if kind in WHOLE:
-        return hex, lambda text: int(text, 16)  # Of any size.
-    if kind == "string":
-        return _bytes, _text
-    if kind == "decimal":
-        return str, Decimal
-    return lambda value: value, lambda value: value
-
-
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
+
+
+_CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **dict.fromkeys(WHOLE, (hex, lambda text: int(text, 16))),  # Of any size.
+    "string": (_bytes, _text),
+    "decimal": (str, Decimal),
+}
+"""How values of a kind are encoded in a state, and decoded; those of others as they are."""

@@ -72,12 +72,10 @@ class Histogram(msgspec.Struct, array_like=True, eq=False):
         """Return the quantiles of these shares; numbers count as spread evenly in their bucket."""
         low, high = self._borders()
         after = np.cumsum(self.counts)
-        found = []
-        for share in shares:
-            rank = share * float(after[-1])
-            at = int(np.searchsorted(after, rank))
-            inside = (rank - float(after[at] - self.counts[at])) / float(self.counts[at])
-            found.append(float(low[at] + (high[at] - low[at]) * inside))
+        ranks = np.array(shares) * after[-1]
+        at = np.searchsorted(after, ranks)
+        inside = (ranks - (after - self.counts)[at]) / self.counts[at]
+        found: list[float] = (low[at] + (high[at] - low[at]) * inside).tolist()
         return found
 
     def bars(self, low: float, high: float, *, whole: bool) -> list[int]:
@@ -126,10 +124,13 @@ def _joined(
     keys: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return ascending keys once each, with the sums of their counts."""
-    if not len(keys):
-        return keys, counts
-    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+    starts = np.flatnonzero(_is_new(keys))
     return keys[starts], np.add.reduceat(counts, starts)
+
+
+def _is_new(ordered: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return for each of ascending values whether it is another one than the value before."""
+    return np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]
 
 
 class Distinct(msgspec.Struct, array_like=True, eq=False):
@@ -181,12 +182,7 @@ class Distinct(msgspec.Struct, array_like=True, eq=False):
 def _unique(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     # Ten times as quick as `np.unique`, which hashes them once more.
     ordered = np.sort(hashes)
-    if not len(ordered):
-        return ordered
-    is_new = np.empty(len(ordered), bool)
-    is_new[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
-    return ordered[is_new]
+    return ordered[_is_new(ordered)]
 
 
 def hash_ints(values: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -34,23 +34,6 @@ _LARGEST = float(np.finfo(np.float64).max)
 _EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 _MIDNIGHT = dt.datetime(1, 1, 1)  # noqa: DTZ001 (a time of day alone)
 
-_KINDS: tuple[tuple[tuple[type, ...], str], ...] = (
-    ((type(None),), "null"),
-    ((bool, np.bool_), "bool"),
-    ((int, np.integer), "int"),
-    ((float, np.floating), "float"),
-    ((str,), "string"),
-    ((dict,), "object"),
-    ((list, tuple), "list"),
-    ((bytes, bytearray, memoryview), "binary"),
-    ((dt.datetime,), "timestamp"),
-    ((dt.date,), "date"),
-    ((dt.time,), "time"),
-    ((dt.timedelta,), "duration"),
-    ((Decimal,), "decimal"),
-)
-"""The first match counts: in Python a bool is an int, and a datetime is a date."""
-
 
 class Unreadable:
     """Takes the place of a record that cannot be read."""
@@ -128,13 +111,14 @@ def kind_of(type_: type) -> str:
     """
     if type_ is Unreadable:
         return "unreadable"
-    return next((kind for types, kind in _KINDS if issubclass(type_, types)), type_.__name__)
+    kinds = (kind for kind, (types, _) in _KINDS.items() if issubclass(type_, types))
+    return next(kinds, type_.__name__)
 
 
 def add_values(stats: ValueStats, kind: str, values: Values, where: NDArray[np.int64]) -> None:
     """Add values of one kind, and the numbers of the records that hold them."""
     stats.add_count(len(values), int(where.min()), int(where.max()))
-    look = _LOOKS.get(kind)
+    look = _KINDS[kind][1] if kind in _KINDS else None
     if look is not None:
         look(stats, values)
 
@@ -223,13 +207,16 @@ def _moments(unit: str) -> Callable[[ValueStats, Values], None]:
     return look
 
 
+_timestamps = _moments("M8[us]")
+
+
 def _durations(stats: ValueStats, values: Values) -> None:
     unit = dt.timedelta(microseconds=1)
     _ints(stats, [value // unit for value in values])  # The longest do not fit into 64 bits.
 
 
 def _zoned(stats: ValueStats, values: Values) -> None:
-    _LOOKS["timestamp"](stats, [_as_utc(value) for value in values])
+    _timestamps(stats, [_as_utc(value) for value in values])
 
 
 def _as_utc(value: dt.datetime) -> dt.datetime:
@@ -244,20 +231,24 @@ def _times(stats: ValueStats, values: Values) -> None:
     _durations(stats, [day - _MIDNIGHT for day in days])
 
 
-_LOOKS: dict[str, Callable[[ValueStats, Values], None]] = {
-    "bool": _bools,
-    "int": _ints,
-    "float": _floats,
-    "string": _texts,
-    "list": ValueStats.add_lengths,
-    "binary": _bytes,
-    "timestamp": _moments("M8[us]"),
-    "timestamp[tz]": _zoned,
-    "date": _moments("M8[D]"),
-    "time": _times,
-    "duration": _durations,
-    "decimal": _decimals,
+_KINDS: dict[str, tuple[tuple[type, ...], Callable[[ValueStats, Values], None] | None]] = {
+    "null": ((type(None),), None),
+    "bool": ((bool, np.bool_), _bools),
+    "int": ((int, np.integer), _ints),
+    "float": ((float, np.floating), _floats),
+    "string": ((str,), _texts),
+    "object": ((dict,), None),
+    "list": ((list, tuple), ValueStats.add_lengths),
+    "binary": ((bytes, bytearray, memoryview), _bytes),
+    "timestamp": ((dt.datetime,), _timestamps),
+    "timestamp[tz]": ((), _zoned),
+    "date": ((dt.date,), _moments("M8[D]")),
+    "time": ((dt.time,), _times),
+    "duration": ((dt.timedelta,), _durations),
+    "decimal": ((Decimal,), _decimals),
 }
+"""Types of each kind, and what adds the facts of values. The first match counts: in Python a bool
+is an int, and a datetime is a date."""
 WHOLE = ("int", "timestamp", "timestamp[tz]", "date", "time", "duration")
 """Kinds whose bounds and examples are integers."""
 

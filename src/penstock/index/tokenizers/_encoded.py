@@ -72,26 +72,17 @@ def flat(parts: Sequence[NDArray[Any]]) -> Encoded:
 
 def _ids(result: object, number: int) -> NDArray[Any]:
     ids = input_ids(getattr(result, "ids", result))
-    if isinstance(ids, list | tuple):
-        try:
-            # Takes nothing but integers, where NumPy would cut off fractions or guess a type.
-            return np.asarray(array("q", ids))
-        except (TypeError, OverflowError):
-            _refuse(result, number)
     try:
-        found = np.asarray(ids)
-    except (TypeError, ValueError, RuntimeError):
+        # `array` takes nothing but integers, where NumPy would cut off fractions or guess a type.
+        found = np.asarray(array("q", ids) if isinstance(ids, list | tuple) else ids)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
         _refuse(result, number)
     if found.ndim == 1 and not found.size:
         return np.empty(0, np.int64)  # NumPy takes an empty list for one of floats.
-    if found.ndim != 1 or found.dtype.kind not in "iu":
+    if found.ndim != 1 or found.dtype.kind not in "iu" or int(found.max()) > _INT64_MAX:
         _refuse(result, number)
-    if found.dtype != np.uint64:
-        return found
-    # Beside signed integers they would become floats.
-    if int(found.max()) > _INT64_MAX:
-        _refuse(result, number)
-    return found.astype(np.int64)
+    # Beside signed integers, unsigned ones of 64 bits would become floats.
+    return found.astype(np.int64) if found.dtype == np.uint64 else found
 
 
 def input_ids(result: object) -> object:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,25 +23,13 @@ _EOS_NAMES = ("<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[
 """Names of the token that ends a document; the first one in the vocabulary counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class NamedTokenizer:
-    """A tokenizer from a file, and the facts in that file."""
+class NamedTokenizer(Tokenizer):
+    """A tokenizer from a file, which another process reads again, and the facts in that file."""
 
-    tokenizer: FileTokenizer
     eos: int | None
     """The token that ends a document; None if the file names none."""
     vocabulary: int
     """One more than the largest id."""
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids)
-
-
-class FileTokenizer(Tokenizer):
-    """A tokenizer of a file, which another process reads again."""
-
-    eos: int | None
-    vocabulary: int
     decode: Callable[[Sequence[int]], str]
 
     def __init__(self, path: str, batches: Tokenizer) -> None:
@@ -62,11 +49,10 @@ def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
     the special tokens that a `tokenizer.json` asks for, but never cut off or filled up.
     """
     file = _file(Path(path))
-    read = (_JsonTokenizer if file.suffix == ".json" else _ModelTokenizer)(str(file))
-    return NamedTokenizer(read, read.eos, read.vocabulary)
+    return (_JsonTokenizer if file.suffix == ".json" else _ModelTokenizer)(str(file))
 
 
-class _JsonTokenizer(FileTokenizer):
+class _JsonTokenizer(NamedTokenizer):
     """A `tokenizer.json`."""
 
     def __init__(self, path: str) -> None:
@@ -100,7 +86,7 @@ class _JsonTokenizer(FileTokenizer):
         return [token] if isinstance(token, str) else []
 
 
-class _ModelTokenizer(FileTokenizer):
+class _ModelTokenizer(NamedTokenizer):
     """A `*.model` of sentencepiece."""
 
     def __init__(self, path: str) -> None:

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from penstock.errors import OptionError
 from penstock.index.tokenizers._encoded import Tokenizer, batches, encoded, flat, input_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -29,14 +29,8 @@ _MANY_TEXTS = re.compile(
 )
 
 
-def known_tokenizer(what: object) -> Tokenizer | None:
-    """Return a tokenizer for an object of a known library, or for a method of one."""
-    call = _Call.of(what)
-    for kind in type(call.owner).__mro__:
-        make = _LIBRARIES.get((kind.__module__.partition(".")[0], kind.__name__))
-        if make is not None:
-            return make(call)
-    return None
+TokenizerFunc: TypeAlias = Callable[[str], list[int]]
+"""A function from a text to its token ids."""
 
 
 class EachText(Tokenizer):
@@ -117,29 +111,25 @@ class TiktokenArrays(Tokenizer):
         self._seam = _seam_of(encoding) if can_join else None
 
     def encode(self, texts: Sequence[str]) -> Encoded:
-        if self._seam is None:
-            return flat(self._one_by_one(texts))
         groups = batches(texts, len, _JOINED_LETTERS)
-        return flat([ids for some in groups for ids in self._joined(some, self._seam)])
+        return flat([ids for some in groups for ids in self._joined(some) or map(self._one, some)])
 
-    def _joined(self, texts: list[str], seam: tuple[str, int]) -> list[NDArray[Any]]:
-        seams, (between, token) = len(texts) - 1, seam
-        whole = between.join(texts)
-        if not seams or whole.count(between) != seams:
-            return self._one_by_one(texts)
+    def _joined(self, texts: list[str]) -> list[NDArray[Any]]:
+        """Return the ids of each text by one call; nothing where that is not possible."""
+        between, token = self._seam or ("", 0)
+        whole, seams = between.join(texts), len(texts) - 1
+        if not between or not seams or whole.count(between) != seams:
+            return []
         try:
             ids = self._encoding.encode_to_numpy(
                 whole, allowed_special={between}, **self._array_options
             )
         except ValueError:  # Some text is refused, or has half of a surrogate pair.
-            return self._one_by_one(texts)
+            return []
         borders = [-1, *np.flatnonzero(ids == token).tolist(), len(ids)]
         if len(borders) != seams + 2:  # An ordinary token has the same number.
-            return self._one_by_one(texts)
+            return []
         return [ids[before + 1 : end] for before, end in pairwise(borders)]
-
-    def _one_by_one(self, texts: Sequence[str]) -> list[NDArray[Any]]:
-        return [self._one(text) for text in texts]
 
     def _one(self, text: str) -> NDArray[Any]:
         try:
@@ -186,10 +176,10 @@ class _Call(NamedTuple):
         return cls(owner, getattr(what, "__name__", ""), options)
 
 
-def _is_from(owner: object, package: str, *methods: str) -> bool:
-    """Whether a package itself defines these methods, not a class derived from it."""
-    modules = [getattr(getattr(type(owner), method), "__module__", "") for method in methods]
-    return all(module.partition(".")[0] == package for module in modules)
+def _is_from(owner: object, package: str, method: str) -> bool:
+    """Whether a package itself defines a method, not a class derived from it."""
+    module: str = getattr(getattr(type(owner), method), "__module__", "")
+    return module.partition(".")[0] == package
 
 
 def _refuse_cut_texts(tokenizer: Any) -> None:  # noqa: ANN401 (of a library that is not imported)
@@ -291,9 +281,11 @@ def tokenizer_of(what: object, *, batched: bool | None = None) -> Tokenizer:
     """
     if Tokenizer in type(what).__mro__:
         return cast("Tokenizer", what)
-    known = known_tokenizer(what)
-    if known is not None:
-        return known
+    call = _Call.of(what)
+    for kind in type(call.owner).__mro__:
+        make = _LIBRARIES.get((kind.__module__.partition(".")[0], kind.__name__))
+        if make is not None and (known := make(call)) is not None:
+            return known
     function = what if callable(what) else getattr(what, "encode", None)
     # A name has an `encode`, too.
     if not callable(function) or isinstance(what, str):

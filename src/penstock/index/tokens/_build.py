@@ -14,12 +14,11 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.errors import OptionError, PenstockError, StorageError
+from penstock.errors import OptionError, StorageError
 from penstock.index._fingerprint import digest
 from penstock.index._folder import UnitFolder, bring_back, only_builder
-from penstock.index._load import read_meta
+from penstock.index._load import meta_of
 from penstock.index._names import BAD_LINES
-from penstock.index._open_index import local_folder
 from penstock.index._parts import FilePart, LongLine, opened_lines
 from penstock.index.tokens._documents import DocumentMaker
 from penstock.index.tokens._job import TokenReport, refuse_existing
@@ -27,7 +26,14 @@ from penstock.index.tokens._journal import is_finished, take_back
 from penstock.index.tokens._publish import write_tokens
 from penstock.index.tokens._units import TokenStream, UnitCounter, token_units
 from penstock.jsonl import compression_of
-from penstock.storage import NO_ROOM, join, keep_tokenizers_to_one_thread, no_room, refuse_full_disk
+from penstock.storage import (
+    NO_ROOM,
+    join,
+    keep_tokenizers_to_one_thread,
+    no_room,
+    refuse_full_disk,
+    translated,
+)
 from penstock.work import Shared, run_units, viewed
 
 if TYPE_CHECKING:
@@ -117,26 +123,20 @@ def _built(job: TokenJob, folder: Path, obstacle: str, expected: TokenEstimate) 
             join(job.folder if job.store is not None else job.place.folder, BAD_LINES),
         )
     count = int(samples.counts.sum())
-    numbers = samples.dropped, samples.padding, len(stream.aside), len(job.names)
+    numbers = samples.dropped, samples.padding, len(stream.aside), len(job.paths)
     return TokenReport(stream.documents, samples.tokens, count, *numbers, 0.0)
 
 
 @contextmanager
 def _writing(job: TokenJob, folder: Path, needed: int) -> Iterator[None]:
-    """Raise errors that say how much room tokens need, or where else they may go."""
+    """Raise errors that say how much room tokens need."""
     try:
-        yield
-    except OSError as why:
-        if why.errno in NO_ROOM:
-            raise no_room(needed, folder.parent, *_ROOM, why=str(why), number=why.errno) from why
-        if isinstance(why, PenstockError):
+        with translated(job.folder, "write tokens in"):
+            yield
+    except StorageError as why:
+        if why.errno not in NO_ROOM:
             raise
-        raise StorageError(
-            f"tokens cannot be written in {job.folder}: {why}.",
-            remedy="Give another folder: output_base_path=",
-            path=job.folder,
-            errno=why.errno,
-        ) from why
+        raise no_room(needed, folder.parent, *_ROOM, why=str(why), number=why.errno) from why
 
 
 def _tokenise(
@@ -156,7 +156,7 @@ def _tokenise(
     with viewed(job.progress, job.listing.bytes, "tokenising") as view:
         counter = UnitCounter(view, units)
         run_units(units, workers=workers, advance=counter.advance)
-        counter.finish()
+        counter.look()
 
 
 def _unit_bytes(job: TokenJob) -> int:
@@ -186,11 +186,11 @@ def _key(job: TokenJob, expected: TokenEstimate) -> str | None:
 
 def _as_published(job: TokenJob) -> TokenReport:
     """Return the report of a finished job, from its index."""
-    meta = read_meta(local_folder(job.place))
+    meta = meta_of(job.place)
     if meta is None or meta.tokens is None:
         raise StorageError(f"the index in {job.place.folder} vanished.", path=job.place.folder)
     made = meta.tokens
-    numbers = made.dropped, made.padding, meta.bad_lines, len(job.names)
+    numbers = made.dropped, made.padding, meta.bad_lines, len(job.paths)
     return TokenReport(made.documents, made.tokens, meta.records, *numbers, 0.0)
 
 
@@ -247,31 +247,24 @@ def _text_bytes(found: Found) -> int:
 
 def sending_obstacle(work: TokenWork) -> str:
     """Return why worker processes cannot load the work; an empty text if they can."""
-    pickler = _ScriptPickler(io.BytesIO())
     try:
-        pickler.dump(work)
+        _ScriptPickler(io.BytesIO()).dump(work)
     except Exception as why:  # noqa: BLE001 (a tokenizer may refuse in any way)
         return f"it does not pickle ({type(why).__name__}: {why})"
-    if pickler.stuck:
-        return (
-            f"{pickler.stuck[0]} is defined in the script itself, which worker processes do not "
-            "run; define it in a module that it imports"
-        )
     return ""
 
 
 class _ScriptPickler(pickle.Pickler):
-    """Notes what is pickled by a name that other processes do not know."""
-
-    def __init__(self, out: io.BytesIO) -> None:
-        super().__init__(out)
-        self.stuck: list[str] = []
+    """Refuses what is pickled by a name that other processes do not know."""
 
     def reducer_override(self, obj: object) -> Any:  # noqa: ANN401 (what pickle expects)
         if isinstance(obj, type | FunctionType):
             module = sys.modules.get(obj.__module__)
             if obj.__module__ in _SCRIPTS or getattr(module, "__spec__", None) is None:
-                self.stuck.append(obj.__qualname__)
+                raise pickle.PicklingError(
+                    f"{obj.__qualname__} is defined in the script itself, which worker processes "
+                    "do not run; define it in a module that it imports"
+                )
         return NotImplemented
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import io
 import reprlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, compress
-from operator import not_
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -18,12 +17,10 @@ from penstock.index._parts import FilePart, LongLine, opened_lines
 from penstock.index.checked._checks import JSON_NAMES, Aside
 from penstock.index.tokenizers._encoded import batches
 from penstock.index.tokenizers._tokenizer import EachText
-from penstock.index.tokens._pack import first_misfit, misfit
+from penstock.index.tokens._pack import refuse_misfit
 from penstock.jsonl import BOM, reason_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found
@@ -34,63 +31,46 @@ _BATCH_BYTES = 512 << 10
 """Bytes of lines that are tokenised together; a longer document is alone."""
 
 
-class BadText(Exception):  # noqa: N818 (reported where file and line are known)
-    """A line has no text: its number among the given lines, from 0, and the reason."""
+ProcessTextLineFunc: TypeAlias = Callable[[bytes], str]
+"""A function from a line to its text."""
 
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(number, reason)
-        self.number = number
-        self.reason = reason
+
+class BadText(Exception):  # noqa: N818 (reported where file and line are known)
+    """A line has no text, for this reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextField:
-    r"""Takes the text of JSON lines from a field.
-
-    >>> TextField("meta.body").texts([b'{"meta": {"body": "one"}}', b'{"meta.body": "two\\n"}'])
-    ['one', 'two\n']
-    """
+    """Takes the text of a JSON line from a field."""
 
     path: str = "text"
     """Name or path of the field; a field whose name is the whole path comes first."""
 
-    def texts(self, lines: Sequence[bytes]) -> list[str]:
-        texts: list[str] = []
-        for line in lines:
-            try:
-                texts.append(_text_in(_object(line), self.path))
-            except KeyError:
-                raise BadText(len(texts), f"no field {self.path!r}") from None
-            except ValueError as why:
-                raise BadText(len(texts), reason_text(why)) from None
-        return texts
+    def __call__(self, line: bytes) -> str:
+        try:
+            return _text_in(_object(line), self.path)
+        except KeyError:
+            raise BadText(f"no field {self.path!r}") from None
+        except ValueError as why:
+            raise BadText(reason_text(why)) from None
 
 
 @dataclass(frozen=True, slots=True)
 class TextCall:
-    """Takes the text of lines from a function; it can be sent to processes if the function can.
+    """Takes the text of a line from a function; it can be sent to processes if the function can."""
 
-    >>> TextCall(bytes.decode).texts([b"one", b"two"])
-    ['one', 'two']
-    """
+    function: ProcessTextLineFunc
 
-    function: Callable[[bytes], str]
-
-    def texts(self, lines: Sequence[bytes]) -> list[str]:
-        texts: list[str] = []
-        for line in lines:
-            try:
-                text: object = self.function(line)
-            except Exception as why:
-                # The text of a `KeyError` is just a name.
-                said = f"{type(why).__name__}: {why}".removesuffix(": ")
-                raise BadText(len(texts), said) from why
-            if not isinstance(text, str):
-                name = getattr(self.function, "__name__", type(self.function).__name__)
-                said = f"{name} returned {reprlib.repr(text)}, not a string"
-                raise BadText(len(texts), said)
-            texts.append(text)
-        return texts
+    def __call__(self, line: bytes) -> str:
+        try:
+            text: object = self.function(line)
+        except Exception as why:
+            # The text of a `KeyError` is just a name.
+            raise BadText(f"{type(why).__name__}: {why}".removesuffix(": ")) from why
+        if not isinstance(text, str):
+            name = getattr(self.function, "__name__", type(self.function).__name__)
+            raise BadText(f"{name} returned {reprlib.repr(text)}, not a string")
+        return text
 
 
 def get_text_from_jsonl(
@@ -167,59 +147,53 @@ class DocumentMaker:
         self._work, self._found, self._write = work, found, write
         self.documents = self.tokens = 0
         self.aside: list[Aside] = []
+        self._lines: list[bytes] = []
+        self._offsets: list[int] = []
+        """Of the lines, in their file."""
+        self._newlines = 0
+        """Before these lines."""
 
     def add(self, piece: LinePiece) -> None:
         """Add the next lines; blank ones are no documents."""
         # A single line may be huge: it is not copied.
         is_alone = piece.text.find(b"\n") in {-1, len(piece.text) - 1}
-        lines = [piece.text] if is_alone else io.BytesIO(piece.text).readlines()
-        here = _PieceLines(piece, lines)
-        numbers = list(compress(range(len(lines)), map(not_, map(bytes.isspace, lines))))
+        self._lines = lines = [piece.text] if is_alone else io.BytesIO(piece.text).readlines()
+        self._offsets = [*accumulate(map(len, lines), initial=piece.offset)]
+        self._newlines = piece.newlines
+        numbers = [number for number, line in enumerate(lines) if not line.isspace()]
         for some in batches(numbers, lambda number: len(lines[number]), _BATCH_BYTES):
-            self._add(some, here)
+            self._add(some)
 
-    def _add(self, numbers: list[int], here: _PieceLines) -> None:
-        texts, numbers = self._texts(numbers, here)
-        encoded, numbers = self._encoded(texts, numbers, here)
+    def _add(self, numbers: list[int]) -> None:
+        texts, numbers = self._texts(numbers)
+        encoded, numbers = self._encoded(texts, numbers)
         del texts  # A long text takes as much memory as the rest.
         ids, lengths = np.asarray(encoded.ids), np.asarray(encoded.lengths, np.int64)
-        at = first_misfit(ids, self._work.dtype)
-        if at is not None:
-            number = numbers[int(np.searchsorted(np.cumsum(lengths), at, side="right"))]
-            where = self._place(number, here)
-            raise misfit(ids, at, self._work.dtype, where, path=self._found.path)
-        if self._work.eos is None:
-            tokens = ids.astype(self._work.dtype, copy=False)
-        else:
-            tokens, lengths = _with_eos(ids, lengths, self._work.eos, self._work.dtype)
+
+        def place_of(at: int) -> str:
+            return self._place(numbers[int(np.searchsorted(np.cumsum(lengths), at, "right"))])[1]
+
+        refuse_misfit(ids, self._work.dtype, place_of, path=self._found.path)
+        tokens = ids.astype(self._work.dtype, copy=False)
+        if self._work.eos is not None:  # Behind each document.
+            tokens, lengths = np.insert(tokens, np.cumsum(lengths), self._work.eos), lengths + 1
         self._write(tokens, lengths)
         self.documents += len(lengths)
         self.tokens += len(tokens)
 
-    def _texts(self, numbers: list[int], here: _PieceLines) -> tuple[list[str], list[int]]:
+    def _texts(self, numbers: list[int]) -> tuple[list[str], list[int]]:
         """Return the texts of lines, and the numbers of those lines."""
         texts: list[str] = []
         kept: list[int] = []
-        rest = numbers
-        while rest:
+        for number in numbers:
             try:
-                texts += self._work.text.texts([here.lines[number] for number in rest])
+                texts.append(self._work.text(self._lines[number]))
+                kept.append(number)
             except BadText as bad:
-                if not self._work.skips:
-                    raise self._refusal(rest[bad.number], bad.reason, here) from bad.__cause__
-                self._set_aside(rest[bad.number], bad.reason, here)
-                good = rest[: bad.number]
-                texts += self._work.text.texts([here.lines[number] for number in good])
-                kept += good
-                rest = rest[bad.number + 1 :]
-            else:
-                kept += rest
-                break
+                self._set_aside(number, str(bad), bad.__cause__)
         return texts, kept
 
-    def _encoded(
-        self, texts: list[str], numbers: list[int], here: _PieceLines
-    ) -> tuple[Encoded, list[int]]:
+    def _encoded(self, texts: list[str], numbers: list[int]) -> tuple[Encoded, list[int]]:
         """Return the tokens of texts, and the numbers of their lines."""
         try:
             return self._work.tokenizer.encode(texts), numbers
@@ -228,94 +202,66 @@ class DocumentMaker:
         except PenstockError as why:
             # The tokenizer returned no tokens at all: not the fault of a document.
             if isinstance(number := getattr(why, "number", None), int):
-                why.add_note(f"Text {number} is in {self._place(numbers[number], here)}.")
+                why.add_note(f"Text {number} is in {self._place(numbers[number])[1]}.")
             raise
         except Exception:
             # One by one, to find the bad one.
-            good = [n for n, text in enumerate(texts) if self._is_encoded(text, numbers[n], here)]
+            good = [n for n, text in enumerate(texts) if self._is_encoded(text, numbers[n])]
             if len(good) == len(texts):
                 raise  # Each text by itself succeeds.
             kept = [texts[number] for number in good]
             return self._work.tokenizer.encode(kept), [numbers[number] for number in good]
 
-    def _is_encoded(self, text: str, number: int, here: _PieceLines) -> bool:
+    def _is_encoded(self, text: str, number: int) -> bool:
         try:
             self._work.tokenizer.encode([text])
         except Exception as why:
             half = _half_letter(text)
-            if half and not self._work.skips:
-                raise self._refusal(number, f"its text holds {half}", here) from why
-            if not self._work.skips:
-                why.add_note(
-                    f"Raised by the tokenizer for the text in {self._place(number, here)}; "
-                    'on_error="skip" (--on-error skip) sets such documents aside.'
-                )
-                if isinstance(why, TypeError) and isinstance(self._work.tokenizer, EachText):
-                    why.add_note("One that takes a list of texts needs batched=True.")
-                raise
-            self._set_aside(number, f"tokenizer: {type(why).__name__}: {why}", here)
-            return False
+            if half or self._work.skips:
+                reason = f"tokenizer: {type(why).__name__}: {why}"
+                self._set_aside(number, f"its text holds {half}" if half else reason, why)
+                return False
+            why.add_note(
+                f"Raised by the tokenizer for the text in {self._place(number)[1]}; "
+                'on_error="skip" (--on-error skip) sets such documents aside.'
+            )
+            if isinstance(why, TypeError) and isinstance(self._work.tokenizer, EachText):
+                why.add_note("One that takes a list of texts needs batched=True.")
+            raise
         return True
 
-    def _place(self, number: int, here: _PieceLines) -> str:
-        line, record = line_of(self._found, here.offsets[number])
-        where = f"(record {record:,}, byte {here.offsets[number]:,})"
-        return f"line {line:,} {where} of {self._found.path}"
+    def _place(self, number: int) -> tuple[int, str]:
+        """Return the number of a line in its file, and where it is."""
+        offset = self._offsets[number]
+        line, record = line_of(self._found, offset)
+        return line, f"line {line:,} (record {record:,}, byte {offset:,}) of {self._found.path}"
 
-    def _set_aside(self, number: int, reason: str, here: _PieceLines) -> None:
-        newlines, size = here.piece.newlines + number, len(here.lines[number])
-        self.aside.append(Aside(newlines, here.offsets[number], size, reason))
-
-    def _refusal(self, number: int, reason: str, here: _PieceLines) -> MalformedLineError:
-        line, record = line_of(self._found, here.offsets[number])
-        return MalformedLineError(
-            f"{self._found.path}, line {line:,} (record {record:,}, byte "
-            f"{here.offsets[number]:,}) is no document: {reason}.",
+    def _set_aside(self, number: int, reason: str, cause: BaseException | None) -> None:
+        """Set a line aside, or raise the error for it."""
+        if self._work.skips:
+            newlines, size = self._newlines + number, len(self._lines[number])
+            self.aside.append(Aside(newlines, self._offsets[number], size, reason))
+            return
+        line, place = self._place(number)
+        raise MalformedLineError(
+            f"{place} is no document: {reason}.",
             remedy="Repair it, name another field (text_key=), or set such lines aside: "
             'on_error="skip".',
             path=self._found.path,
             line_number=line,
-        )
-
-
-class _PieceLines:
-    """The lines of a piece, and their offsets."""
-
-    def __init__(self, piece: LinePiece, lines: list[bytes]) -> None:
-        self.piece, self.lines = piece, lines
-
-    @cached_property
-    def offsets(self) -> list[int]:
-        return [*accumulate(map(len, self.lines), initial=self.piece.offset)]
+        ) from cause
 
 
 def _half_letter(text: str) -> str:
-    r"""Return the lone surrogate of a text, and where it is; an empty text if there is none.
+    """Return the lone surrogate of a text, and where it is; an empty text if there is none.
 
     JSON may have lone surrogates, and some tokenizers accept them.
-
-    >>> import json
-    >>> _half_letter(json.loads('"ab\\ud83d"')), _half_letter("ab")
-    ('\\ud83d at character 2, half of a letter', '')
     """
     try:
         text.encode()
     except UnicodeEncodeError as why:
         return f"\\u{ord(text[why.start]):04x} at character {why.start:,}, half of a letter"
     return ""
-
-
-def _with_eos(
-    ids: NDArray[np.integer], lengths: NDArray[np.int64], eos: int, dtype: np.dtype[np.integer]
-) -> tuple[NDArray[np.integer], NDArray[np.int64]]:
-    """Return documents with `eos` behind each, and their lengths."""
-    lengths = lengths + 1
-    whole = np.empty(len(ids) + len(lengths), dtype)
-    is_text = np.ones(len(whole), bool)
-    is_text[np.cumsum(lengths) - 1] = False
-    whole[is_text] = ids
-    whole[np.cumsum(lengths) - 1] = eos
-    return whole, lengths
 
 
 def line_of(found: Found, offset: int) -> tuple[int, int]:

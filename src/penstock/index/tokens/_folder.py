@@ -7,12 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, PenstockError
-from penstock.index._aside import refuse_put_aside
-from penstock.index._listing import INDEX_FOLDER
-from penstock.index._load import kind_in
-from penstock.index._meta import decode_meta
-from penstock.index._names import META, TOKEN_FOLDER, rebuilding
-from penstock.storage import fetch_metadata, hidden_beside, is_remote, join, locate
+from penstock.index._folder import refuse_put_aside
+from penstock.index._listing import INDEX_FOLDER, IndexPlace
+from penstock.index._load import kind_in, meta_of
+from penstock.index._names import TOKEN_FOLDER, rebuilding
+from penstock.storage import hidden_beside, is_remote, join, locate
 
 if TYPE_CHECKING:
     from penstock.index._listing import Listing
@@ -97,10 +96,9 @@ def _is_of_tokens(folder: str, options: StorageOptions) -> bool:
     """Whether a folder, local or remote, has an index of tokens beside its files."""
     if not is_remote(folder):
         return _is_index_of_tokens(join(locate(folder)[1], INDEX_FOLDER))
-    path = join(join(folder, INDEX_FOLDER), META)
-    store, name = locate(path, options)
     with suppress(ObjectNotFoundError):
-        return decode_meta(fetch_metadata(store, name), path, folder).kind == _KIND
+        meta = meta_of(IndexPlace(join(folder, INDEX_FOLDER), folder, options, beside=True))
+        return meta is not None and meta.kind == _KIND
     return False
 
 

@@ -8,6 +8,7 @@ import posixpath
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
@@ -58,7 +59,7 @@ class TokenReport:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TokenJob:
     """Text files, and how and where to they are tokenised."""
 
@@ -71,8 +72,6 @@ class TokenJob:
     """Of the index; with a user's own index store, the place beside which the work folder lies."""
     folder: str
     """Of the token files."""
-    names: list[str]
-    """Of the token files in it, one for each text file."""
     postfix: str
     """Stands behind the name of the text file."""
     store: IndexStoreInterface | None
@@ -84,9 +83,11 @@ class TokenJob:
     """Text of a unit, at most."""
     log: logging.Logger
 
-    @property
+    @cached_property
     def paths(self) -> list[str]:
-        return [join(self.folder, name) for name in self.names]
+        """Of the token files, one for each text file."""
+        relative = [*map(self.listing.relative, self.listing.files)]
+        return [join(self.folder, name) for name in token_file_names(relative, self.postfix)]
 
     @property
     def reach(self) -> Reach:
@@ -96,19 +97,27 @@ class TokenJob:
         return replace(self, listing=_listed_again(self.listing, self.options)).checked()
 
     def checked(self) -> TokenJob:
-        """Return the job with the names of its token files, or raise what cannot work."""
-        relative = [*map(self.listing.relative, self.listing.files)]
-        job = replace(self, names=token_file_names(relative, self.postfix))
-        if job.store is None:
-            for path in job.paths:
-                refuse_unnamable(path.removeprefix(job.place.base.rstrip("/") + "/"))
-        if job.overwrite and is_remote(job.folder):
+        """Return the job, or raise what cannot work."""
+        for path in self.paths if self.store is None else ():
+            refuse_unnamable(path.removeprefix(self.place.base.rstrip("/") + "/"))
+        if self.overwrite and is_remote(self.folder):
             raise OptionError(
-                f"overwrite=True: tokens in {job.folder} cannot be replaced as a whole, for there "
+                f"overwrite=True: tokens in {self.folder} cannot be replaced as a whole, for there "
                 "objects cannot be put aside. Remove them and their index, or give another folder: "
                 "output_base_path="
             )
-        return job
+        return self
+
+
+def inputs(base: What | None, paths: Sequence[What] | None) -> What | Sequence[What]:
+    """Return what is tokenised: some files, or else those of a folder."""
+    files = base if paths is None else paths
+    if files is None:
+        raise OptionError(
+            "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files, "
+            "or input_file_paths=, the files themselves."
+        )
+    return files
 
 
 def text_files(what: What | Sequence[What], options: StorageOptions) -> Listing:
@@ -133,24 +142,15 @@ def refuse_changed(listing: Listing, options: StorageOptions) -> None:
     """Raise if a file changed since it was listed."""
     try:
         now = {found.path: found.entry for found in _listed_again(listing, options).files}
+        changed = [one.path for one in listing.files if now.get(one.path) != one.entry]
     except ObjectNotFoundError as gone:
-        raise _changed(str(getattr(gone, "path", "a file")), "it is gone") from None
-    for found in listing.files:
-        was, entry = found.entry, now.get(found.path)
-        if entry is None:
-            raise _changed(found.path, "it is gone")
-        if entry.size != was.size:
-            raise _changed(found.path, f"{was.size:,} bytes then, {entry.size:,} now")
-        if entry != was:
-            raise _changed(found.path, "it was written anew")
-
-
-def _changed(path: str, what: str) -> StaleIndexError:
-    return StaleIndexError(
-        f"{path} changed while it was tokenised ({what}), so nothing is published. Tokenise again "
-        "when it is complete.",
-        path=path,
-    )
+        changed = [str(getattr(gone, "path", "a file"))]
+    if changed:
+        raise StaleIndexError(
+            f"{changed[0]} changed while it was tokenised, so nothing is published. Tokenise again "
+            "when it is complete.",
+            path=changed[0],
+        )
 
 
 def refuse_existing(job: TokenJob) -> None:
@@ -164,7 +164,7 @@ def refuse_existing(job: TokenJob) -> None:
     if has_index:
         raise IndexExistsError(
             f"there is an index in {job.place.folder} already.",
-            remedy=remedy(job.place.folder, "builds it and its token files anew"),
+            remedy=remedy(job.place.folder),
         )
 
 
@@ -206,17 +206,17 @@ def taken(path: str) -> ObjectExistsError:
     """Return the error for a token file that is there already."""
     return ObjectExistsError(
         f"the token file {path} exists already.",
-        remedy=remedy(path, "replaces it and its index"),
+        remedy=remedy(path),
         path=path,
         errno=errno.EEXIST,
     )
 
 
-def remedy(path: str, overwriting: str) -> str:
+def remedy(path: str) -> str:
     """Return what can be done about tokens that are there already; the way to some says where."""
     if is_remote(path):
         return "Remove those tokens and their index, or give another folder: output_base_path="
-    return f"overwrite=True (--overwrite) {overwriting}; output_base_path= leads elsewhere."
+    return "overwrite=True (--overwrite) replaces tokens and index; or give output_base_path="
 
 
 def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:
@@ -235,27 +235,16 @@ def token_file_names(paths: Sequence[str], postfix: str = POSTFIX) -> list[str]:
             f"file_name_postfix={postfix!r}: expected a part of a file's name, as {POSTFIX!r}."
         )
     ways = [_names(path) for path in paths]
-    levels = [0] * len(paths)
     while True:
-        names = [way[level] for way, level in zip(ways, levels, strict=True)]
-        counts = Counter(name.casefold() for name in names)
-        taken = [
-            number
-            for number, name in enumerate(names)
-            if counts[name.casefold()] > 1 and levels[number] < len(ways[number]) - 1
-        ]
-        if not taken:
-            return [f"{name}-{postfix}.bin" for name in names]
-        for number in taken:
-            levels[number] += 1
+        counts = Counter(way[0].casefold() for way in ways)
+        longer = [(way[1:] or way) if counts[way[0].casefold()] > 1 else way for way in ways]
+        if longer == ways:
+            return [f"{way[0]}-{postfix}.bin" for way in ways]
+        ways = longer
 
 
 def free_name(path: str, taken: Iterable[str], postfix: str = POSTFIX) -> str:
-    """Return the name of one more token file by the same rule; `taken` are the others.
-
-    >>> free_name("b/a.jsonl", ["a-t.bin"], "t")
-    'b/a-t.bin'
-    """
+    """Return the name of one more token file by the same rule; `taken` are the others."""
     token_file_names([], postfix)
     used = {name.casefold() for name in taken}
     names = [f"{name}-{postfix}.bin" for name in _names(path)]
@@ -270,11 +259,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def stem_of(name: str) -> str:
-    """Return a file's name without its JSON Lines suffix.
-
-    >>> stem_of("a.b.JSONL"), stem_of("a.jsonl.zst"), stem_of("a.txt")
-    ('a.b', 'a', 'a')
-    """
+    """Return a file's name without its JSON Lines suffix."""
     for suffix in sorted(LINES.endings, key=len, reverse=True):
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             return name[: -len(suffix)]

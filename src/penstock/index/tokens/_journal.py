@@ -97,6 +97,11 @@ class Reach:
     """The folders below which token files lie."""
     options: StorageOptions = StorageOptions()  # noqa: RUF009 (a value that never changes)
 
+    @property
+    def local(self) -> set[str]:
+        """The bases on this machine, without links."""
+        return {os.path.realpath(base) for base in self.bases if not is_remote(base)}
+
 
 def put_in(staged: Path, path: str) -> PutIn:
     """Return the note of a local file that is about to appear under another name."""
@@ -115,13 +120,9 @@ def note(folder: Path, entries: Sequence[Entry]) -> None:
 
 def is_finished(folder: Path, reach: Reach) -> bool:
     """Whether all that a builder noted has appeared."""
-    return _all_done(_checked(folder, reach), reach)
-
-
-def _all_done(entries: Sequence[Entry], reach: Reach) -> bool:
     return any(
         isinstance(entry, IndexIn) and _meta_in(entry.folder, reach.options) == entry.meta
-        for entry in entries
+        for entry in _checked(folder, reach)
     )
 
 
@@ -132,10 +133,9 @@ def take_back(folder: Path, reach: Reach) -> list[str]:
     sentences about what could not be put back: that is kept, with the notes. The whole journal is
     checked before anything is undone; one that names what lies elsewhere raises.
     """
-    entries = _checked(folder, reach)
     kept: list[str] = []
-    if not _all_done(entries, reach):
-        for entry in reversed(entries):
+    if not is_finished(folder, reach):
+        for entry in reversed(_checked(folder, reach)):
             if not _is_ours(entry, reach):  # What is undone may put a link where there was nothing.
                 kept.append(f"{folder / JOURNAL} leads through a link: {entry} is not undone.")
             elif isinstance(entry, PutIn):
@@ -190,55 +190,39 @@ def _checked(folder: Path, reach: Reach) -> list[Entry]:
 
 def _is_within(path: str, reach: Reach) -> bool:
     """Whether a path lies below a base, however that is spelt, with no link on the way."""
+    if is_remote(path):
+        return any(is_below(base, path) for base in reach.bases)
+    around = [str(part) for part in Path(path).parents if os.path.realpath(part) in reach.local]
     return any(
-        is_below(spelt, path)
-        and (is_remote(path) or not leads_through_link(spelt, os.path.dirname(path)))
-        for spelt in (_spelt_in(path, base) for base in reach.bases)
+        is_below(part, path) and not leads_through_link(part, os.path.dirname(path))
+        for part in around
     )
-
-
-def _spelt_in(path: str, base: str) -> str:
-    """Return the part of a path that is the same place as a base; the base where there is none."""
-    if is_remote(base) or is_below(base, path) or not os.path.isabs(path):
-        return base
-    real = os.path.realpath(base)
-    around = map(str, reversed(Path(path).parents))
-    return next((part for part in around if os.path.realpath(part) == real), base)
 
 
 def _is_same(path: str, index: str) -> bool:
     """Whether a path is that of the index, however the folder around that is spelt."""
-    if path == index or is_remote(index) or not os.path.isabs(path):
+    if is_remote(index):
         return path == index
     (around, name), (parent, own) = os.path.split(path), os.path.split(index)
     return name == own and os.path.realpath(around) == os.path.realpath(parent)
 
 
-def _is_around(path: str, base: str) -> bool:
-    """Whether a folder is a base, or lies around it."""
-    if is_remote(base) or not os.path.isabs(path):
-        return False
-    real = os.path.realpath(path)
-    return f"{os.path.realpath(base)}/".startswith(f"{real}/")
-
-
 def _is_ours(entry: Entry, reach: Reach) -> bool:
-    if "\0" in (entry.folder if isinstance(entry, IndexIn) else entry.path):
-        return False  # No name of a file.
-    if isinstance(entry, IndexIn):
-        return _is_same(entry.folder, reach.index)
-    if isinstance(entry, PutAside) and entry.name == PUT_ASIDE:
-        return _is_same(entry.path, reach.index)
+    path = entry.folder if isinstance(entry, IndexIn) else entry.path
+    is_object = isinstance(entry, Uploaded)
+    if "\0" in path or not (is_remote(path) or os.path.isabs(path)):
+        return False
+    if isinstance(entry, IndexIn) or (isinstance(entry, PutAside) and entry.name == PUT_ASIDE):
+        return _is_same(path, reach.index)
     if isinstance(entry, MadeFolder):  # Above token files, where all of these were missing.
-        is_around = any(_is_around(entry.path, base) for base in reach.bases)
-        return is_around or _is_within(entry.path, reach)
+        around = f"{os.path.realpath(path)}/"
+        return any(f"{base}/".startswith(around) for base in reach.local) or _is_within(path, reach)
     if isinstance(entry, PutAside) and not _OLD.fullmatch(entry.name):
         return False
     if isinstance(entry, Uploaded) and entry.index not in {None, reach.index}:
         return False
-    is_token_file = entry.path.endswith(".bin") or os.path.basename(entry.path) == BAD_LINES
-    is_object = isinstance(entry, Uploaded)
-    return is_token_file and is_remote(entry.path) == is_object and _is_within(entry.path, reach)
+    is_token_file = path.endswith(".bin") or os.path.basename(path) == BAD_LINES
+    return is_token_file and is_remote(path) == is_object and _is_within(path, reach)
 
 
 def _refused(folder: Path, why: str) -> CorruptIndexError:
@@ -268,14 +252,14 @@ def _remedy(folder: Path) -> str:
 
 def _put_back(aside: Path, path: str) -> list[str]:
     """Move a file or folder that was put aside to its place; return why that failed, if it did."""
-    if not os.path.lexists(aside):
-        return []
+    why = "something else has its name by now"
     try:
+        if not os.path.lexists(aside):
+            return []
         if not os.path.lexists(path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.rename(aside, path)
             return []
-        why = "something else has its name by now"
     except OSError as failure:
         why = str(failure)
     said = f"{path} was put aside to be replaced and cannot be put back: {why}."

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
 from penstock.errors import OptionError
+from penstock.index._meta import TokensMeta
 from penstock.order import best_fit, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from typing import BinaryIO
 
@@ -39,6 +41,23 @@ class PackOptions:
     pad: int | None
     """Token that fills samples up."""
 
+    def described(
+        self,
+        dtype: np.dtype[np.integer[Any]],
+        eos: int | None,
+        **counts: Any,  # noqa: ANN401 (of several types)
+    ) -> TokensMeta:
+        """Return the description of samples for `meta.json`."""
+        fills_up = self.packing == "best_fit" or self.remainder == "pad"
+        return TokensMeta(
+            dtype=dtype.name,
+            sample_size=self.size,
+            eos=None if self.size is None else eos,
+            packing=None if self.size is None else self.packing,
+            pad=self.pad if fills_up else None,
+            **counts,
+        )
+
 
 class SampleDocuments(NamedTuple):
     """Where documents end in the next samples; see `Documents`, without its first offset."""
@@ -48,24 +67,39 @@ class SampleDocuments(NamedTuple):
     goes_on: NDArray[np.bool_]
 
 
-class Samples(Protocol):
-    """The samples of a stream."""
+class Samples(ABC):
+    """The samples of a stream, all of one size."""
 
     counts: NDArray[np.int64]
     """Samples in the token file of each text file."""
-    tokens: int
-    """In all samples, padding not counted."""
-    dropped: int
-    padding: int
+    dropped = 0
+    """Tokens behind the last full sample."""
+    padding = 0
 
+    def __init__(self, stream: TokenStream, size: int = 0) -> None:
+        self._stream, self._size = stream, size
+
+    @property
+    def tokens(self) -> int:
+        """In all samples, padding not counted."""
+        return self._stream.tokens - self.dropped
+
+    @abstractmethod
     def write(self, file: int, out: BinaryIO) -> None:
         """Write a token file."""
 
     def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
         """Yield offset and bytes of the samples in a token file: int64[k, 2]."""
+        count, size = int(self.counts[file]), self._size * self._stream.dtype.itemsize
+        for start in range(0, count, _ROWS_AT_ONCE):
+            some = min(_ROWS_AT_ONCE, count - start)
+            rows = np.full((some, 2), size, np.int64)
+            rows[:, 0] *= np.arange(start, start + some)
+            yield rows
 
     def ends(self) -> Iterator[SampleDocuments]:
         """Yield where documents end; nothing where a sample is a document."""
+        return iter(())
 
 
 def samples_of(stream: TokenStream, options: PackOptions, scratch: Path) -> Samples:
@@ -78,13 +112,12 @@ def samples_of(stream: TokenStream, options: PackOptions, scratch: Path) -> Samp
     return BestFitSamples(stream, options.size, options.pad or 0, scratch)
 
 
-class DocumentSamples:
+class DocumentSamples(Samples):
     """A document is a sample."""
 
     def __init__(self, stream: TokenStream) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self.counts = np.diff(stream.file_documents)
-        self.tokens, self.dropped, self.padding = stream.tokens, 0, 0
 
     def write(self, file: int, out: BinaryIO) -> None:
         start, stop = self._stream.file_tokens[[file, file + 1]].tolist()
@@ -92,22 +125,16 @@ class DocumentSamples:
 
     def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
         first = int(self._stream.file_tokens[file])
-        for some in self._stream.documents_of(file):
-            rows = np.empty((len(some.lengths), 2), np.int64)
-            rows[:, 1] = some.lengths
-            rows[:, 0] = np.cumsum(some.lengths) - some.lengths + (some.start - first)
+        for start, lengths in self._stream.documents_of(file):
+            rows = np.stack([np.cumsum(lengths) - lengths + (start - first), lengths], axis=1)
             yield rows * self._stream.dtype.itemsize
 
-    def ends(self) -> Iterator[SampleDocuments]:
-        """Yield nothing: a sample ends where its document does."""
-        return iter(())
 
-
-class ConcatSamples:
+class ConcatSamples(Samples):
     """The stream, cut into samples; one lies in the file in whose documents it ends."""
 
     def __init__(self, stream: TokenStream, size: int, pad: int | None) -> None:
-        self._stream, self._size = stream, size
+        super().__init__(stream, size)
         # Samples that end before each file does.
         self._borders = stream.file_tokens // size
         rest = stream.tokens % size
@@ -118,7 +145,6 @@ class ConcatSamples:
             self._fill = np.full(size - rest, pad, stream.dtype)
         self.padding = len(self._fill)
         self.dropped = 0 if self.padding else rest
-        self.tokens = stream.tokens - self.dropped
         self.counts = np.diff(self._borders)
 
     def write(self, file: int, out: BinaryIO) -> None:
@@ -126,9 +152,6 @@ class ConcatSamples:
         self._stream.copy(start, min(stop, self.tokens), out)
         if start < stop and stop > self.tokens:
             out.write(self._fill.data)
-
-    def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
-        return _even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
 
     def ends(self) -> Iterator[SampleDocuments]:
         size, done = self._size, 0
@@ -148,15 +171,15 @@ class ConcatSamples:
             yield SampleDocuments(np.empty(0, np.int64), np.array([done]), np.zeros(1, bool))
 
 
-class BestFitSamples:
+class BestFitSamples(Samples):
     """Documents packed by `penstock.order.best_fit`; a sample lies in the file of its first one.
 
     The plan is held in memory: some 60 bytes a document. The tokens are not.
     """
 
     def __init__(self, stream: TokenStream, size: int, pad: int, scratch: Path) -> None:
-        self._stream, self._size, self._pad = stream, size, pad
-        lengths = stream.lengths()
+        super().__init__(stream, size)
+        self._pad, lengths = pad, stream.lengths()
         plan = best_fit(lengths, size)
         starts = np.cumsum(lengths) - lengths
         self._from = starts[plan.piece_document] + plan.piece_start
@@ -166,9 +189,8 @@ class BestFitSamples:
         self._goes_on = ended < lengths[plan.piece_document[lasts]]
         first = plan.piece_document[self._offsets[:-1]]
         files = np.searchsorted(stream.file_documents, first, side="right") - 1
-        self.counts: NDArray[np.int64] = np.bincount(files, minlength=stream.files)
+        self.counts = np.bincount(files, minlength=stream.files)
         self._borders = np.cumsum([0, *self.counts.tolist()])
-        self.tokens, self.dropped = stream.tokens, 0
         self.padding = (len(self._offsets) - 1) * size - stream.tokens
         self._tokens = stream.mapped(scratch)
 
@@ -178,14 +200,19 @@ class BestFitSamples:
         starts = range(start, stop, step)
         out.writelines(self._gathered(at, min(stop, at + step)).data for at in starts)
 
-    def _gathered(self, start: int, stop: int) -> NDArray[np.integer]:
-        counts = np.diff(self._offsets[start : stop + 1])
+    def _pieces(self, start: int, stop: int) -> tuple[slice, NDArray[np.int64], NDArray[np.int64]]:
+        """Return which pieces samples have, the sample of each, and where it ends in that one."""
         pieces = slice(int(self._offsets[start]), int(self._offsets[stop]))
+        counts = np.diff(self._offsets[start : stop + 1])
+        ends = np.cumsum(self._lengths[pieces])
+        before = (ends - self._lengths[pieces])[np.cumsum(counts) - counts]
+        return pieces, np.repeat(np.arange(stop - start), counts), ends - np.repeat(before, counts)
+
+    def _gathered(self, start: int, stop: int) -> NDArray[np.integer]:
+        pieces, samples, ends = self._pieces(start, stop)
         lengths = self._lengths[pieces]
         before = np.cumsum(lengths) - lengths
-        samples = np.repeat(np.arange(stop - start), counts)
-        # Pieces of a sample follow each other from its beginning on.
-        into = samples * self._size + before - np.repeat(before[_firsts(counts)], counts)
+        into = samples * self._size + ends - lengths
         each = np.arange(int(lengths.sum()))
         tokens = np.full((stop - start) * self._size, self._pad, self._stream.dtype)
         tokens[np.repeat(into - before, lengths) + each] = self._tokens[
@@ -193,44 +220,18 @@ class BestFitSamples:
         ]
         return tokens
 
-    def rows(self, file: int) -> Iterator[NDArray[np.int64]]:
-        return _even_rows(int(self.counts[file]), self._size * self._stream.dtype.itemsize)
-
     def ends(self) -> Iterator[SampleDocuments]:
         total = len(self._offsets) - 1
         for start in range(0, total, _TOKENS_AT_ONCE):
             stop = min(total, start + _TOKENS_AT_ONCE)
-            counts = np.diff(self._offsets[start : stop + 1])
-            lengths = self._lengths[int(self._offsets[start]) : int(self._offsets[stop])]
-            ends = np.cumsum(lengths)
-            before = (ends - lengths)[_firsts(counts)]
+            ends = self._pieces(start, stop)[2]
             yield SampleDocuments(
-                ends - np.repeat(before, counts),
-                self._offsets[start + 1 : stop + 1],
-                self._goes_on[start:stop],
+                ends, self._offsets[start + 1 : stop + 1], self._goes_on[start:stop]
             )
 
 
-def _even_rows(count: int, size: int) -> Iterator[NDArray[np.int64]]:
-    """Yield offset and bytes of samples of one size."""
-    for start in range(0, count, _ROWS_AT_ONCE):
-        some = min(_ROWS_AT_ONCE, count - start)
-        rows = np.full((some, 2), size, np.int64)
-        rows[:, 0] *= np.arange(start, start + some)
-        yield rows
-
-
-def _firsts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where each group begins."""
-    return np.cumsum(counts) - counts
-
-
 def token_type(dtype: DTypeLike) -> np.dtype[np.integer[Any]]:
-    """Return the dtype of tokens, always little-endian.
-
-    >>> token_type("uint16").str, token_type(">u4").str
-    ('<u2', '<u4')
-    """
+    """Return the dtype of tokens, always little-endian."""
     try:
         found = np.dtype(dtype)
     except TypeError:
@@ -255,33 +256,26 @@ def token_id(name: str, value: int, dtype: np.dtype[np.integer[Any]]) -> int:
 
 
 def holding(token: int) -> str:
-    """Return the name of the smallest common dtype that holds a token.
-
-    >>> holding(65_535), holding(65_536)
-    ('uint16', 'uint32')
-    """
-    names = ("uint16", "uint32", "uint64")
-    return next((name for name in names if token <= int(np.iinfo(name).max)), names[-1])
+    """Return the name of the smallest common dtype that holds a token."""
+    return np.promote_types(np.min_scalar_type(token), np.uint16).name
 
 
-def first_misfit(ids: NDArray[Any], dtype: np.dtype[np.integer[Any]]) -> int | None:
-    """Return the position of the first token that the dtype does not hold; None: it holds all."""
+def refuse_misfit(
+    ids: NDArray[Any],
+    dtype: np.dtype[np.integer[Any]],
+    place_of: Callable[[int], str],
+    **details: object,
+) -> None:
+    """Raise for a token that the dtype does not hold; `place_of` says where one is."""
     most = int(np.iinfo(dtype).max)
     if not len(ids) or (int(ids.min()) >= 0 and int(ids.max()) <= most):
-        return None
-    return int(np.flatnonzero((ids < 0) | (ids > most))[0])
-
-
-def misfit(
-    ids: NDArray[Any], at: int, dtype: np.dtype[np.integer[Any]], where: str, **details: object
-) -> OptionError:
-    """Return the error for a token that the dtype does not hold."""
+        return
+    at = int(np.flatnonzero((ids < 0) | (ids > most))[0])
     remedy = f"Give token_dtype=np.{holding(int(ids.max()))}."
     if int(ids[at]) < 0:
         remedy = "Tokens are numbers from 0 on: look at what the tokenizer returns."
-    most = int(np.iinfo(dtype).max)
-    fact = f"token {int(ids[at])} does not fit {dtype.name} (0 to {most}): {where}."
-    return OptionError(fact, remedy=remedy, **details)
+    fact = f"token {int(ids[at])} does not fit {dtype.name} (0 to {most}): {place_of(at)}."
+    raise OptionError(fact, remedy=remedy, **details)
 
 
 def pack_options(  # noqa: PLR0913, PLR0917 (as they are given)
@@ -297,18 +291,16 @@ def pack_options(  # noqa: PLR0913, PLR0917 (as they are given)
         ("packing", packing, PackingName),
         ("keep_remainder", remainder, Remainder),
     ):
-        if value not in get_args(kind):
-            known = " or ".join(f'"{one}"' for one in get_args(kind))
-            raise OptionError(f"{name}={value!r}: expected {known}.")
-    if size is None:
-        for name, value in (("packing", packing), ("keep_remainder", remainder)):
-            if value in ("best_fit", "pad"):
-                raise OptionError(
-                    f"{name}={value!r} packs documents into samples of one size. Give sample_size="
-                )
-    elif whole_number("sample_size", size, 1) > _LONGEST_SAMPLE:
+        default, other = get_args(kind)
+        if value not in (default, other):
+            raise OptionError(f'{name}={value!r}: expected "{default}" or "{other}".')
+        if size is None and value != default:
+            raise OptionError(
+                f"{name}={value!r} packs documents into samples of one size. Give sample_size="
+            )
+    if size is not None and whole_number("sample_size", size, 1) > _LONGEST_SAMPLE:
         raise OptionError(f"sample_size={size}: expected at most {_LONGEST_SAMPLE:,} tokens.")
-    elif eos is None:
+    if size is not None and eos is None:
         raise OptionError(
             "eos_idx=None: with sample_size= a token ends every document. Give its number."
         )

@@ -6,7 +6,8 @@ import os
 import shutil
 import time
 from collections import Counter
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,7 @@ from penstock.errors import (
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
 from penstock.index._load import load_index
-from penstock.index._meta import FileMeta, Meta, RecordRun, TokensMeta, write_meta
+from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import (
     BAD_LINES,
     DOCUMENT_ENDS,
@@ -31,7 +32,6 @@ from penstock.index._names import (
     PUT_ASIDE,
     ROWS,
 )
-from penstock.index._sample_index import Origin
 from penstock.index.checked._checks import write_bad_lines
 from penstock.index.tokens._job import refuse_changed, taken
 from penstock.index.tokens._journal import (
@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
     from penstock.index._indexer import IndexStoreInterface
     from penstock.index._listing import IndexPlace
+    from penstock.index._meta import TokensMeta
     from penstock.index.tokens._job import TokenJob
     from penstock.index.tokens._pack import Samples
     from penstock.index.tokens._units import TokenStream
@@ -80,9 +81,7 @@ def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
     refuse_changed(job.listing, job.options)
     if job.store is not None:
         if stream.aside:
-            aside = folder / BAD_LINES
-            with aside.open("wb") as file:
-                write_bad_lines(file, stream.aside)
+            aside = _write_aside(folder, stream)
             bins.append(TokenBin(aside, join(job.folder, BAD_LINES), 0, 0))
         with Publication(folder, job, bins).files():
             _add_samples(job.store, job, samples)
@@ -93,12 +92,21 @@ def write_tokens(job: TokenJob, stream: TokenStream, folder: Path) -> Samples:
         if job.pack.size is not None:
             _write_ends(new.path, samples)
         if job.work.skips:
-            with (new.path / BAD_LINES).open("wb") as file:
-                write_bad_lines(file, stream.aside)
+            _write_aside(new.path, stream)
         publication = Publication(folder, job, bins)
+        counts = {name: getattr(samples, name) for name in ("tokens", "dropped", "padding")}
+        described = job.pack.described(
+            job.work.dtype, job.work.eos, documents=stream.documents, **counts
+        )
         with publication.files():
-            publication.index(new, _described(job, stream, samples))
+            publication.index(new, described)
     return samples
+
+
+def _write_aside(folder: Path, stream: TokenStream) -> Path:
+    with (folder / BAD_LINES).open("wb") as file:
+        write_bad_lines(file, stream.aside)
+    return folder / BAD_LINES
 
 
 def _staged(job: TokenJob, stream: TokenStream, samples: Samples, folder: Path) -> list[TokenBin]:
@@ -151,22 +159,6 @@ def _add_samples(store: IndexStoreInterface, job: TokenJob, samples: Samples) ->
             for offset, size in places.tolist():
                 store.add_sample(path, offset, size)
     store.close()
-
-
-def _described(job: TokenJob, stream: TokenStream, samples: Samples) -> TokensMeta:
-    pack = job.pack
-    fills_up = pack.packing == "best_fit" or pack.remainder == "pad"
-    return TokensMeta(
-        dtype=job.work.dtype.name,
-        sample_size=pack.size,
-        eos=job.work.eos,
-        packing=None if pack.size is None else pack.packing,
-        pad=pack.pad if fills_up else None,
-        documents=stream.documents,
-        tokens=samples.tokens,
-        dropped=samples.dropped,
-        padding=samples.padding,
-    )
 
 
 class TokenBin(NamedTuple):
@@ -264,7 +256,7 @@ class Publication:
         """Return the token files that the index names."""
         # The files of a damaged index are not known, and stay.
         with suppress(CorruptIndexError, StaleIndexError, ObjectNotFoundError):
-            old = load_index(Origin(self._place.folder, self._place.base, self._options))
+            old = load_index(self._place)
             empty = [] if old.meta is None else old.meta.empty
             base = self._place.base
             below = (path_below(base, one.path) for one in empty)
@@ -282,13 +274,8 @@ class Publication:
         index = self._place.folder if self._has_index else None
         for one in self._bins:
             store, name = locate(one.path, self._options)
-
-            def refuse_taken(store: Store = store, name: str = name, path: str = one.path) -> None:
-                with suppress(ObjectNotFoundError):
-                    store.entry(name)
-                    raise taken(path)
-
-            refuse_taken()
+            refuse_taken = partial(_refuse_taken, store, name, one.path)
+            refuse_taken()  # Before all its bytes travel.
             is_exclusive = one.staged.stat().st_size <= _LARGEST_EXCLUSIVE
             try:
                 upload_file(store, one.staged, name, exclusive=is_exclusive, before=refuse_taken)
@@ -316,18 +303,22 @@ class Publication:
         )
 
 
+def _refuse_taken(store: Store, name: str, path: str) -> None:
+    with suppress(ObjectNotFoundError):
+        store.entry(name)
+        raise taken(path)
+
+
 @contextmanager
 def _only_publisher(place: IndexPlace) -> Iterator[None]:
     """Be the only one who publishes beside an index, on any machine that sees its folder."""
-    lock = None
-    if not place.is_remote:
-        with suppress(OSError):  # No locks on this file system.
-            lock = take(os.path.realpath(os.path.dirname(place.folder)), waits=True)
-    try:
+    with ExitStack() as held:
+        if not place.is_remote:
+            with suppress(OSError):  # No locks on this file system.
+                lock = take(os.path.realpath(os.path.dirname(place.folder)), waits=True)
+                if lock is not None:
+                    held.callback(lock.release)
         yield
-    finally:
-        if lock is not None:
-            lock.release()
 
 
 def _link(staged: Path, path: str) -> None:

@@ -7,8 +7,8 @@ import time
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
 from penstock.index._scan import LineScanner
 from penstock.index.checked._checks import Aside  # noqa: TC001 (msgspec reads it)
 from penstock.index.tokens._documents import DocumentMaker, TokenWork
-from penstock.work import UnitResults, View, grouped
+from penstock.work import UnitResults, grouped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.index._listing import Listing
-    from penstock.index._parts import FilePart
     from penstock.index.checked._checks import BadLine
     from penstock.storage import Draft
-    from penstock.work import Shared
+    from penstock.work import Shared, View
 
 _LENGTH = np.dtype("<i8")
 _DOCUMENTS_AT_ONCE = 1 << 20
@@ -42,8 +41,8 @@ _AT_ONCE = 64
 class TokensFound(msgspec.Struct):
     """What became of a part of a file."""
 
-    documents: int
-    tokens: int
+    documents: Annotated[int, msgspec.Meta(ge=0)]
+    tokens: Annotated[int, msgspec.Meta(ge=0)]
     aside: list[Aside]
     newlines: int
 
@@ -61,42 +60,31 @@ class TokenUnit(PartsUnit):
             draft.write(np.ascontiguousarray(tokens).view(np.uint8).data)
             all_lengths.append(lengths)
 
-        found = [self._tokenised(part, add, advance) for part in self.parts]
+        found = []
+        for part in self.parts:
+            maker = DocumentMaker(self.shared.value, part.found, add)
+            with opened_lines(part, advance) as lines:
+                for piece in lines:
+                    if not isinstance(piece, LongLine):  # None is too long here.
+                        maker.add(piece)
+            counts = maker.documents, maker.tokens
+            found.append(TokensFound(*counts, maker.aside, lines.newlines))
         for lengths in all_lengths:
             draft.write(lengths.astype(_LENGTH, copy=False).tobytes())
         self.describe(draft, found)
 
-    def _tokenised(
-        self,
-        part: FilePart,
-        add: Callable[[NDArray[np.integer], NDArray[np.int64]], object],
-        advance: Callable[[int], object],
-    ) -> TokensFound:
-        maker = DocumentMaker(self.shared.value, part.found, add)
-        with opened_lines(part, advance) as lines:
-            for piece in lines:
-                if not isinstance(piece, LongLine):  # None is too long here.
-                    maker.add(piece)
-        return TokensFound(maker.documents, maker.tokens, maker.aside, lines.newlines)
-
     def found(self) -> list[TokensFound]:
         return self.opened(list[TokensFound])[2]
 
-
-class TokenResult:
-    def __init__(self, unit: TokenUnit, dtype: np.dtype[np.integer]) -> None:
-        data, size, parts = unit.opened(list[TokensFound])
+    def result_of(self, dtype: np.dtype[np.integer]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Return the tokens of all documents, and the length of each document."""
+        data, size, parts = self.opened(list[TokensFound])
         count = sum(part.tokens for part in parts)
         documents = sum(part.documents for part in parts)
-        least = min((number for one in parts for number in (one.tokens, one.documents)), default=0)
-        if least < 0 or count * dtype.itemsize + documents * _LENGTH.itemsize > size:
-            raise unit.damaged("its description names other tokens than it holds")
-        self.tokens: NDArray[np.integer] = np.frombuffer(data, dtype, count)
-        """Of all documents."""
-        self.lengths: NDArray[np.int64] = np.frombuffer(
-            data, _LENGTH, documents, count * dtype.itemsize
-        )
-        """Of each document."""
+        if count * dtype.itemsize + documents * _LENGTH.itemsize > size:
+            raise self.damaged("its description names other tokens than it holds")
+        lengths = np.frombuffer(data, _LENGTH, documents, count * dtype.itemsize)
+        return np.frombuffer(data, dtype, count), lengths
 
 
 def token_units(
@@ -113,48 +101,31 @@ def token_units(
     ]
 
 
-@runtime_checkable
-class TokenView(View, Protocol):
-    """A view of bytes that also counts documents and tokens, whenever a unit of them is done."""
-
-    def count(self, documents: int, tokens: int) -> object:
-        """Count documents that are done, and their tokens."""
-
-
 class UnitCounter:
-    """Passes the progress of units on to a view."""
+    """Passes the progress of units on to a view.
+
+    `count` of a view that has it is called with the documents and tokens of units that are done.
+    """
 
     def __init__(self, view: View, units: Sequence[TokenUnit]) -> None:
-        self._view = view
-        self._waiting = {unit.number: unit for unit in units} if isinstance(view, TokenView) else {}
-        self._due = 0.0
+        self._view, self._waiting, self._due = view, [*units], 0.0
+        self._count: Callable[[int, int], object] | None = getattr(view, "count", None)
 
     def advance(self, count: int) -> None:
         """Count bytes, as `run_units` reports them."""
         self._view.add(count)
-        if self._waiting and (now := time.monotonic()) >= self._due:
+        if (now := time.monotonic()) >= self._due:
             self._due = now + _BETWEEN_LOOKS
-            self._look([*islice(self._waiting.values(), _AT_ONCE)])
+            self.look(_AT_ONCE)
 
-    def finish(self) -> None:
-        """Count the units that are left."""
-        self._look([*self._waiting.values()])
-
-    def _look(self, units: Sequence[TokenUnit]) -> None:
-        for unit in units:
-            if isinstance(self._view, TokenView) and unit.is_done():
-                del self._waiting[unit.number]
+    def look(self, most: int | None = None) -> None:
+        """Count what is done of the first units that were not done before; of all by default."""
+        for unit in self._waiting[:most]:
+            if self._count is not None and unit.is_done():
+                self._waiting.remove(unit)
                 found = unit.found()
                 documents = sum(part.documents for part in found)
-                self._view.count(documents, sum(part.tokens for part in found))
-
-
-class DocumentRun(NamedTuple):
-    """Documents that follow each other."""
-
-    start: int
-    """Of their tokens in the stream."""
-    lengths: NDArray[np.int64]
+                self._count(documents, sum(part.tokens for part in found))
 
 
 class TokenStream:
@@ -191,19 +162,9 @@ class TokenStream:
         """Tokens before each file, and all of them."""
         self.file_documents: NDArray[np.int64] = np.cumsum(documents)
         """Documents before each file, and all of them."""
-        self._opened = lru_cache(2)(lambda number: TokenResult(units[number], dtype))
-
-    @property
-    def tokens(self) -> int:
-        return self._starts[-1]
-
-    @property
-    def documents(self) -> int:
-        return int(self.file_documents[-1])
-
-    @property
-    def files(self) -> int:
-        return len(self.file_documents) - 1
+        self.tokens, self.documents = self._starts[-1], int(self.file_documents[-1])
+        self.files = len(listing.files)
+        self._opened = lru_cache(2)(lambda number: units[number].result_of(dtype))
 
     def copy(self, start: int, stop: int, out: BinaryIO) -> None:
         """Write tokens of the stream to a file."""
@@ -211,38 +172,37 @@ class TokenStream:
         while start < stop:
             first = self._starts[number]
             until = min(stop, self._starts[number + 1])
-            out.write(self._opened(number).tokens[start - first : until - first].data)
+            out.write(self._opened(number)[0][start - first : until - first].data)
             start = until
             number += 1
 
-    def documents_of(self, file: int) -> Iterator[DocumentRun]:
-        """Yield where the documents of a file are, many at a time."""
+    def documents_of(self, file: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield where in the stream documents of a file begin, and the lengths of many."""
         for unit, first, documents in self._places[file]:
             start = first
             for at in documents[::_DOCUMENTS_AT_ONCE]:
                 until = min(documents.stop, at + _DOCUMENTS_AT_ONCE)
-                lengths = self._opened(unit).lengths[at:until]
-                yield DocumentRun(start, lengths)
+                lengths = self._opened(unit)[1][at:until]
+                yield start, lengths
                 start += int(lengths.sum())
 
-    def all_documents(self) -> Iterator[DocumentRun]:
-        """Yield where all documents are, many at a time."""
-        for file in range(self.files):
-            yield from self.documents_of(file)
+    def all_documents(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        return chain.from_iterable(map(self.documents_of, range(self.files)))
 
     def lengths(self) -> NDArray[np.int64]:
         """Return the length of every document."""
+        # Copied one by one: each is a view of a map, and all of them would be too many open files.
         lengths, at = np.empty(self.documents, np.int64), 0
-        for some in self.all_documents():
-            lengths[at : at + len(some.lengths)] = some.lengths
-            at += len(some.lengths)
+        for _, some in self.all_documents():
+            lengths[at : at + len(some)] = some
+            at += len(some)
         return lengths
 
     def mapped(self, scratch: Path) -> NDArray[np.integer]:
         """Return all tokens as one map; `scratch` is written for it, unless one unit has all."""
         full = [n for n in range(len(self._units)) if self._starts[n] < self._starts[n + 1]]
         if len(full) <= 1:
-            return self._opened(full[0]).tokens if full else np.empty(0, self.dtype)
+            return self._opened(full[0])[0] if full else np.empty(0, self.dtype)
         with scratch.open("w+b") as file:
             self.copy(0, self.tokens, file)
             file.flush()

@@ -11,9 +11,8 @@ import numpy as np
 from penstock.errors import OptionError
 from penstock.index._indexer import FileTextLinesIndexer, IndexStore
 from penstock.index._sample_schema import ArraySpec, SampleSchema
-from penstock.index.tokens._generator import TokenizedSampleGenerator
-from penstock.index.tokens._job import POSTFIX, text_files
-from penstock.index.tokens._tokenize import token_places
+from penstock.index.tokens._job import POSTFIX, inputs, text_files
+from penstock.index.tokens._tokenize import TokenizedSampleGenerator, token_places
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
@@ -78,11 +77,7 @@ class LossMaskGenerator:
         return np.dtype(np.uint8)
 
     def generate(
-        self,
-        part_type: str,
-        num_tokens: int,
-        *,
-        part_tokens: list[int] | None = None,
+        self, part_type: str, num_tokens: int, *, part_tokens: list[int] | None = None
     ) -> list[int]:
         """Return the mask of a part."""
         return [int(part_type in self._masked)] * num_tokens
@@ -119,16 +114,8 @@ class TokenizedSampleWithAuxGenerator(TokenizedSampleGenerator):
             )
         self._parts = process_parts_func
         self._aux = dict(sorted(aux_generators.items()))
-        super().__init__(
-            bytes.decode,
-            tokenizer_func,
-            eos_idx,
-            token_dtype,
-            sample_size,
-            base_output_path,
-            file_name_postfix,
-            name,
-        )
+        stored = token_dtype, sample_size, base_output_path, file_name_postfix
+        super().__init__(bytes.decode, tokenizer_func, eos_idx, *stored, name)
 
     @property
     def _row(self) -> np.dtype[Any]:
@@ -137,11 +124,10 @@ class TokenizedSampleWithAuxGenerator(TokenizedSampleGenerator):
 
     def get_sample_schema(self) -> SampleSchema:
         """Return the arrays of a sample."""
-        size, at, arrays = self._pack.size or 0, 0, []
-        for name in self._row.names or ():
-            arrays.append(ArraySpec(name, self._row[name].name, at))
-            at += size * self._row[name].itemsize
-        return SampleSchema(size, arrays, at)
+        size, fields = self._pack.size or 0, (self._row.fields or {}).items()
+        return SampleSchema(
+            size, [ArraySpec(name, type_.name, size * at) for name, (type_, at, *_) in fields]
+        )
 
     def _document(self, text_line: bytes) -> NDArray[Any]:
         try:
@@ -152,9 +138,9 @@ class TokenizedSampleWithAuxGenerator(TokenizedSampleGenerator):
         return np.concatenate([np.empty(0, self._row), *map(self._part, parts)])
 
     def _part(self, part: Part) -> NDArray[Any]:
-        tokens = self._encoded(part.text)
-        rows = np.empty(len(tokens), self._row)
-        rows[_TOKENS] = ids = tokens
+        ids = self._encoded(part.text)
+        rows = np.empty(len(ids), self._row)
+        rows[_TOKENS] = ids
         for name, aux in self._aux.items():
             values = aux.generate(part.type, len(ids), part_tokens=ids.tolist())
             if len(values) != len(ids):
@@ -210,13 +196,9 @@ def create_tokenize_and_index_with_aux_func(  # noqa: PLR0913, PLR0917 (as data-
     >>> penstock.open(folder)[0]["loss_mask"]
     array([1, 1, 0, 0, 0, 0], dtype=uint8)
     """
-    files = input_base_path if input_file_paths is None else input_file_paths
-    if files is None:
-        raise OptionError(
-            "nothing says what to tokenise. Give input_base_path= or input_file_paths=."
-        )
-    output = input_base_path if output_base_path is None else output_base_path
     options = StorageOptions()
+    listing = text_files(inputs(input_base_path, input_file_paths), options)
+    output = input_base_path if output_base_path is None else output_base_path
     place, folder = token_places(output, base_output_path, index_store, options)
     generator = TokenizedSampleWithAuxGenerator(
         process_parts_func,
@@ -226,6 +208,6 @@ def create_tokenize_and_index_with_aux_func(  # noqa: PLR0913, PLR0917 (as data-
         base_output_path=folder,
         **sample_generator_kwargs,
     )
-    paths = [found.path for found in text_files(files, options).files]
+    paths = [found.path for found in listing.files]
     store = IndexStore(place.base) if index_store is None else index_store
     return FileTextLinesIndexer(paths, store, generator, "tokenising", name)

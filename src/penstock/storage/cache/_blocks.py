@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._locks import locked
-from penstock.storage._meter import carried, current_meter, waiting
+from penstock.storage._meter import carried, count, waiting
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 
 if TYPE_CHECKING:
@@ -88,13 +88,6 @@ class BlockCache:
     itself, after one warning.
 
     Without `limit` it is 10 GiB, or a fifth of what is free on that disk; 0 keeps nothing.
-
-    >>> import tempfile
-    >>> cache = BlockCache(Path(tempfile.mkdtemp()) / "blocks", 1_000_000)
-    >>> block = Block("s3://bucket/a", 0, 4, bytes(20), lambda: print("fetched") or b"text")
-    >>> cache.get(block).data.to_pybytes(), cache.get(block).is_mapped
-    fetched
-    (b'text', True)
     """
 
     def __init__(self, folder: Path, limit: int | None = None) -> None:
@@ -143,18 +136,15 @@ class BlockCache:
         return Room(folder, limit)
 
     def _find(self, block: Block) -> BlockBytes | None:
-        room = self._room
-        if room is None:
+        if self._room is None:
             return None
-        path = room.path(block.key)
+        path = self._room.path(block.key)
         data = map_block(path, block.key)
         if data is None:
             return None
         with suppress(OSError):
             os.utime(path)  # By this it is known what was used last.
-        meter = current_meter()
-        if meter is not None:
-            meter.count(cache_hits=1)
+        count(cache_hits=1)
         return BlockBytes(data, is_mapped=True)
 
     def _bring(self, block: Block) -> BlockBytes:
@@ -175,7 +165,9 @@ class BlockCache:
             made = block.make()
             mapped = None if room is None else self._keep(room, block.key, made)
         if mapped is None:
-            return BlockBytes(_buffer(made), is_mapped=False)
+            import pyarrow as pa  # noqa: PLC0415 (only when a block is read)
+
+            return BlockBytes(pa.py_buffer(made), is_mapped=False)
         return BlockBytes(mapped, is_mapped=True)
 
     def _lock(self, stack: ExitStack, path: Path) -> None:
@@ -195,7 +187,10 @@ class BlockCache:
         path = room.path(key)
         try:
             with room.reserved(key, size) as descriptor:
-                write_block(descriptor, path, key, data)
+                with open(descriptor, "wb", closefd=False) as file:
+                    file.write(_HEADER.pack(_MAGIC, key, len(data), zlib.crc32(data)))
+                    file.write(data)
+                _remember(path, os.fstat(descriptor).st_ino)
                 os.replace(room.draft(key), path)
         except NoRoomError:
             return None  # The next who asks for it may find some.
@@ -213,21 +208,6 @@ class BlockCache:
                 self._folder,
                 failure,
             )
-
-
-def _buffer(data: bytes | pa.Buffer) -> pa.Buffer:
-    import pyarrow as pa  # noqa: PLC0415 (only when a block is read)
-
-    return data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
-
-
-def write_block(descriptor: int, path: Path, key: bytes, data: memoryview) -> None:
-    """Write a block into an open file that is going to be `path`."""
-    header = _HEADER.pack(_MAGIC, key, len(data), zlib.crc32(data))
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(header)
-        file.write(data)
-    _remember(path, os.fstat(descriptor).st_ino)
 
 
 def map_block(path: Path, key: bytes) -> pa.Buffer | None:
@@ -250,14 +230,12 @@ def map_block(path: Path, key: bytes) -> pa.Buffer | None:
         return None
     magic, of, length, checksum = _HEADER.unpack_from(whole)
     data = whole.slice(HEADER_BYTES)
-    if magic != _MAGIC or of != key or length != data.size:
+    is_whole = magic == _MAGIC and of == key and length == data.size
+    is_known = (str(path), inode) in _verified
+    if not is_whole or not (is_known or zlib.crc32(data) == checksum):
         _log.debug("%s is cut off or damaged and is fetched again", path)
         return None
-    if (str(path), inode) not in _verified:
-        if zlib.crc32(data) != checksum:
-            _log.debug("%s is damaged and is fetched again", path)
-            return None
-        _remember(path, inode)
+    _remember(path, inode)
     return data
 
 

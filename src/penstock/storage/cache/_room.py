@@ -9,7 +9,7 @@ import struct
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from penstock.storage._cache_mark import mark_as_cache
+from penstock.storage._folders import mark_as_cache
 from penstock.storage._locks import locked
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ _STRIPES = 256
 _TOTAL = struct.Struct("<q")
 _LEFT_WHEN_FULL = 0.9
 """Share of the limit that is left after making room: so that most blocks need no look around."""
-_BLOCK = re.compile(r"[0-9a-f]{40}\.block")
-_DRAFT = re.compile(r"[0-9a-f]{40}\.block-tmp")
+_OURS = re.compile(r"([0-9a-f]{40})\.block(-tmp)?")
 _WHAT = "Blocks of remote files, kept by Penstock; what is gone is fetched again."
 
 
@@ -37,7 +36,6 @@ class Room:
         self.limit = limit
 
     def path(self, key: bytes) -> Path:
-        """Return where a block is, once it is there."""
         return self.folder / f"{key.hex()}.block"
 
     def draft(self, key: bytes) -> Path:
@@ -60,7 +58,6 @@ class Room:
             if total.bytes is None or total.bytes + size > self.limit:
                 total.bytes = self._make_room(size)
                 if total.bytes + size > self.limit:
-                    total.write()
                     raise NoRoomError
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
             try:
@@ -88,8 +85,10 @@ class Room:
         path = self.folder / "total"
         with locked(path):
             total = _Total(path)
-            yield total
-            total.write()
+            try:
+                yield total
+            finally:
+                total.write()
 
     def _make_room(self, size: int) -> int:
         """Delete what was not used for longest, if need be; return the bytes that are left."""
@@ -98,15 +97,16 @@ class Room:
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 # Nothing is touched that does not have one of our names.
-                if not _BLOCK.fullmatch(entry.name) and not _DRAFT.fullmatch(entry.name):
+                name = _OURS.fullmatch(entry.name)
+                if name is None:
                     continue
                 with suppress(FileNotFoundError):
                     facts = entry.stat(follow_symlinks=False)
-                    if _DRAFT.fullmatch(entry.name):
-                        total += 0 if self._removed_dead(entry) else facts.st_size
+                    if name[2] and self._removed_dead(entry, name[1]):
                         continue
-                    files.append((facts.st_mtime_ns, facts.st_size, entry.path))
                     total += facts.st_size
+                    if not name[2]:
+                        files.append((facts.st_mtime_ns, facts.st_size, entry.path))
         if total + size <= self.limit:
             return total
         goal = min(_LEFT_WHEN_FULL * self.limit, self.limit - size)
@@ -118,9 +118,9 @@ class Room:
                 total -= gone
         return total
 
-    def _removed_dead(self, entry: os.DirEntry[str]) -> bool:
+    def _removed_dead(self, entry: os.DirEntry[str], key: str) -> bool:
         # Without waiting: the holder of that lock may be waiting for the one that we hold.
-        with locked(self.lock(bytes.fromhex(entry.name[:40])), waits=False) as is_free:
+        with locked(self.lock(bytes.fromhex(key)), waits=False) as is_free:
             if is_free:
                 os.unlink(entry.path)
             return is_free

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
+import os
 import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._paths import refuse_tokens
-from penstock.cli._terminal import echo, table
+from penstock.cli._paths import index_or_problem, refuse_tokens
+from penstock.cli._terminal import Progress, echo, table
 from penstock.cli._typed_fields import parse_fields, schema_types
 from penstock.cli._units import age_text, counted
 from penstock.cli._verb import FINE, option, verb, workers_option
-from penstock.cli.profile._found import ProfileSearch
-from penstock.datasets import profile_types
+from penstock.datasets import keep_profile, known_profile, open_found, profile_of, profile_types
 from penstock.errors import OptionError
-from penstock.index import look_at
+from penstock.index import BuildOptions, look_at, make_index, place_of, read_profile
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from penstock.cli.profile._found import FoundProfile
+    from penstock.cli._paths import Indexed
+    from penstock.datasets import Source
+    from penstock.index import Detected, Listing, Meta, Mode, Scanner
     from penstock.storage import StorageOptions
 
+_log = logging.getLogger("penstock.cli")
 _BARS = 16
 _HEADER = [
     *("", "field", "type", "null", "missing", "distinct", "min", "median", "max"),
@@ -36,6 +43,119 @@ _FEW_DIGITS = 6
 _EXAMPLE = 28
 _BOUND = 20
 _NONE = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProfile:
+    """A profile, and the records that it describes."""
+
+    document: dict[str, Any]
+    """The contents of `profile.json`."""
+    created: float
+    source: Source | None
+    """None where the index cannot be used."""
+    is_new: bool = False
+    """Whether it was made just now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileSearch:
+    """Finds the profile of a PATH, or makes it if there is none of the present records."""
+
+    path: str
+    at_path: Detected
+    workers: int | None = None
+
+    def find(self) -> FoundProfile:
+        """Return the profile.
+
+        JSON Lines and CSV without an index get one with a profile, in one pass over the files. An
+        index without a profile is built again where records keep their numbers. For everything
+        else records are read, and their profile is kept in the cache directory.
+        """
+        if self.at_path.format.folder is not None:
+            return self._of_source(open_found(self.at_path))
+        indexed, problem = index_or_problem(self.path, self.at_path)
+        found = self.at_path.checked()
+        if problem is not None or (indexed is not None and indexed.is_stale):
+            _log.warning(
+                "the index is damaged or stale, and the profile is not kept; penstock index %s %s "
+                "--profile repairs it",
+                self.path,
+                "--overwrite" if indexed is None else indexed.remedy,
+            )
+            return self._unkept(found.listing, found.scanner())
+        if indexed is not None:
+            return self._of_index(indexed)
+        if found.format.scanner is None:
+            return self._of_source(open_found(found))
+        place = place_of(found.listing, found.scanner(), found.options, found.index)
+        self._build(found.listing, found.scanner(), "new", place.folder)
+        return replace(self._of_source(open_found(found)), is_new=True)
+
+    def _build(
+        self,
+        listing: Listing,
+        scanner: Scanner,
+        mode: Mode,
+        folder: str,
+        **options: Any,  # noqa: ANN401 (of `BuildOptions`)
+    ) -> None:
+        """Build an index with a profile."""
+        with Progress(listing.bytes) as progress:
+            build = BuildOptions(
+                progress=progress, profile=True, num_workers=self.workers, **options
+            )
+            make_index(
+                listing, scanner, mode, options=self.at_path.options, index=folder, build=build
+            )
+
+    def _of_index(self, indexed: Indexed) -> FoundProfile:
+        source, meta = indexed.source(self.at_path), indexed.meta
+        if meta is None or known_profile(source) is not None or not _keeps_numbers(indexed, meta):
+            return self._of_source(source)
+        self._build(
+            indexed.listing,
+            indexed.format.scanner_for(made_with=meta.options),
+            "overwrite",
+            indexed.place.folder,
+            full_hash=meta.is_hashed,
+            validate=meta.validated,
+            max_line_bytes=meta.max_line_bytes,
+        )
+        return replace(self._of_source(indexed.source(self.at_path)), is_new=True)
+
+    def _of_source(self, source: Source) -> FoundProfile:
+        known = known_profile(source)
+        if known is not None:
+            return FoundProfile(known.document, known.created, source)
+        with Progress(len(source), unit="records") as progress:
+            document = profile_of(source, workers=self.workers, progress=progress).document()
+        keep_profile(source, document)
+        return FoundProfile(document, time.time(), source, is_new=True)
+
+    def _unkept(self, listing: Listing, scanner: Scanner) -> FoundProfile:
+        """Profile files as they are now, in a temporary index."""
+        with TemporaryDirectory(prefix="penstock-profile-") as folder:
+            self._build(listing, scanner, "new", f"{folder}/index")
+            document = read_profile(f"{folder}/index")
+        assert document is not None  # noqa: S101 (it was just built)
+        return FoundProfile(document, time.time(), None, is_new=True)
+
+
+def _keeps_numbers(indexed: Indexed, meta: Meta) -> bool:
+    """Whether an index can be built again, and records would keep their numbers."""
+    folder = Path(indexed.place.folder)
+    if indexed.place.is_remote or indexed.since.new:
+        return False
+    if not (os.access(folder, os.W_OK | os.X_OK) and os.access(folder.parent, os.W_OK | os.X_OK)):
+        return False
+    empty = {file.path for file in meta.empty}
+    names = [indexed.listing.relative(found) for found in indexed.listing.files]
+    in_order = [name for name in names if name not in empty]
+    # An update puts new files behind all others, regardless of their names.
+    runs = [run.file for run in meta.runs]
+    return [file.path for file in meta.files] == in_order and runs == list(range(len(in_order)))
 
 
 @verb(

@@ -6,6 +6,8 @@ import json
 import shlex
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +20,7 @@ from penstock.cli._verb import COUNT, FINDINGS, FINE, FROM_0, flag, option, verb
 from penstock.errors import (
     IndexExistsError,
     MalformedLineError,
+    ObjectExistsError,
     ObjectNotFoundError,
     OptionError,
     PenstockError,
@@ -98,16 +101,14 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     file: str,
     sample_size: int | None,
     packing: Literal["concat", "best_fit"],
-    text_key: str,
     dtype: Literal["auto", "uint16", "uint32"],
     eos: int | None,
     pad: int | None,
     keep_remainder: bool,
-    on_error: Literal["raise", "skip"],
     workers: int | None,
-    overwrite: bool,
     storage_options: StorageOptions,
     as_json: bool,
+    **given: Any,  # noqa: ANN401 (text_key, on_error and overwrite, passed on)
 ) -> int:
     """Tokenise the text of SRC once, and pack it into samples of N tokens in the folder DST.
 
@@ -130,44 +131,34 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         raise ObjectNotFoundError(message, path=src)
     is_narrow = dtype == "uint16" or (dtype == "auto" and known.vocabulary <= _NARROW)
     width: np.dtype[np.unsignedinteger[Any]] = np.dtype(np.uint16 if is_narrow else np.uint32)
-    for name, token in (("--eos", eos), ("--pad", pad)):
+    ending = "--eos" if eos is not None else f"the token that ends a document in {file},"
+    used = ends if eos is not None or sample_size else None
+    for name, token in ((ending, used), ("--pad", pad)):
         if token is not None and token >= known.vocabulary:
             have = f"it has {known.vocabulary:,}, from 0 to {known.vocabulary - 1}"
             raise OptionError(f"{name} {token} is no token of {file}: {have}.")
         if token is not None and token > np.iinfo(width).max:
             raise OptionError(f"{name} {token} does not fit {width.name}. Give --dtype uint32.")
-    if sample_size and eos is None and ends is not None and ends > np.iinfo(width).max:
-        raise OptionError(
-            f"--dtype {dtype} does not hold {ends}, the token that ends a document in {file}. Give "
-            "--dtype uint32, or another token: --eos ID"
-        )
     _check_folder(dst)
-    if overwrite and is_remote(dst):
-        raise OptionError(
-            f"--overwrite: tokens in {dst} cannot be replaced as a whole, because objects cannot "
-            "be put aside. Remove them and their index, or give another DST."
-        )
     inputs: dict[str, Any] = {"input_base_path": src}
     if listing.folder is None:
         inputs = {"input_file_paths": [found.path for found in listing.files]}
     left = PartsLeft(dst)
     with TokenProgress(listing.bytes, left) as progress, _command_line_errors(left):
         result = create_tokenize_and_index_jsonl_text_func(
-            known.tokenizer,
+            known,
             ends,
             **inputs,
             output_base_path=dst,
             token_dtype=width,
-            text_key=text_key,
             num_workers=workers,
-            on_error=on_error,
-            overwrite=overwrite,
             progress=progress,
             storage_options=storage_options,
             sample_size=sample_size,
             packing=packing,
             pad_idx=pad,
             keep_remainder="pad" if keep_remainder else "drop",
+            **given,
         )()
     made_with = {
         "path": dst,
@@ -177,12 +168,24 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
         "sample_size": sample_size,
         "packing": packing if sample_size else None,
         "files": len(listing.files),
+        "seconds": round(result.seconds, 3),
     }
     _report(made_with, result, left.kept, progress.rates(result.seconds)).print(as_json=as_json)
     if not result.samples:
         echo(f"penstock: {_nothing_made(src, result, sample_size)}", err=True)
         return FINDINGS
     return FINE
+
+
+_EXISTS = "--overwrite replaces tokens in a local folder; another DST leaves them."
+_REMEDIES: dict[type[Exception], str] = {
+    MalformedLineError: "Repair it, give another --text-key FIELD, or leave such lines out: "
+    "--on-error skip.",
+    OptionError: "Give --dtype uint32.",  # For a token that the type does not hold.
+    IndexExistsError: _EXISTS,
+    ObjectExistsError: _EXISTS,
+    StorageError: "Give another DST, or free space there.",
+}
 
 
 @contextmanager
@@ -194,26 +197,12 @@ def _command_line_errors(left: PartsLeft) -> Iterator[None]:
         failure.add_note(left.note())
         raise
     except PenstockError as failure:
+        remedies = (text for kind, text in _REMEDIES.items() if isinstance(failure, kind))
         if failure.remedy:
-            failure.advise(_remedy(failure, left.dst))
-        if isinstance(failure, IndexExistsError | FileExistsError):
+            failure.advise(next(remedies, failure.remedy))
+        if isinstance(failure, IndexExistsError | ObjectExistsError):
             raise OptionError(str(failure)) from None
         raise
-
-
-def _remedy(failure: PenstockError, dst: str) -> str:
-    if isinstance(failure, MalformedLineError):
-        return "Repair it, give another --text-key FIELD, or leave such lines out: --on-error skip."
-    if isinstance(failure, OptionError):  # A token that the type does not hold.
-        return "Give --dtype uint32."
-    if isinstance(failure, IndexExistsError | FileExistsError):
-        if is_remote(dst):
-            return "Remove those tokens and their index, or give another DST."
-        return "--overwrite replaces tokens that are there; another DST leaves them."
-    if isinstance(failure, StorageError):
-        cache = " (for one in a bucket: another PENSTOCK_CACHE)" if is_remote(dst) else ""
-        return f"Give another DST{cache}, or free space there."
-    return failure.remedy
 
 
 def _check_packing(
@@ -255,15 +244,8 @@ def _report(made_with: dict[str, Any], result: TokenReport, kept_parts: int, rat
         f"{dst}: {counted(result.documents, 'document')}, {counted(tokens, 'token')} "
         f"({made_with['dtype']}) in {samples}",
         f"  {counted(made_with['files'], 'file')}, {result.seconds:.1f} s: {rate}",
-        **made_with,
-        documents=result.documents,
-        tokens=tokens,
-        samples=result.samples,
-        dropped=result.dropped,
-        padding=result.padding,
-        bad_documents=result.bad_documents,
+        **asdict(result) | made_with,
         kept_parts=kept_parts,
-        seconds=round(result.seconds, 3),
     )
     for name, count in (
         ("padding", result.padding),
@@ -301,20 +283,14 @@ class PartsLeft:
     def __init__(self, dst: str) -> None:
         self.dst = dst
         self._before = self._present()
-        self._kept: int | None = None
 
-    def look(self) -> None:
-        """Count the parts that this run takes over; called before it begins its first part.
+    @cached_property
+    def kept(self) -> int:
+        """How many parts this run takes over; asked before it begins its first part.
 
         A builder first removes the parts of runs with other inputs or options.
         """
-        if self._kept is None:
-            self._kept = len(self._before & self._present())
-
-    @property
-    def kept(self) -> int:
-        """How many parts this run took over."""
-        return self._kept or 0
+        return len(self._before & self._present())
 
     def note(self) -> str:
         """Return what an interrupted run leaves."""
@@ -349,7 +325,7 @@ class TokenProgress(Progress):
     def add(self, count: int) -> None:
         """Count bytes that were read; those of an earlier run come first, all at once."""
         if self._left is not None:
-            self._left.look()
+            _ = self._left.kept
         super().add(count)
 
     def count(self, documents: int, tokens: int) -> None:
