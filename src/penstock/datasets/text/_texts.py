@@ -62,8 +62,10 @@ def grouped(files: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     >>> [here.tolist() for here in grouped(np.array([7, 5, 7]))]
     [[1], [0, 2]]
     """
+    if not len(files) or (files == files[0]).all():
+        return [np.arange(len(files))] if len(files) else []
     order = np.argsort(files, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(files[order])) + 1) if len(files) else []
+    return np.split(order, np.flatnonzero(np.diff(files[order])) + 1)
 
 
 def read_grouped(
