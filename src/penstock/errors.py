@@ -6,6 +6,10 @@ of a worker process arrives as itself.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+import orjson
+
 __all__ = [
     "BadRecordsError",
     "ChangedSourceError",
@@ -48,9 +52,13 @@ class PenstockError(Exception):
 
     fact: str
     remedy: str
+    _built_in: ClassVar[tuple[object, ...]] = ()
+    """What the built-in takes behind its text."""
 
     def __init__(self, fact: str = "", *, remedy: str = "", **details: object) -> None:
-        super().__init__(f"{fact} {remedy}" if remedy else fact)
+        text = f"{fact} {remedy}" if remedy else fact
+        super().__init__(text, *self._built_in)
+        self.args = (text,)  # JSONDecodeError adds a line and a column.
         self.fact, self.remedy = fact, remedy
         for name, value in details.items():
             setattr(self, name, value)
@@ -94,9 +102,10 @@ class UnsafeForkError(PenstockError, RuntimeError):
     """A forked child uses a store, a writer or a stream that only its parent can use."""
 
 
-class MalformedLineError(PenstockError, ValueError):
-    """A line is not the JSON that was expected."""
+class MalformedLineError(PenstockError, orjson.JSONDecodeError):
+    """A line is not the JSON that was expected; also the error of `json` and of `orjson`."""
 
+    _built_in = ("", 0)  # `doc` and `pos`, which details replace.
     path: str
     line_number: int
 

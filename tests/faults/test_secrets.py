@@ -184,15 +184,17 @@ def test_a_bad_option_shows_no_secret(
     [
         lambda options: JsonlFile("ftp://x/a.jsonl", options),
         lambda options: JsonlDir("ftp://x/a", options),
-        lambda options: JsonlFile.new_remote("a.jsonl", {**options, "timeout": "soon"}),
-        lambda options: JsonlDir.new_remote("a", {**options, "timeout": "soon"}),
+        lambda options: JsonlFile.new_remote("a", storage_options={**options, "timeout": "soon"}),
+        lambda options: JsonlDir.new_remote("a", storage_options={**options, "timeout": "soon"}),
+        lambda options: JsonlFile.from_existing_remote("ftp://x/a", storage_options=options),
+        lambda options: JsonlDir.from_local_sync(".", "ftp://x/a", storage_options=options),
         lambda options: penstock.writer("ftp://x/a.jsonl", storage_options=options),
         lambda options: penstock.writer("a.parquet", storage_options=options),
         lambda options: penstock.writer("a.jsonl", storage_options=options, flush_bytes=-1),
         lambda options: JsonlDir("s3://b", options).writer_sync(max_bytes_per_shard=-1),
         lambda options: locate("ftp://x", StorageOptions(options)),
     ],
-    ids=range(9),
+    ids=range(11),
 )
 def test_what_cannot_be_made_shows_no_secret(make: Callable[[dict[str, Any]], object]) -> None:
     with pytest.raises(OptionError) as raised:

@@ -83,14 +83,14 @@ def test_storage_options_are_part_of_the_value_and_their_secrets_stay_inside(
     [
         (JsonlFile, "iter_records", {"on_error": "raise"}),
         (JsonlFile, "iter_batches", {"batch_size": 1000}),
-        (JsonlFile, "iter_arrow_batches", {"batch_size": 65536, "schema": None}),
+        (JsonlFile, "iter_arrow_batches", {"batch_size": 65536, "on_error": "raise"}),
         (JsonlFile, "writer", {"flush_bytes": 1 << 20, "compression_level": 3}),
         (JsonlFile, "download", {"local_path": None}),
         (JsonlDir, "walk", {"recursive": True}),
         (JsonlDir, "download", {"local_path": None}),
         (JsonlDir, "iter_records", {"on_error": "raise", "prefetch": True, "queue_size": 8192}),
         (JsonlDir, "iter_batches", {"batch_size": 1000}),
-        (JsonlDir, "iter_arrow_batches", {"batch_size": 65536}),
+        (JsonlDir, "iter_arrow_batches", {"batch_size": 65536, "on_error": "raise"}),
         (
             JsonlDir,
             "writer",

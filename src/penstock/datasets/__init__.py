@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from penstock.datasets.tokens._dataset import TokensDataset as TokensDataset
     from penstock.datasets.tokens._source import TokenSource as TokenSource
     from penstock.datasets.tokens._source import is_tokens as is_tokens
+    from penstock.datasets.tokens._with_aux import TokensWithAuxDataset as TokensWithAuxDataset
     from penstock.datasets.where._where import TextCondition as TextCondition
 
 _FOR_ROOMS = {
@@ -112,6 +113,7 @@ __all__, __getattr__, __dir__ = facade(
         "SubsampledDataset": "_subsampled",
         "TokenSource": "tokens._source",
         "TokensDataset": "tokens._dataset",
+        "TokensWithAuxDataset": "tokens._with_aux",
     },
     for_rooms={name: module for module, names in _FOR_ROOMS.items() for name in names.split()},
 )

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from penstock.index._indexer import FileTextLinesIndexer as FileTextLinesIndexer
     from penstock.index._indexer import IndexStore as IndexStore
     from penstock.index._indexer import IndexStoreInterface as IndexStoreInterface
+    from penstock.index._indexer import NOOPSampleGenerator as NOOPSampleGenerator
     from penstock.index._indexer import SampleData as SampleData
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
+    from penstock.index._indexer import noop_sample_processing as noop_sample_processing
     from penstock.index._listing import INDEXER_ENDINGS as INDEXER_ENDINGS
     from penstock.index._listing import Found as Found
     from penstock.index._listing import IndexPlace as IndexPlace
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
     from penstock.index._sample_index import SampleIndex as SampleIndex
     from penstock.index._sample_index import SampleLocation as SampleLocation
     from penstock.index._sample_index import rows_before as rows_before
+    from penstock.index._sample_schema import ArraySpec as ArraySpec
+    from penstock.index._sample_schema import SampleSchema as SampleSchema
     from penstock.index._scan import LARGEST_FRAME as LARGEST_FRAME
     from penstock.index._scan import LineScanner as LineScanner
     from penstock.index._scan import Scanner as Scanner
@@ -82,8 +86,10 @@ if TYPE_CHECKING:
     from penstock.index.profile._document import read_profile as read_profile
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
+    from penstock.index.tokenizers._tokenizer import TokenizerFunc as TokenizerFunc
     from penstock.index.tokens._inputs import input_of as input_of
     from penstock.index.tokens._job import TokenReport as TokenReport
+    from penstock.index.tokens._texts import ProcessTextLineFunc as ProcessTextLineFunc
     from penstock.index.tokens._texts import get_text_from_jsonl as get_text_from_jsonl
     from penstock.index.tokens._tokenize import (
         TokenizedSampleGenerator as TokenizedSampleGenerator,
@@ -91,16 +97,30 @@ if TYPE_CHECKING:
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
+    from penstock.index.tokens._with_aux import AuxDataGenerator as AuxDataGenerator
+    from penstock.index.tokens._with_aux import LossMaskGenerator as LossMaskGenerator
+    from penstock.index.tokens._with_aux import Part as Part
+    from penstock.index.tokens._with_aux import ProcessPartsFunc as ProcessPartsFunc
+    from penstock.index.tokens._with_aux import (
+        TokenizedSampleWithAuxGenerator as TokenizedSampleWithAuxGenerator,
+    )
+    from penstock.index.tokens._with_aux import (
+        create_tokenize_and_index_with_aux_func as create_tokenize_and_index_with_aux_func,
+    )
 
 _PUBLIC = {
-    "_indexer": "FileTextLinesIndexer IndexStore IndexStoreInterface SampleData "
-    "SampleGeneratorInterface create_default_jsonl_indexer",
+    "_indexer": "FileTextLinesIndexer IndexStore IndexStoreInterface NOOPSampleGenerator "
+    "SampleData SampleGeneratorInterface create_default_jsonl_indexer noop_sample_processing",
     "_sample_index": "SampleIndex SampleLocation",
+    "_sample_schema": "ArraySpec SampleSchema",
     "checked._checks": "BadLine read_bad_lines",
     "profile._document": "read_profile",
+    "tokenizers._tokenizer": "TokenizerFunc",
     "tokens._job": "TokenReport",
-    "tokens._texts": "get_text_from_jsonl",
+    "tokens._texts": "ProcessTextLineFunc get_text_from_jsonl",
     "tokens._tokenize": "TokenizedSampleGenerator create_tokenize_and_index_jsonl_text_func",
+    "tokens._with_aux": "AuxDataGenerator LossMaskGenerator Part ProcessPartsFunc "
+    "TokenizedSampleWithAuxGenerator create_tokenize_and_index_with_aux_func",
 }
 _FOR_ROOMS = {
     "_build": "BuildOptions Mode",

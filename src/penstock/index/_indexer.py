@@ -6,9 +6,11 @@ import io
 import logging
 import os
 import shutil
+import time
 from collections import Counter
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -21,8 +23,9 @@ from penstock.index._listing import INDEX_FOLDER, Found, IndexPlace, Listing, li
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import BAD_LINES, FILES, ROWS
 from penstock.index._open_index import load_beside, make_index
+from penstock.index._sample_schema import SAMPLE_SCHEMA, encode_schema
 from penstock.index._scan import LineScan, LineScanner, ScannedFrames, opened, scan_file
-from penstock.jsonl import JsonlFile, read_pieces
+from penstock.jsonl import BOM, JsonlFile, decompressed, read_pieces
 from penstock.storage import StorageOptions, join, locate
 from penstock.work import Bar
 
@@ -33,10 +36,11 @@ if TYPE_CHECKING:
     from penstock.index._build import Mode
     from penstock.index._meta import TokensMeta
     from penstock.index._sample_index import SampleIndex
+    from penstock.index._sample_schema import SampleSchema
 
 _ROWS_AT_ONCE = 65_536
 _log = logging.getLogger("penstock.index")
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES, _HEAD_BYTES = 1 << 20, 1 << 10
 
 
 class IndexStoreInterface(Protocol):
@@ -82,6 +86,7 @@ class IndexStore:
         self._files: dict[str, int] = {}
         self._runs: list[list[int]] = []
         self._bytes: dict[int, int] = {}
+        self._schema: SampleSchema | None = None
         self.tokens: TokensMeta | None = None
         """Description of token samples; set before `close`."""
 
@@ -122,10 +127,16 @@ class IndexStore:
         if len(self._waiting) >= _ROWS_AT_ONCE:
             self._write_rows()
 
+    def set_sample_schema(self, schema: SampleSchema) -> None:
+        """Say which arrays every sample consists of; `close` writes `sample_schema.json`."""
+        self._schema = schema
+
     def close(self) -> None:
         """Publish the samples; do nothing without `init_store`."""
         if self._new is None or self._rows is None:
             return
+        if self._schema is not None:
+            (self._new.path / SAMPLE_SCHEMA).write_bytes(encode_schema(self._schema))
         self._write_rows()
         self._rows.close()
         records: Counter[int] = Counter()
@@ -134,7 +145,7 @@ class IndexStore:
         files = [self._file(path, number, records[number]) for path, number in self._files.items()]
         runs = [RecordRun(file, records, files[file].fingerprint) for file, records in self._runs]
         kind = "samples" if self.tokens is None else "tokens"
-        meta = Meta(kind, files, runs, tokens=self.tokens)
+        meta = Meta(kind, files, runs, tokens=self.tokens, created=time.time())
         write_meta(self._new.path, meta)
         try:
             self._new.publish(replace=False)
@@ -195,7 +206,7 @@ class SampleData:
 class SampleGeneratorInterface(Protocol):
     """Turns lines of text into samples, which it stores one after the other.
 
-    A `get_sample_schema` must return None: samples of several arrays are not supported.
+    `get_sample_schema() -> SampleSchema | None` is optional: the arrays that samples consist of.
     """
 
     def prepare(self, text_file_path: str) -> None:
@@ -206,6 +217,31 @@ class SampleGeneratorInterface(Protocol):
 
     def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
         """End a file."""
+
+
+def noop_sample_processing(text_line: bytes, text_file_path: str) -> list[SampleData]:
+    """Return a line as the only sample of itself."""
+    return [SampleData(text_line, text_file_path)]
+
+
+class NOOPSampleGenerator:
+    """Makes every line a sample of its own file; `FileTextLinesIndexer` does so without it."""
+
+    _path = ""
+
+    def prepare(self, text_file_path: str) -> None:
+        """Begin a file."""
+        self._path = text_file_path
+
+    def create_samples(self, text_line: bytes) -> list[SampleData]:
+        """Return the line."""
+        return noop_sample_processing(text_line, self._path)
+
+    def finish(self, is_last_file: bool) -> None:  # noqa: FBT001 (the protocol's own words)
+        """End a file."""
+
+    def get_sample_schema(self) -> None:
+        """Return None: a sample is a line."""
 
 
 class FileTextLinesIndexer:
@@ -221,17 +257,22 @@ class FileTextLinesIndexer:
     ) -> None:
         self._paths = [os.fspath(path) for path in input_file_paths]
         self._store = index_store
-        self._generator = sample_generator
+        is_noop = type(sample_generator) is NOOPSampleGenerator
+        self._generator = None if is_noop else sample_generator
         self._description = description or "indexing"
 
     def __call__(self) -> None:
-        if self._generator is None and isinstance(self._store, IndexStore):
+        # A subclass is called for every sample: it may add to what a store does.
+        if self._generator is None and type(self._store) is IndexStore:
             base, files = self._store.base_path, list(map(_found, self._paths))
             listing = Listing(tuple(found.path for found in files), base, base, files)
             make_index(listing, LineScanner(), "new", index=self._store.place.folder)
             return
         self._store.init_store()
         try:
+            describe = getattr(self._generator, "get_sample_schema", None)
+            if describe is not None and (schema := describe()) is not None:
+                self._store.set_sample_schema(schema)  # type: ignore[attr-defined]
             sizes = sum(os.path.getsize(path) for path in self._paths)
             with Bar(sizes, None, self._description) as bar:
                 if self._generator is None:
@@ -257,7 +298,8 @@ class FileTextLinesIndexer:
                         self._store.add_sample(path, offset, size)
 
     def _add_samples(self, generator: SampleGeneratorInterface, bar: Bar) -> None:
-        offsets: dict[str, int] = {}
+        # Of samples that are lines themselves the first may stand behind a byte order mark.
+        offsets = {path: len(BOM) * _has_bom(path) for path in self._paths}
         for number, path in enumerate(self._paths):
             generator.prepare(path)
             for line in _lines(path, bar.add):
@@ -328,6 +370,11 @@ def _index_lines(
 def _found(path: str) -> Found:
     store, name = locate(path)
     return Found(store, store.entry(name))
+
+
+def _has_bom(path: str) -> bool:
+    with _found(path).open() as file:
+        return b"".join(islice(decompressed(file, _HEAD_BYTES), len(BOM))).startswith(BOM)
 
 
 def _lines(path: str, on_read: Callable[[int], object]) -> Iterator[bytes]:

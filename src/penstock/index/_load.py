@@ -32,6 +32,7 @@ from penstock.index._names import (
     rebuilding,
 )
 from penstock.index._sample_index import Documents, SampleIndex, rows_before
+from penstock.index._sample_schema import SAMPLE_SCHEMA, decode_schema
 from penstock.storage import (
     fetch_metadata,
     hold_entry,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from penstock.index._listing import IndexPlace
     from penstock.storage import Held
 
-_SCHEMA, _TOKENS = "sample_schema.json", "tokens"
+_TOKENS = "tokens"
 
 
 def load_index(origin: IndexPlace) -> SampleIndex:
@@ -72,23 +73,20 @@ def load_index(origin: IndexPlace) -> SampleIndex:
 
 
 def _loaded(origin: IndexPlace, folder: _OpenFolder, held: Held | None) -> SampleIndex:
-    if folder.has(_SCHEMA):
-        raise CorruptIndexError(
-            f"{folder.path} holds token samples with extra arrays ({_SCHEMA}), which only the "
-            "tool that made it reads.",
-            path=folder.path,
-        )
     meta = folder.meta()
     names = [os.fsdecode(name) for name in folder.read(FILES).split(b"\n") if name]
     rows = folder.mapped(ROWS, "<u8", 3)
     if meta is not None:
         _check_whole(folder, meta, names, len(rows))
-    files = [path_below(origin.base, name) or "" for name in names]
+    resolved = path_below if meta is not None else _of_other_tool
+    files = [resolved(origin.base, name) or "" for name in names]
     if "" in files:
         outside = names[files.index("")]
         what = f"it names {outside!r}, which does not lie below {origin.base}"
         raise folder.damaged(f"{what}; it is not opened")
     index = SampleIndex(files, rows, meta=meta, origin=origin, reload=reload_index, held=held)
+    if folder.has(SAMPLE_SCHEMA):
+        index.sample_schema = decode_schema(folder.read(SAMPLE_SCHEMA), folder.name(SAMPLE_SCHEMA))
     if folder.has(FRAMES):
         index.frames = folder.mapped(FRAMES, "<u8", 5)
     if folder.has(DOCUMENT_OFFSETS):
@@ -278,6 +276,17 @@ def _check_whole(folder: _OpenFolder, meta: Meta, names: list[str], rows: int) -
     raise folder.damaged(f"meta.json {difference}")
 
 
+def _of_other_tool(base: str, name: str) -> str | None:
+    """Return a file's path; data-forager before 0.1.6 wrote it as it was given to it.
+
+    That is an absolute path, or one from the folder where the index was built; it holds where it
+    leads below the base.
+    """
+    ways = [path_below(base, one) for one in (name, os.path.relpath(name, base))]
+    paths = [path for path in ways if path is not None]
+    return next(filter(os.path.exists, paths), paths[0] if paths else None)
+
+
 def _check_last_rows(index: SampleIndex, again: str) -> None:
     """Check the index of another tool as far as that is cheap: no file ends before its last row."""
     rows, files = index.sample_locations, len(index.file_locations)
@@ -290,8 +299,12 @@ def _check_last_rows(index: SampleIndex, again: str) -> None:
             try:
                 actual = store.entry(name).size
             except ObjectNotFoundError:
-                text = f"{path} is gone since its index was made. Bring it back, or build the index"
-                raise StaleIndexError(f"{text} again: {again}", path=path) from None
+                raise StaleIndexError(
+                    f"{path} is gone since its index was made. Bring it back, or build the index "
+                    f"again: {again}. An index of data-forager before 0.1.6 that names paths from "
+                    "another folder opens in that folder.",
+                    path=path,
+                ) from None
             if offset + size > actual:
                 raise StaleIndexError(
                     f"{path} has {actual:,} bytes, and its index needs {offset + size:,}: it "

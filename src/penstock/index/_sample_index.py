@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from penstock.index._listing import IndexPlace
     from penstock.index._meta import Meta
+    from penstock.index._sample_schema import SampleSchema
     from penstock.storage import Held
 
 _LARGEST = 2**63 - 1
@@ -71,6 +72,8 @@ class SampleIndex:
 
     file_locations: list[str]
     sample_locations: NDArray[np.uint64]
+    sample_schema: SampleSchema | None = None
+    """Of samples of several arrays: their names and types."""
     meta: Meta | None = field(default=None, kw_only=True)
     """The content of `meta.json`; None for the index of another tool."""
     frames: NDArray[np.uint64] = field(
@@ -162,7 +165,8 @@ class SampleIndex:
 
     def __reduce__(self) -> Any:  # noqa: ANN401 (what pickle expects)
         if self.origin is None or self.reload is None:
-            return SampleIndex, (self.file_locations, np.asarray(self.sample_locations))
+            rows = np.asarray(self.sample_locations)
+            return SampleIndex, (self.file_locations, rows, self.sample_schema)
         return self.reload, (self.origin, self.fingerprint, len(self))
 
 

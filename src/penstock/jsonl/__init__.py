@@ -16,9 +16,12 @@ if TYPE_CHECKING:
     from penstock.jsonl._names import SEQUENTIAL as SEQUENTIAL
     from penstock.jsonl._names import SHARD_EXTENSIONS as SHARD_EXTENSIONS
     from penstock.jsonl._names import compression_of as compression_of
+    from penstock.jsonl._names import is_jsonl as is_jsonl
     from penstock.jsonl._names import names_file as names_file
     from penstock.jsonl._names import without_compression as without_compression
+    from penstock.jsonl._policy import ErrorHandler as ErrorHandler
     from penstock.jsonl._policy import ErrorPolicy as ErrorPolicy
+    from penstock.jsonl._policy import place_in_line as place_in_line
     from penstock.jsonl._policy import reason_text as reason_text
     from penstock.jsonl._records import AsyncStream as AsyncStream
     from penstock.jsonl._records import Stream as Stream
@@ -35,6 +38,7 @@ __all__, __getattr__, __dir__ = facade(
     __name__,
     {
         "AsyncStream": "_records",
+        "ErrorHandler": "_policy",
         "JsonlDir": "_dir",
         "JsonlDirWriter": "_async_writers",
         "JsonlDirWriterSync": "_sync_writers",
@@ -58,6 +62,8 @@ __all__, __getattr__, __dir__ = facade(
         "decompressed": "_text",
         "names_file": "_names",
         "without_compression": "_names",
+        "is_jsonl": "_names",
+        "place_in_line": "_policy",
         "read_pieces": "_text",
         "read_seek_table": "_zstd",
         "reason_text": "_policy",

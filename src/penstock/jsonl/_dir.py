@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import logging
+import math
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from penstock.jsonl._async_writers import JsonlDirWriter
 from penstock.jsonl._file import DEFAULT_QUEUE, JsonlFile, JsonlPath
-from penstock.jsonl._names import in_reading_order
+from penstock.jsonl._names import base_name, in_reading_order
 from penstock.jsonl._policy import ErrorPolicy
-from penstock.jsonl._records import record_stream, records_of, stream_async
+from penstock.jsonl._records import batches_of, record_stream, records_of, stream, stream_async
 from penstock.jsonl._sync_writers import JsonlDirWriterSync
 from penstock.jsonl._targets import DirTarget, WriteOptions
 from penstock.jsonl._text import TextFile
 from penstock.jsonl._threads import awaited, in_thread
 from penstock.order import whole_number
-from penstock.storage import join, locate
+from penstock.storage import StorageOptions, join, locate, new_remote_path
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    import os
+    from collections.abc import AsyncGenerator, Iterator, Mapping
     from pathlib import Path
+    from typing import Self
 
     from penstock.jsonl._policy import OnError
     from penstock.jsonl._records import AsyncStream, Stream
     from penstock.storage import Entry
 
 _log = logging.getLogger("penstock.jsonl")
+_NO_DIRECTORY = "::flyte-empty-dir::"
+"""The path by which flyte says that a task made no directory."""
 
 
 class JsonlDir(JsonlPath):
@@ -46,21 +52,119 @@ class JsonlDir(JsonlPath):
     __slots__ = ()
     _may_be_bucket = True
 
+    @classmethod
+    def new_remote(
+        cls,
+        dir_name: str | None = None,
+        hash: str | None = None,  # noqa: A002 (the seed's name)
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return a new place below the default remote root (see `PENSTOCK_REMOTE`)."""
+        storage_options = StorageOptions(storage_options)
+        return cls(new_remote_path(dir_name or "data"), storage_options, hash=hash)
+
+    @classmethod
+    def from_existing_remote(
+        cls,
+        remote_path: str,
+        dir_cache_key: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return the directory of a path; the same as `JsonlDir(path)`."""
+        storage_options = StorageOptions(storage_options)
+        return cls(remote_path, storage_options, hash=dir_cache_key)
+
+    @classmethod
+    def from_local_sync(
+        cls,
+        local_path: str | os.PathLike[str],
+        remote_destination: str | os.PathLike[str] | None = None,
+        dir_cache_key: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Copy the JSON Lines files of a local directory; see `JsonlFile.from_local_sync`."""
+        storage_options = StorageOptions(storage_options)
+        return cls._uploaded(local_path, remote_destination, dir_cache_key, storage_options)
+
+    @classmethod
+    async def from_local(
+        cls,
+        local_path: str | os.PathLike[str],
+        remote_destination: str | os.PathLike[str] | None = None,
+        dir_cache_key: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Do the same in a thread."""
+        storage_options = StorageOptions(storage_options)
+        arguments = (local_path, remote_destination, dir_cache_key, storage_options)
+        return await in_thread(cls._uploaded, *arguments)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return a value that stands for no directory; `is_empty` tells it from the others."""
+        return cls(_NO_DIRECTORY)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this stands for no directory; a directory without shards is one."""
+        return self.path == _NO_DIRECTORY
+
     def shards_sync(self) -> list[JsonlFile]:
         """Return the files that are read, in reading order, from one listing."""
         return list(self.walk_sync(recursive=False))
 
     shards = awaited(shards_sync)
 
-    def walk_sync(self, recursive: bool = True) -> Iterator[JsonlFile]:  # noqa: FBT001, FBT002 (the seed's signature)
-        """Yield the JSON Lines files, those in subdirectories too."""
-        for relative, _ in self._listing(recursive=recursive):
-            yield self._file(relative)
+    def walk_sync(
+        self,
+        recursive: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
+        file_pattern: str = "*",
+        max_depth: int | None = None,
+    ) -> Iterator[JsonlFile]:
+        """Yield the JSON Lines files, those in subdirectories too.
 
-    async def walk(self, recursive: bool = True) -> AsyncGenerator[JsonlFile]:  # noqa: FBT001, FBT002
-        """Yield the JSON Lines files, those in subdirectories too."""
-        for relative, _ in await in_thread(self._listing, recursive=recursive):
-            yield self._file(relative)
+        Args:
+            recursive: False for those of the directory itself.
+            file_pattern: Only files whose names match it: `"part-*"`.
+            max_depth: Levels of directories to look at; 1 is the directory itself, None is all.
+        """
+        yield from self._walked(recursive, max_depth, file_pattern)
+
+    async def walk(
+        self,
+        recursive: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
+        max_depth: int | None = None,
+        file_pattern: str = "*",
+    ) -> AsyncGenerator[JsonlFile]:
+        """Yield the JSON Lines files, for `async for`; see `walk_sync`."""
+        for file in await in_thread(self._walked, recursive, max_depth, file_pattern):
+            yield file
+
+    def _walked(
+        self,
+        recursive: bool,  # noqa: FBT001
+        max_depth: int | None,
+        file_pattern: str,
+    ) -> list[JsonlFile]:
+        depth = math.inf if max_depth is None else whole_number("max_depth", max_depth, 1)
+        return [
+            self._file(relative)
+            for relative, _ in self._listing(recursive=recursive)
+            if relative.count("/") < depth and fnmatchcase(base_name(relative), file_pattern)
+        ]
+
+    list_files_sync, list_files = shards_sync, shards
+
+    def get_file_sync(self, file_name: str) -> JsonlFile | None:
+        """Return the file of that name in the directory; None if it does not exist."""
+        file = self._file(file_name)
+        return file if file.exists_sync() else None
+
+    get_file = awaited(get_file_sync)
 
     def _look(self) -> object:
         store, directory = locate(self.path, self.storage_options)
@@ -68,9 +172,12 @@ class JsonlDir(JsonlPath):
 
     def _copied_to(self, path: Path) -> str:
         path.mkdir(parents=True, exist_ok=True)
-        for relative, _ in self._listing(recursive=True):
-            self._file(relative).download_sync(path / relative)
+        self._copy(type(self)(path))
         return str(path)
+
+    def _copy(self, target: Self) -> None:
+        for relative, _ in self._listing(recursive=True):
+            self._file(relative)._copy(target._file(relative))  # noqa: SLF001 (of this room)
 
     def iter_records_sync(
         self,
@@ -95,6 +202,28 @@ class JsonlDir(JsonlPath):
         runs = self._runs_async(_queue(prefetch, queue_size))
         return stream_async(runs, ErrorPolicy(on_error), records_of)
 
+    def iter_batches_sync(
+        self,
+        batch_size: int = 1000,
+        on_error: OnError = "raise",
+        prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
+        queue_size: int = DEFAULT_QUEUE,
+    ) -> Stream[list[Any]]:
+        """Yield lists of `batch_size` records; only the last may be shorter."""
+        runs = self._runs(_queue(prefetch, queue_size))
+        return stream(runs, ErrorPolicy(on_error), batches_of(batch_size))
+
+    def iter_batches(
+        self,
+        batch_size: int = 1000,
+        on_error: OnError = "raise",
+        prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
+        queue_size: int = DEFAULT_QUEUE,
+    ) -> AsyncStream[list[Any]]:
+        """Yield lists of `batch_size` records, for `async for`."""
+        runs = self._runs_async(_queue(prefetch, queue_size))
+        return stream_async(runs, ErrorPolicy(on_error), batches_of(batch_size))
+
     def writer_sync(  # noqa: PLR0913 (the seed's signature and two options of ours)
         self,
         shard_extension: str = ".jsonl",
@@ -103,7 +232,7 @@ class JsonlDir(JsonlPath):
         flush_bytes: int = 1 << 20,
         compression_level: int = 3,
         *,
-        frame_bytes: int = 256 << 10,
+        frame_bytes: int | None = 256 << 10,
         allow_nan: bool = False,
     ) -> JsonlDirWriterSync:
         """Return a writer for a `with` block; it appends shards after those that are there.
@@ -123,7 +252,8 @@ class JsonlDir(JsonlPath):
             compression_level: Of zstd (-131072 to 22), where the extension asks for it. Higher
                 levels are smaller and slower.
             frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
-                decompresses its frame: smaller frames make that faster, and the file larger.
+                decompresses its frame: smaller frames make that faster, and the file larger. None
+                makes one frame of a shard; see `JsonlFile.writer_sync`.
             allow_nan: Write NaN and infinities as Python's `json` does. By default they become
                 `null`, for JSON has no such numbers, and most other parsers refuse them.
         """
@@ -140,7 +270,7 @@ class JsonlDir(JsonlPath):
         flush_bytes: int = 1 << 20,
         compression_level: int = 3,
         *,
-        frame_bytes: int = 256 << 10,
+        frame_bytes: int | None = 256 << 10,
         allow_nan: bool = False,
     ) -> JsonlDirWriter:
         """Return a writer for an `async with` block; see `writer_sync`."""

@@ -19,10 +19,11 @@ from penstock.jsonl._records import batches_of, record_stream, records_of, strea
 from penstock.jsonl._sync_writers import JsonlWriterSync
 from penstock.jsonl._targets import FileTarget, WriteOptions
 from penstock.jsonl._text import TextFile, read_pieces
-from penstock.jsonl._threads import awaited, in_thread
+from penstock.jsonl._threads import AsyncFile, awaited, in_thread
 from penstock.storage import (
     LocalStore,
     StorageOptions,
+    is_remote,
     locate,
     new_remote_path,
     open_for_reading,
@@ -30,7 +31,7 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Literal, Self
 
     import pyarrow as pa
@@ -46,26 +47,58 @@ DEFAULT_QUEUE = 8192
 
 
 class JsonlPath(ABC):
-    """A small picklable value: it names a place and holds nothing open."""
+    """A small picklable value: it names a place and holds nothing open.
 
-    __slots__ = ("path", "storage_options")
+    `hash` is a text of the caller, such as a key of a cache: it travels along, and has no effect.
+    """
+
+    __slots__ = ("hash", "path", "storage_options")
+    format: ClassVar[str] = "jsonl"
     _may_be_bucket: ClassVar[bool]
 
     def __init__(
-        self, path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        hash: str | None = None,  # noqa: A002 (the seed's name)
     ) -> None:
         storage_options = StorageOptions(storage_options)  # So that no traceback shows secrets.
+        if not isinstance(hash, str | None):
+            raise OptionError(
+                f"a hash is a string, not {type(hash).__name__}: Penstock computes none while it "
+                "writes. Give the key itself; storage options are storage_options=."
+            )
         self.path = os.fspath(path)
         self.storage_options = storage_options
+        self.hash = hash
         _, name = locate(self.path, storage_options)
         if not name and not self._may_be_bucket:
             raise OptionError(f"{self.path}: this names a bucket; a file needs a name in it.")
 
     @classmethod
-    def new_remote(cls, name: str, storage_options: Mapping[str, Any] | None = None) -> Self:
-        """Return a new place below the default remote root (see `PENSTOCK_REMOTE`)."""
-        storage_options = StorageOptions(storage_options)
-        return cls(new_remote_path(name), storage_options)
+    def _uploaded(
+        cls,
+        local_path: str | os.PathLike[str],
+        destination: str | os.PathLike[str] | None,
+        key: str | None,
+        storage_options: StorageOptions,
+    ) -> Self:
+        """Copy local data to a destination, or to a new place below a remote default root."""
+        local = cls(Path(local_path).absolute(), hash=key)
+        local._look()
+        if destination is None:
+            destination = new_remote_path(local.name)
+            if not is_remote(destination):
+                return local  # A root on this machine: the data are as near where they are.
+        remote = cls(destination, storage_options, hash=key)
+        local._copy(remote)
+        return remote
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return base_name(self.path.rstrip("/"))
 
     def __repr__(self) -> str:
         options = f", {self.storage_options!r}" if self.storage_options else ""
@@ -90,6 +123,10 @@ class JsonlPath(ABC):
     @abstractmethod
     def _copied_to(self, path: Path) -> str:
         """Copy everything to a local path, and return where it is."""
+
+    @abstractmethod
+    def _copy(self, target: Self) -> None:
+        """Copy everything to another place of this kind."""
 
     @abstractmethod
     def _sources(self) -> list[TextFile]:
@@ -150,7 +187,7 @@ class JsonlPath(ABC):
         return stream_async(self._runs_async(), ErrorPolicy(on_error), batches_of(batch_size))
 
     def iter_arrow_batches_sync(
-        self, batch_size: int = 65536, schema: SchemaChoice = None, on_error: OnError = "raise"
+        self, batch_size: int = 65536, on_error: OnError = "raise", schema: SchemaChoice = None
     ) -> Stream[pa.RecordBatch]:
         """Yield Arrow record batches of `batch_size` rows; only the last may be shorter.
 
@@ -164,7 +201,7 @@ class JsonlPath(ABC):
         return stream(runs, ErrorPolicy(on_error), _arrow.alone)
 
     def iter_arrow_batches(
-        self, batch_size: int = 65536, schema: SchemaChoice = None, on_error: OnError = "raise"
+        self, batch_size: int = 65536, on_error: OnError = "raise", schema: SchemaChoice = None
     ) -> AsyncStream[pa.RecordBatch]:
         """Yield Arrow record batches, for `async for`."""
         from penstock.jsonl import _arrow  # noqa: PLC0415
@@ -188,6 +225,61 @@ class JsonlFile(JsonlPath):
 
     __slots__ = ()
     _may_be_bucket = False
+
+    @classmethod
+    def new_remote(
+        cls,
+        file_name: str | None = None,
+        hash_method: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return a new place below the default remote root (see `PENSTOCK_REMOTE`)."""
+        storage_options = StorageOptions(storage_options)
+        return cls(new_remote_path(file_name or "data.jsonl"), storage_options, hash=hash_method)
+
+    @classmethod
+    def from_existing_remote(
+        cls,
+        remote_path: str,
+        file_cache_key: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return the file of a path; the same as `JsonlFile(path)`."""
+        storage_options = StorageOptions(storage_options)
+        return cls(remote_path, storage_options, hash=file_cache_key)
+
+    @classmethod
+    def from_local_sync(
+        cls,
+        local_path: str | os.PathLike[str],
+        remote_destination: str | os.PathLike[str] | None = None,
+        hash_method: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Copy a local file to `remote_destination`, and return the copy.
+
+        Without a destination the copy goes below `PENSTOCK_REMOTE`; where that is unset or local,
+        the file stays where it is.
+        """
+        storage_options = StorageOptions(storage_options)
+        return cls._uploaded(local_path, remote_destination, hash_method, storage_options)
+
+    @classmethod
+    async def from_local(
+        cls,
+        local_path: str | os.PathLike[str],
+        remote_destination: str | os.PathLike[str] | None = None,
+        hash_method: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Do the same in a thread."""
+        storage_options = StorageOptions(storage_options)
+        arguments = (local_path, remote_destination, hash_method, storage_options)
+        return await in_thread(cls._uploaded, *arguments)
 
     def source(self) -> TextFile:
         """Return where this file lies."""
@@ -214,7 +306,7 @@ class JsonlFile(JsonlPath):
         compression_level: int = 3,
         *,
         overwrite: bool = True,
-        frame_bytes: int = 256 << 10,
+        frame_bytes: int | None = 256 << 10,
         allow_nan: bool = False,
     ) -> JsonlWriterSync:
         """Return a writer for a `with` block; the file appears when the block ends well.
@@ -226,7 +318,9 @@ class JsonlFile(JsonlPath):
                 name asks for one. Higher levels are smaller and slower.
             overwrite: Replace a file of that name; False fails if there is one.
             frame_bytes: Bytes of text in one zstd frame. A reader that wants one record
-                decompresses its frame: smaller frames make that faster, and the file larger.
+                decompresses its frame: smaller frames make that faster, and the file larger. None
+                makes one frame of the file, for readers that stop at the first frame's end; the
+                text is in memory until the file is published, and single records cost a whole read.
             allow_nan: Write NaN and infinities as Python's `json` does. By default they become
                 `null`, for JSON has no such numbers, and most other parsers refuse them.
         """
@@ -239,7 +333,7 @@ class JsonlFile(JsonlPath):
         compression_level: int = 3,
         *,
         overwrite: bool = True,
-        frame_bytes: int = 256 << 10,
+        frame_bytes: int | None = 256 << 10,
         allow_nan: bool = False,
     ) -> JsonlWriter:
         """Return a writer for an `async with` block; see `writer_sync`."""
@@ -280,15 +374,14 @@ class JsonlFile(JsonlPath):
         return AsyncFile(lambda: self.open_sync(mode))
 
     def _copied_to(self, path: Path) -> str:
-        store, name, _ = self.source()
         if path.is_dir():
-            path /= base_name(name)
-        with (
-            open_for_reading(store, name) as remote,
-            open_for_writing(LocalStore(), str(path.parent), str(path)) as local,
-        ):
-            shutil.copyfileobj(remote, local, 8 << 20)
+            path /= base_name(self.source().name)
+        self._copy(type(self)(path))
         return str(path)
+
+    def _copy(self, target: Self) -> None:
+        with self.open_sync() as stored, target.open_sync("wb") as copy:
+            shutil.copyfileobj(stored, copy, 8 << 20)
 
     def delete_sync(self) -> None:
         """Remove the file."""
@@ -296,21 +389,3 @@ class JsonlFile(JsonlPath):
         store.delete(name)
 
     delete = awaited(delete_sync)
-
-
-class AsyncFile:
-    """Opens on `async with`; its methods are those of a binary file, awaited, in a thread."""
-
-    def __init__(self, open_file: Callable[[], IO[bytes]]) -> None:
-        self._open_file = open_file
-        self._file: Any = None
-
-    async def __aenter__(self) -> Self:
-        self._file = await in_thread(self._open_file)
-        return self
-
-    async def __aexit__(self, *failure: object) -> None:
-        await in_thread(self._file.__exit__, *failure)
-
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return partial(in_thread, getattr(self._file, name))

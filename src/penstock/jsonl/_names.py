@@ -29,8 +29,8 @@ COMPRESSED = tuple(_COMPRESSIONS)
 _OTHER_FORMATS = (".parquet", ".csv", ".tsv", ".feather", ".arrow", ".orc", ".avro", ".json")
 """Names that promise a format which this release does not write."""
 _READ = (".jsonl", *(f".jsonl{end}" for end in COMPRESSED))
-_SHARD = re.compile(r"part-(\d+)\.jsonl(?:\.zstd?)?")
-_NUMBERED = re.compile(r"part-(\d+)\.jsonl(?:\..+)?")
+_SHARD = re.compile(r"part-(\d+)\.jsonl(?:\.zstd?)?", re.IGNORECASE)
+_NUMBERED = re.compile(r"part-(\d+)\.jsonl(?:\..+)?", re.IGNORECASE)
 _natural = natsort_keygen(alg=ns.IGNORECASE)
 
 
@@ -88,9 +88,9 @@ def checked_extension(extension: str) -> str:
 
 
 def next_number(names: Iterable[str]) -> int:
-    """Return the number after the highest one present, whatever the extension.
+    """Return the number after the highest one present, whatever the extension and the case.
 
-    >>> next_number(["part-00000.jsonl", "part-00004.jsonl.zst", "notes.txt"])
+    >>> next_number(["part-00000.jsonl", "PART-00004.JSONL.zst", "notes.txt"])
     5
     """
     matches = (_NUMBERED.fullmatch(base_name(name)) for name in names)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from penstock.errors import MalformedLineError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from penstock.jsonl._decode import MalformedLine
 
-    OnError: TypeAlias = Literal["raise", "skip"] | Callable[[int, bytes, Exception], object]
+ErrorHandler: TypeAlias = Callable[[int, bytes, Exception], object]
+"""A function of (line number, raw line, exception)."""
+OnError: TypeAlias = Literal["raise", "skip"] | ErrorHandler
 
 _log = logging.getLogger("penstock.jsonl")
 _SHOWN_BYTES = 80
@@ -71,7 +72,18 @@ def malformed(bad: MalformedLine, *, remedy: bool = True) -> MalformedLineError:
     )
     if remedy:
         message += " (on_error='skip' leaves such lines out)"
-    return MalformedLineError(message, path=bad.path, line_number=bad.number)
+    place = place_in_line(bad.line, bad.reason)
+    return MalformedLineError(message, path=bad.path, line_number=bad.number, **place)
+
+
+def place_in_line(line: bytes, reason: object) -> dict[str, Any]:
+    """Return where in a line its JSON ends, as `json.JSONDecodeError` has it.
+
+    >>> place_in_line(b"[1", json.JSONDecodeError("Expecting ',' delimiter", "[1", 2))
+    {'doc': '[1', 'pos': 2, 'colno': 3}
+    """
+    at = reason.pos if isinstance(reason, json.JSONDecodeError) else 0
+    return {"doc": line.decode("utf-8", "replace"), "pos": at, "colno": at + 1}
 
 
 def reason_text(reason: Exception) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import ObjectExistsError, ObjectNotFoundError, OptionError
 from penstock.jsonl._names import checked_extension, compression_of, next_number, shard_name
 from penstock.jsonl._sequential import Bz2Encoder, GzipEncoder, PlainEncoder
-from penstock.jsonl._zstd import ZstdEncoder
+from penstock.jsonl._zstd import OneFrameEncoder, ZstdEncoder
 from penstock.order import whole_number
 from penstock.storage import LocalStore, join, refuse_special_file
 
@@ -39,14 +39,15 @@ class WriteOptions:
     """Text gathered in memory, at most, before it is compressed and written."""
     compression_level: int = 3
     """Of zstd, gzip or bz2, where the name asks for one."""
-    frame_bytes: int = 256 << 10
-    """Text in one independently readable zstd frame."""
+    frame_bytes: int | None = 256 << 10
+    """Text in one independently readable zstd frame; None for one frame of everything."""
     allow_nan: bool = False
     """Write NaN and infinities as Python does instead of `null`."""
 
     def __post_init__(self) -> None:
         whole_number("flush_bytes", self.flush_bytes, 1)
-        whole_number("frame_bytes", self.frame_bytes, 1)
+        if self.frame_bytes is not None:
+            whole_number("frame_bytes", self.frame_bytes, 1)
         if not hasattr(self.compression_level, "__index__"):
             message = f"compression_level={self.compression_level!r}: expected a whole number."
             raise OptionError(message)
@@ -54,6 +55,8 @@ class WriteOptions:
 
 def _text_encoder(compression: Compression | None, options: WriteOptions) -> PlainEncoder:
     if compression == "zstd":
+        if options.frame_bytes is None:
+            return OneFrameEncoder(options.compression_level)
         return ZstdEncoder(options.compression_level, options.frame_bytes)
     if compression == "bz2":
         return Bz2Encoder(options.compression_level)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from typing import Self
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -49,3 +50,21 @@ def awaited(
     twin.__name__ = method.__name__.removesuffix("_sync")
     twin.__qualname__ = method.__qualname__.removesuffix("_sync")
     return twin
+
+
+class AsyncFile:
+    """Opens on `async with`; its methods are those of a binary file, awaited, in a thread."""
+
+    def __init__(self, open_file: Callable[[], IO[bytes]]) -> None:
+        self._open_file = open_file
+        self._file: Any = None
+
+    async def __aenter__(self) -> Self:
+        self._file = await in_thread(self._open_file)
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        await in_thread(self._file.__exit__, *failure)
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return partial(in_thread, getattr(self._file, name))

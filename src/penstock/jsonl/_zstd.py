@@ -1,7 +1,7 @@
 """Zstandard in the public seekable format: independent frames and a table of them at the end.
 
-The table is a skippable frame, so every zstd tool reads our files; theirs, with one frame or
-many and without a table, are read as streams.
+The table is a skippable frame, so every zstd tool reads our files that reads more than one frame;
+theirs, with one frame or many and without a table, are read as streams.
 """
 
 from __future__ import annotations
@@ -117,6 +117,21 @@ class ZstdEncoder(PlainEncoder):
             compressor = zstandard.ZstdCompressor(self._level, write_checksum=True)
             self._own.compressor = compressor
         return compressor.compress(text)
+
+
+class OneFrameEncoder(PlainEncoder):
+    """Text as one frame that states its size, and no table, for readers that stop at its end."""
+
+    def __init__(self, level: int) -> None:
+        self._level = level
+        self._text = bytearray()
+
+    def add(self, text: bytes | bytearray) -> Iterator[bytes]:
+        self._text += text
+        yield from ()
+
+    def finish(self) -> Iterator[bytes]:
+        yield zstandard.ZstdCompressor(self._level, write_checksum=True).compress(self._text)
 
 
 def seek_table(frames: Iterable[tuple[int, int]]) -> bytes:

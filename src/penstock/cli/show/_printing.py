@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("penstock.cli")
 _STEP = 256
+_TOKENS = "tokens"
 _HEAD, _TAIL = 24, 8
 """Tokens of a sample that a terminal shows."""
 
@@ -119,7 +120,7 @@ def _steps(numbers: Sequence[int]) -> Iterator[NDArray[np.int64]]:
 
 
 def token_field(source: Source, wanted: str | None, path: str) -> str:
-    """Return the field that holds tokens: the named one, or the only list of integers."""
+    """Return the field that holds tokens: the named one, `tokens`, or the only integers."""
     import pyarrow as pa  # noqa: PLC0415 (only for records with fields)
 
     found = [
@@ -128,8 +129,8 @@ def token_field(source: Source, wanted: str | None, path: str) -> str:
         if pa.types.is_list(field.type) or pa.types.is_fixed_size_list(field.type)
         if pa.types.is_integer(field.type.value_type)
     ]
-    if wanted is not None:
-        found = [name for name in found if name == wanted]
+    if wanted is not None or _TOKENS in found:
+        found = [name for name in found if name == (wanted or _TOKENS)]
     if len(found) == 1:
         return str(found[0])
     there = ", ".join(f"{field.name} ({field.type})" for field in source.schema)

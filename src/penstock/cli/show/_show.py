@@ -16,7 +16,7 @@ from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted, parse_range
 from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
 from penstock.cli.show._printing import Printed, PrintedTokens, samples_of
-from penstock.datasets import open_found
+from penstock.datasets import is_tokens, open_found
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
@@ -116,9 +116,11 @@ def show(
     found = look_at(path, storage_options, folder)
     row = found.format
     if row.is_tokens or (row.folder is not None and decode is not None):
-        if where is not None:
-            raise OptionError("--where: tokens have no fields that a condition could be about.")
-        return _show_tokens(wanted, open_found(found), decode, fields, as_json=as_json)
+        source = open_found(found)
+        if decode is not None or is_tokens(source):
+            if where is not None:
+                raise OptionError("--where: tokens have no fields that a condition could be about.")
+            return _show_tokens(wanted, source, decode, fields, as_json=as_json)
     if decode is not None:
         raise OptionError(
             f"--decode: {path} holds records, not tokens; they are shown without it. penstock "

@@ -79,11 +79,7 @@ class Dataset(AboutText):
         **kwargs: Any,
     ) -> Self:
         """Open the index in a folder, local or remote; `kwargs` are the constructor's."""
-        if is_remote(base_path):
-            options = StorageOptions(storage_options)
-            index = load_beside(os.fspath(base_path), index_data_folder, options)
-        else:
-            index = IndexStore(base_path, index_data_folder=index_data_folder).load()
+        index = load_folder(base_path, index_data_folder, storage_options)
         return cls.from_index(index, name, **kwargs)
 
     @classmethod
@@ -91,7 +87,11 @@ class Dataset(AboutText):
         """Return the records that an index describes; `kwargs` are the constructor's."""
         return cls(sample_index, name=name, **kwargs)
 
-    def __init__(self, sample_index: SampleIndex, name: str | None = None) -> None:
+    def __init__(self, sample_index: SampleIndex, name: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)  # Of a class that a subclass inherits from beside this one.
+        self._take_index(sample_index, name)
+
+    def _take_index(self, sample_index: SampleIndex, name: str | None) -> None:
         self._sample_index = sample_index
         self._name = name
         self._length = len(sample_index)
@@ -276,7 +276,19 @@ class Dataset(AboutText):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        Dataset.__init__(self, self._sample_index, self._name)
+        self._take_index(self._sample_index, self._name)
+
+
+def load_folder(
+    base_path: str | os.PathLike[str],
+    index_data_folder: str,
+    storage_options: Mapping[str, Any] | None,
+) -> SampleIndex:
+    """Return the index in a folder, local or remote."""
+    if is_remote(base_path):
+        options = StorageOptions(storage_options)
+        return load_beside(os.fspath(base_path), index_data_folder, options)
+    return IndexStore(base_path, index_data_folder=index_data_folder).load()
 
 
 def open_text(index: SampleIndex, number: int) -> FileText:

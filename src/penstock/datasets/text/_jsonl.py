@@ -13,6 +13,7 @@ from penstock._words import counted
 from penstock.datasets.text._dataset import Dataset
 from penstock.decode import HOLDS_ALL, decode_as_json, decode_fast
 from penstock.errors import CorruptIndexError, MalformedLineError, OptionError, SchemaMismatchError
+from penstock.jsonl import place_in_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +57,9 @@ class JsonlDataset(Dataset):
         name: str | None = None,
         fields: Fields | None = None,
         schema: pa.Schema | None = None,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(sample_index, name)
+        super().__init__(sample_index, name, **kwargs)
         _refuse_other_kind(sample_index)
         if fields is not None and schema is not None:
             raise OptionError("fields and schema say the same thing: give one of them.")
@@ -132,6 +134,7 @@ class JsonlDataset(Dataset):
 
     def _malformed(self, number: int, line: bytes, why: object) -> MalformedLineError:
         text, details = self._described(number, line, why)
+        details |= place_in_line(line, why)
         return MalformedLineError(f"{text} penstock check finds all bad lines.", **details)
 
     def _described(self, number: int, line: bytes, why: object) -> tuple[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from penstock._words import counted
 from penstock.datasets._network import is_network
-from penstock.datasets.text._dataset import ROW, Dataset
+from penstock.datasets.text._dataset import ROW, Dataset, load_folder
 from penstock.datasets.tokens._layout import (
     check_complete,
     check_fits,
@@ -23,6 +23,7 @@ from penstock.datasets.tokens._layout import (
     runs_of,
 )
 from penstock.datasets.tokens._source import TokenSource, between, ends_of, take
+from penstock.datasets.tokens._with_aux import TokensWithAuxDataset
 from penstock.errors import OptionError
 from penstock.index import rows_before
 from penstock.storage import is_remote, locate
@@ -68,8 +69,9 @@ class TokensDataset(TokenSource, Dataset):
         sample_index: SampleIndex,
         token_dtype: DTypeLike | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> None:
-        Dataset.__init__(self, sample_index, name)
+        Dataset.__init__(self, sample_index, name, **kwargs)
         check_complete(sample_index)
         self._dtype = dtype_of(sample_index.meta, token_dtype)
         check_fits(sample_index, self._dtype)
@@ -336,16 +338,17 @@ def open_tokens(
     *,
     storage_options: Mapping[str, Any] | None = None,
     index: str | os.PathLike[str] | None = None,
-) -> TokensDataset:
+) -> TokensDataset | TokensWithAuxDataset:
     """Return the samples of a token folder; `index` is the folder of an index elsewhere."""
     folder = "index"
     if not is_remote(path):
         path = locate(path)[1]
         folder = folder if index is None else os.path.relpath(locate(index)[1], path)
-    dataset = TokensDataset.create_from_index_on_filesystem(
-        path, folder, storage_options=storage_options
-    )
-    if dataset._sample_index.meta is None:  # noqa: SLF001 (of this class)
+    found = load_folder(path, folder, storage_options)
+    if found.sample_schema is not None:
+        return TokensWithAuxDataset(found)
+    dataset = TokensDataset(found)
+    if found.meta is None:
         _log.warning(
             "%s does not say of which type its tokens are: uint16 is assumed. If they are not, "
             "open it by TokensDataset.create_from_index_on_filesystem(%r, token_dtype=…)",

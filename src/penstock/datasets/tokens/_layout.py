@@ -64,11 +64,16 @@ def _named(name: str | None) -> np.dtype[Any]:
 
 
 def check_complete(index: SampleIndex) -> None:
-    """Raise where an index came without a file that what is there of it belongs to.
+    """Raise where an index has arrays beside tokens, or lacks a file that the others belong to.
 
     An index of data-forager has neither `meta.json` nor files of documents, and one of a
     `TokenizedSampleGenerator`, which notes no documents, has only the first.
     """
+    if index.sample_schema is not None:
+        raise CorruptIndexError(
+            "these samples have extra arrays beside the tokens (sample_schema.json). Open them "
+            "by penstock.open() or TokensWithAuxDataset."
+        )
     names: set[str] = set()
     if index.origin is not None:
         with suppress(OSError):  # Gone by now, and what was loaded is mapped.

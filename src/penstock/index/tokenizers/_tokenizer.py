@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from penstock.errors import OptionError
 from penstock.index.tokenizers._encoded import Tokenizer, batches, encoded, flat, input_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -27,6 +27,10 @@ _JOINED_LETTERS = 128 << 10
 _MANY_TEXTS = re.compile(
     r"(?:[\w.]+\.)?(?:list|List|tuple|Tuple|Sequence|Collection|Iterable)\[str(?:, ?\.\.\.)?\]"
 )
+
+
+TokenizerFunc: TypeAlias = Callable[[str], list[int]]
+"""A function from a text to its token ids."""
 
 
 class EachText(Tokenizer):

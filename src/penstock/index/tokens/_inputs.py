@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,7 @@ class LineFiles(TextInput):
     def again(self) -> LineFiles:
         named = self.listing.named
         what = named if len(named) > 1 else named[0]
-        listing = list_files(what, LINES.endings, self.options)
+        listing = listed_lines(what, self.options)
         if not listing.files:
             raise ObjectNotFoundError(f"{named[0]} holds no JSON Lines any more.", path=named[0])
         return LineFiles(listing, self.options)
@@ -120,6 +120,25 @@ class LineFiles(TextInput):
         return self._numbers[part.found.path]
 
 
+def given_input(base: object, paths: Sequence[Any] | None) -> object:
+    """Return what is tokenised: some files, or else a folder or a source."""
+    what = base if paths is None else paths
+    if what is None:
+        raise OptionError(
+            "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files or "
+            "what else penstock.open opens, or input_file_paths=, the files themselves."
+        )
+    return what
+
+
+def listed_lines(what: Any, options: StorageOptions) -> Listing:  # noqa: ANN401 (paths)
+    """Return files of lines; beside those whose names say so, a `.json` is no data."""
+    listing = list_files(what, LINES.endings, options)
+    sure = [found for found in listing.files if LINES.names(found.entry.name)]
+    is_chosen = listing.folder is not None or listing.is_pattern
+    return replace(listing, files=sure) if sure and is_chosen else listing
+
+
 def input_of(what: Any, options: StorageOptions) -> TextInput:  # noqa: ANN401 (as `open` has it)
     """Return what is to be tokenised: JSON Lines, or anything that `penstock.open` opens."""
     if isinstance(what, TextInput):
@@ -142,7 +161,7 @@ def _lines(what: Any, options: StorageOptions) -> LineFiles | None:  # noqa: ANN
     if not all(isinstance(path, str | os.PathLike) for path in paths):
         return None
     try:
-        listing = list_files(what, LINES.endings, options)
+        listing = listed_lines(what, options)
     except ObjectNotFoundError:
         return None
     kinds = {format_by_name(found.path) for found in listing.files}

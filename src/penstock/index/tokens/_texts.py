@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -18,7 +18,7 @@ from penstock.index.checked._checks import JSON_NAMES
 from penstock.jsonl import BOM, reason_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 Part: TypeAlias = "tuple[str, bool]"
 """Text, and whether its tokens are trained."""
@@ -34,6 +34,10 @@ CHAT_TURN = "<|im_start|>{role}\n{content}<|im_end|>\n"
 CHAT_ROLES = ("assistant", "gpt")
 """Roles whose turns are answers, unless others are named."""
 _ROLE_FIELDS = ("role", "from")
+
+
+ProcessTextLineFunc: TypeAlias = Callable[[bytes], str]
+"""A function from a line to its text."""
 
 
 class BadText(Exception):  # noqa: N818 (reported where file and line are known)
@@ -87,7 +91,7 @@ class TextField(DocumentText):
 class TextCall(DocumentText):
     """Takes the text of a line from a function; it can be sent to processes if the function can."""
 
-    function: Callable[[bytes], str]
+    function: ProcessTextLineFunc
 
     def __call__(self, line: bytes) -> str:
         text = _called(self.function, line)

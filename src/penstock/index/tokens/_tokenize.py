@@ -18,7 +18,7 @@ from penstock.index.tokenizers._parts import PartsTokenizer
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import build
 from penstock.index.tokens._documents import TokenWork
-from penstock.index.tokens._inputs import input_of
+from penstock.index.tokens._inputs import given_input, input_of
 from penstock.index.tokens._job import POSTFIX, TokenJob, free_name
 from penstock.index.tokens._pack import pack_options, refuse_misfit, token_id, token_type
 from penstock.index.tokens._texts import TEXT, BadText, TextCall, text_of
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
     from penstock.index._indexer import IndexStoreInterface
     from penstock.index._meta import TokensMeta
+    from penstock.index._sample_schema import SampleSchema
     from penstock.index.tokens._job import TokenReport
     from penstock.index.tokens._pack import PackingName, Remainder
+    from penstock.index.tokens._texts import ProcessTextLineFunc
     from penstock.storage import Draft
     from penstock.work import View
 
@@ -61,14 +63,14 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     input_file_paths: Sequence[Path] | None = None,
     output_base_path: Path | None = None,
     index_store: IndexStoreInterface | None = None,
-    process_text_line_func: Callable[[bytes], str] | None = None,
+    process_text_line_func: ProcessTextLineFunc | None = None,
+    logger: logging.Logger | None = None,
+    name: str | None = None,  # noqa: ARG001 (accepted for code that passes it)
+    *,
     sample_size: int | None = None,
     token_dtype: DTypeLike = np.uint16,
     base_output_path: Path | None = None,
     file_name_postfix: str = POSTFIX,
-    logger: logging.Logger | None = None,
-    name: str | None = None,  # noqa: ARG001 (accepted for code that passes it)
-    *,
     text_key: str = TEXT,
     template: str | Callable[[dict[str, object]], object] | None = None,
     messages: str | None = None,
@@ -106,13 +108,13 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
         index_store: Where samples are indexed; by default in `index/`.
         process_text_line_func: Makes the text of a line that has no field of it, instead of
             `text_key`. Python per record; one process where the script defines it.
+        logger: Gets messages and warnings; by default the logger `penstock.index`.
+        name: Ignored.
         sample_size: Tokens of a sample: the longest row that you train with.
         token_dtype: Type in which tokens are stored; a token that does not fit raises. More than
             65,536 ids need `np.uint32`, which takes twice the space.
         base_output_path: The folder of the token files.
         file_name_postfix: Part of a token file's name behind the name of its text file.
-        logger: Gets messages and warnings; by default the logger `penstock.index`.
-        name: Ignored.
         text_key: Name or path of the field of the text: `meta.body`.
         template: Text with fields in braces, of which only the answers are trained; with `messages`
             that of one turn, by default ChatML. Or a function from a record to its text, or to a
@@ -159,13 +161,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
         whole_number("num_workers", num_workers, 0)
     text = text_of(text_key, process_text_line_func, template, messages, answers)
     options = StorageOptions(storage_options)
-    files = input_base_path if input_file_paths is None else input_file_paths
-    if files is None:
-        raise OptionError(
-            "nothing says what to tokenise. Give input_base_path=, a folder of JSON Lines files or "
-            "what else penstock.open opens, or input_file_paths=, the files themselves."
-        )
-    texts = input_of(files, options)
+    texts = input_of(given_input(input_base_path, input_file_paths), options)
     store = None if type(index_store) is IndexStore else index_store
     output = output_base_path
     if output is None and not input_file_paths:
@@ -173,7 +169,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     elif output is None and isinstance(input_base_path, str | os.PathLike):
         output = input_base_path
     tokenizer = tokenizer_of(tokenizer_func, batched=batched)
-    place, folder = _places(output, base_output_path, index_store, options)
+    place, folder = token_places(output, base_output_path, index_store, options)
     return TokenIndexer(
         TokenJob(
             texts=texts,
@@ -198,7 +194,7 @@ def create_tokenize_and_index_jsonl_text_func(  # noqa: PLR0913, PLR0917 (as dat
     )
 
 
-def _places(
+def token_places(
     output: Path | None,
     token_folder: Path | None,
     store: IndexStoreInterface | None,
@@ -251,7 +247,7 @@ class TokenizedSampleGenerator:
 
     def __init__(  # noqa: PLR0913, PLR0917 (as data-forager has it)
         self,
-        process_text_line_func: Callable[[bytes], str],
+        process_text_line_func: ProcessTextLineFunc,
         tokenizer_func: Callable[..., Any] | object,
         eos_idx: int | None,
         token_dtype: DTypeLike = np.uint16,
@@ -269,14 +265,13 @@ class TokenizedSampleGenerator:
         self._pack = pack_options(sample_size, "concat", "drop", self._eos, None, self._dtype)
         self._folder, self._postfix = base_output_path, file_name_postfix
         self._draft: Draft | None = None
-        self._from, self._path = "", ""
         self._paths: dict[str, str] = {}
         """Token file of each text file."""
-        self._is_over, self._line = False, 0
+        self._is_over, self._line, self._from, self._path = False, 0, "", ""
         self._begin()
 
     def _begin(self) -> None:
-        self._now: tuple[int, int, NDArray[Any]] = 0, 0, np.empty(0, self._dtype)
+        self._now: tuple[int, int, NDArray[Any]] = 0, 0, np.empty(0, self._row)
         """Documents, tokens, and the tokens behind the last full sample."""
         self._before = self._now
         """The same before the current file, for `discard`."""
@@ -326,38 +321,54 @@ class TokenizedSampleGenerator:
         if not text_line.strip():
             return []
         try:
-            return self._samples(self._draft, self._encoded(text_line).astype(self._dtype))
+            return self._samples(self._draft, self._document(text_line))
         except BaseException:
             self.discard()
             raise
 
-    def _encoded(self, text_line: bytes) -> NDArray[Any]:
-        where = f"line {self._line:,} of {self._from}"
-        about: dict[str, Any] = {"path": self._from, "line_number": self._line}
+    @property
+    def _row(self) -> np.dtype[Any]:
+        """The type of what is stored for one token."""
+        return self._dtype
+
+    def _document(self, text_line: bytes) -> NDArray[Any]:
+        """Return the rows of a document, without its end."""
         try:
             text = self._text(text_line)
         except BadText as bad:
             raise MalformedLineError(
                 f"{self._from}, line {self._line:,} is no document: {bad}. Repair it, or give "
                 "process_text_line_func= a function that takes its text.",
-                **about,
+                path=self._from,
+                line_number=self._line,
             ) from bad.__cause__
+        return self._encoded(text)
+
+    def _end(self) -> NDArray[Any]:
+        """Return the row that ends a document."""
+        return np.array([self._eos], self._dtype)
+
+    def _stored(self, sample: NDArray[Any]) -> bytes:
+        return sample.tobytes()
+
+    def _encoded(self, text: str) -> NDArray[Any]:
+        where = f"line {self._line:,} of {self._from}"
         try:
             ids = self._tokenizer.encode([text]).ids
         except Exception as why:
             why.add_note(f"Raised by the tokenizer for the text in {where}.")
             raise
-        refuse_misfit(ids, self._dtype, lambda _: where, **about)
-        return ids
+        refuse_misfit(ids, self._dtype, lambda _: where, path=self._from, line_number=self._line)
+        return ids.astype(self._dtype)
 
     def _samples(self, draft: Draft, tokens: NDArray[Any]) -> list[SampleData]:
         documents, count, rest = self._now
         size, samples = self._pack.size, [tokens]
         if size is not None:
-            tokens = np.concatenate([rest, tokens, np.array([self._eos], self._dtype)])
+            tokens = np.concatenate([rest, tokens, self._end()])
             samples = [tokens[at : at + size] for at in range(0, len(tokens) - size + 1, size)]
             rest = tokens[len(samples) * size :]
-        data = [sample.tobytes() for sample in samples]
+        data = [self._stored(sample) for sample in samples]
         draft.write(b"".join(data))
         self._now = documents + 1, count + sum(map(len, samples)), rest
         return [SampleData(sample, self._path) for sample in data]
@@ -377,8 +388,9 @@ class TokenizedSampleGenerator:
         finally:
             self.discard()
 
-    def get_sample_schema(self) -> None:
-        """Return None: samples are plain tokens."""
+    def get_sample_schema(self) -> SampleSchema | None:
+        """Return the arrays of a sample; None, for samples are tokens alone."""
+        return None
 
     def tokens_meta(self) -> TokensMeta:
         """Return the description of the samples for `meta.json`."""
