@@ -444,7 +444,7 @@ def test_a_generator_put_together_by_hand_makes_the_same_samples(
         sample_size=size,
         base_output_path=tmp_path / "tokenized-samples",
     )
-    assert generator.get_sample_schema() is None  # type: ignore[func-returns-value]
+    assert generator.get_sample_schema() is None
     paths = [str(tmp_path / name) for name in FILES]
     FileTextLinesIndexer(paths, IndexStore(tmp_path), generator)()
     expected = by_hand(FILES, size)
