@@ -366,10 +366,9 @@ class Source(AboutSource, ABC):
     def map(self, function: Callable[[Any], Any]) -> Source:
         """Return a view in which each record is what `function` makes of it, when it is asked for.
 
-        It may return a dict or anything else; it cannot drop records or add some. Fields of dicts
-        can be encoded. It runs where batches are made, so that worker processes need a function
-        that pickles. The fingerprint has the function's name, not its code: a run resumes after
-        the function was changed.
+        It returns a dict, whose fields can be encoded, or anything else. It runs where batches are
+        made, and has to pickle for worker processes. A run resumes although its code was changed:
+        the fingerprint has the function's name.
         """
         view: Source = self._later("map")(self, function)
         return view

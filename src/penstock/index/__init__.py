@@ -87,13 +87,13 @@ if TYPE_CHECKING:
     from penstock.index.tokenizers._files import NamedTokenizer as NamedTokenizer
     from penstock.index.tokenizers._files import load_tokenizer as load_tokenizer
     from penstock.index.tokenizers._tokenizer import TokenizerFunc as TokenizerFunc
+    from penstock.index.tokens._generator import (
+        TokenizedSampleGenerator as TokenizedSampleGenerator,
+    )
     from penstock.index.tokens._inputs import input_of as input_of
     from penstock.index.tokens._job import TokenReport as TokenReport
     from penstock.index.tokens._texts import ProcessTextLineFunc as ProcessTextLineFunc
     from penstock.index.tokens._texts import get_text_from_jsonl as get_text_from_jsonl
-    from penstock.index.tokens._tokenize import (
-        TokenizedSampleGenerator as TokenizedSampleGenerator,
-    )
     from penstock.index.tokens._tokenize import (
         create_tokenize_and_index_jsonl_text_func as create_tokenize_and_index_jsonl_text_func,
     )
@@ -118,7 +118,8 @@ _PUBLIC = {
     "tokenizers._tokenizer": "TokenizerFunc",
     "tokens._job": "TokenReport",
     "tokens._texts": "ProcessTextLineFunc get_text_from_jsonl",
-    "tokens._tokenize": "TokenizedSampleGenerator create_tokenize_and_index_jsonl_text_func",
+    "tokens._generator": "TokenizedSampleGenerator",
+    "tokens._tokenize": "create_tokenize_and_index_jsonl_text_func",
     "tokens._with_aux": "AuxDataGenerator LossMaskGenerator Part ProcessPartsFunc "
     "TokenizedSampleWithAuxGenerator create_tokenize_and_index_with_aux_func",
 }

@@ -11,9 +11,10 @@ import numpy as np
 from penstock.errors import OptionError
 from penstock.index._indexer import FileTextLinesIndexer, IndexStore
 from penstock.index._sample_schema import ArraySpec, SampleSchema
+from penstock.index.tokens._generator import TokenizedSampleGenerator
 from penstock.index.tokens._inputs import given_input, listed_lines
 from penstock.index.tokens._job import POSTFIX
-from penstock.index.tokens._tokenize import TokenizedSampleGenerator, token_places
+from penstock.index.tokens._tokenize import token_places
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
