@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from penstock.index._meta import TokensMeta
     from penstock.index._sample_schema import SampleSchema
     from penstock.index.tokens._texts import ProcessTextLineFunc
+    from penstock.storage import Draft
 
 _log = logging.getLogger("penstock.index")
 
