@@ -30,7 +30,7 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Literal, Self
 
     import pyarrow as pa
@@ -299,7 +299,7 @@ class JsonlFile(JsonlPath):
 
 
 class AsyncFile:
-    """Opens on `async with`; its methods are those of a binary file, awaited, in a thread."""
+    """Opens on `async with`; every call waits in a thread."""
 
     def __init__(self, open_file: Callable[[], IO[bytes]]) -> None:
         self._open_file = open_file
@@ -312,5 +312,22 @@ class AsyncFile:
     async def __aexit__(self, *failure: object) -> None:
         await in_thread(self._file.__exit__, *failure)
 
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return partial(in_thread, getattr(self._file, name))
+    async def read(self, size: int = -1) -> bytes:
+        """Return up to `size` bytes, or all that are left."""
+        data: bytes = await in_thread(self._file.read, size)
+        return data
+
+    async def readline(self) -> bytes:
+        """Return the next line."""
+        line: bytes = await in_thread(self._file.readline)
+        return line
+
+    async def seek(self, offset: int, whence: int = 0) -> int:
+        """Move to a position and return it."""
+        position: int = await in_thread(self._file.seek, offset, whence)
+        return position
+
+    async def write(self, data: bytes) -> int:
+        """Append bytes."""
+        written: int = await in_thread(self._file.write, data)
+        return written
