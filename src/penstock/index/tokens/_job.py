@@ -102,9 +102,11 @@ class TokenJob:
             refuse_unnamable(path.removeprefix(self.place.base.rstrip("/") + "/"))
         if self.overwrite and is_remote(self.folder):
             raise OptionError(
-                f"overwrite=True: tokens in {self.folder} cannot be replaced as a whole, for there "
-                "objects cannot be put aside. Remove them and their index, or give another folder: "
-                "output_base_path="
+                f"tokens in {self.folder} cannot be replaced as a whole, for there objects cannot "
+                "be put aside.",
+                remedy="Instead of overwrite=True, remove them and their index, or give another "
+                "folder: output_base_path=",
+                option="overwrite",
             )
         return self
 
@@ -131,15 +133,22 @@ def refuse_changed(listing: Listing, options: StorageOptions) -> None:
     """Raise if a file changed since it was listed."""
     try:
         now = {found.path: found.entry for found in _listed_again(listing, options).files}
-        changed = [one.path for one in listing.files if now.get(one.path) != one.entry]
     except ObjectNotFoundError as gone:
-        changed = [str(getattr(gone, "path", "a file"))]
-    if changed:
-        raise StaleIndexError(
-            f"{changed[0]} changed while it was tokenised, so nothing is published. Tokenise again "
-            "when it is complete.",
-            path=changed[0],
-        )
+        raise _changed(str(getattr(gone, "path", "a file")), "it is gone") from None
+    for found in listing.files:
+        was, entry = found.entry, now.get(found.path)
+        if entry is None:
+            raise _changed(found.path, "it is gone")
+        if entry != was:
+            raise _changed(found.path, f"{was.size:,} bytes then, {entry.size:,} now")
+
+
+def _changed(path: str, what: str) -> StaleIndexError:
+    return StaleIndexError(
+        f"{path} changed while it was tokenised ({what}), so nothing is published. Tokenise again "
+        "when it is complete.",
+        path=path,
+    )
 
 
 def refuse_existing(job: TokenJob) -> None:
