@@ -12,22 +12,24 @@ from typing import TYPE_CHECKING
 from penstock.datasets import open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import (
+    COLUMNS,
+    INDEX_FOLDER,
     LINES,
+    ROWS,
     Changes,
     Detected,
     Listing,
     changes,
-    decode_meta,
     exists,
     format_named,
     list_files,
     look_at,
+    meta_of,
     place_of,
-    read_meta,
     refuse_put_aside,
 )
 from penstock.jsonl import JsonlFile
-from penstock.storage import drafts_in, fetch_metadata, hidden_folders_in, is_remote, join, locate
+from penstock.storage import drafts_in, hidden_folders_in, is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from penstock.index import Detected, Format, Found, IndexPlace, Listing, Meta
     from penstock.storage import Leftover, StorageOptions
 
-_META, _ROWS = "meta.json", "sample_locations.bin"
 _ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
 
@@ -200,22 +201,13 @@ def indexed_source(path: str, found: Detected, *, is_needed: bool = False) -> So
         return None
 
 
-def meta_of(place: IndexPlace) -> Meta | None:
-    """Return what an index says of itself, wherever it lies; None where another tool made it."""
-    if not place.is_remote:
-        return read_meta(place.folder, place.base)
-    path = join(place.folder, _META)
-    store, name = locate(path, place.options)
-    return decode_meta(fetch_metadata(store, name), path, place.base)
-
-
 def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
     meta, row, listing = meta_of(place), found.format, found.listing
-    store, name = locate(join(place.folder, _ROWS), place.options)
+    store, name = locate(join(place.folder, ROWS), place.options)
     try:
         rows = store.entry(name)
     except FileNotFoundError:
-        raise _damaged(path, place, f"{_ROWS} is missing") from None
+        raise _damaged(path, place, f"{ROWS} is missing") from None
     if meta is None:
         records = rows.size // _ROW_BYTES
         return Indexed(row, place, listing, None, records, rows.modified, Changes([], [], []))
@@ -226,7 +218,7 @@ def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
         row, listing = kind, list_files(path, kind.endings, found.options)
     if rows.size != meta.records * _ROW_BYTES:
         need = f"{meta.records:,} records need {meta.records * _ROW_BYTES:,}"
-        raise _damaged(path, place, f"{_ROWS} has {rows.size:,} bytes, and {need}")
+        raise _damaged(path, place, f"{ROWS} has {rows.size:,} bytes, and {need}")
     since = changes(listing, meta)
     return Indexed(row, place, listing, meta, meta.records, meta.created, since)
 
@@ -253,10 +245,10 @@ def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()
     if indexed is not None and not indexed.place.is_remote:
         index = Path(indexed.place.folder)
     elif not is_remote(path) and Path(locate(path)[1]).is_dir():
-        index = Path(locate(path)[1]) / "index"
+        index = Path(locate(path)[1]) / INDEX_FOLDER
     else:
         return [one for folder in folders for one in hidden_folders_in(folder)]
-    places = dict.fromkeys([*folders, str(index / "columns")])
+    places = dict.fromkeys([*folders, str(index / COLUMNS)])
     return [
         *(
             one
