@@ -64,7 +64,7 @@ def _named(name: str | None) -> np.dtype[Any]:
 
 
 def check_complete(index: SampleIndex) -> None:
-    """Raise where an index came without a file that what is there of it belongs to.
+    """Raise if files of the index are missing.
 
     An index of data-forager has neither `meta.json` nor files of documents, and one of a
     `TokenizedSampleGenerator`, which notes no documents, has only the first.
