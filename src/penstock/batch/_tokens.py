@@ -93,7 +93,8 @@ class Tokens:
             try:
                 boundaries = whole_number("boundaries", boundaries, 0)
             except OptionError as why:
-                raise OptionError(f"{str(why)[:-1]}, True, False or None.") from None
+                why.advise("True, False and None are possible, too.")
+                raise
         self.boundaries = boundaries
         self.field = field
         self.token_dtype = None if token_dtype is None else _integers(token_dtype)

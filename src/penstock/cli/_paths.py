@@ -197,7 +197,7 @@ def indexed_source(path: str, found: Detected, *, is_needed: bool = False) -> So
     except (CorruptIndexError, StaleIndexError) as failure:
         if is_needed or found.index is not None:
             raise
-        _log.warning("%s. Read without it", str(failure).rstrip("."))
+        _log.warning("read without the index: %s", failure)
         return None
 
 

@@ -10,12 +10,12 @@ from functools import cache, cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.jsonl import BOM
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.index._scan import Scanner
-
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ def format_by_name(path: str) -> Format | None:
 
 def format_by_bytes(head: bytes) -> Format | None:
     """Return the format of a file that begins with these bytes; None where they do not say."""
-    text = head.removeprefix(_BOM).lstrip()
+    text = head.removeprefix(BOM).lstrip()
     for row in record_formats():
         if (text if row.is_lines else head).startswith(row.first_bytes):
             return row

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._join_batches import joined
-from penstock.decode import bad_rows
+from penstock.decode import OF_A_RECORD, bad_rows
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from penstock.jsonl import decompressed
 from penstock.storage import is_remote, locate
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 OnError: TypeAlias = Literal["raise", "null", "mask"]
 """What a value that does not fit does: raise, become null, or raise only when it is read."""
-OF_A_RECORD = (MalformedLineError, SchemaMismatchError)
 _BLOCK = 1 << 20
 _MOST_FETCHED = 64 << 20
 """Bytes of a remote file that are read to count its lines."""
@@ -125,7 +124,7 @@ def located(
     if record is None:
         record = int(ids[next(_bad_rows(source, ids, schema))])
     details: dict[str, object] = {"record": record}
-    text = str(why).rstrip(". ")
+    text = why.fact.rstrip(". ")
     if source.files:
         path, details["offset"], _ = source.location(record)
         details["path"], line = path, _line_number(source, record)
