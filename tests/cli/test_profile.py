@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.cli._profile import bars_text
-from penstock.index import read_meta
+from penstock.index._load import read_meta
 from penstock.jsonl import JsonlDir
 from tests.cli.commands import document, invoke, options, succeed, written
 from tests.unprivileged import as_nobody, folder_for_all

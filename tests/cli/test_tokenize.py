@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -280,6 +281,9 @@ def test_a_bucket_is_tokenised_like_a_folder(
         assert made["documents"] == len(TEXTS)
         assert document("show", dst, "0", *storage) == [stream(tokenizer)[:32]]
         assert document("info", dst, *storage)["documents"] == len(TEXTS)
+    done = invoke("tokenize", texts, f"s3://{bucket}/tokens", *more, "--overwrite")
+    assert (done.exit_code, "another DST" in " ".join(done.stderr.split())) == (2, True)
+    assert not re.search(r"overwrite=|_path=|--dtype", done.stderr)
 
 
 SMALL_PARTS = """

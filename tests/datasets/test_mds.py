@@ -148,7 +148,9 @@ def test_values_of_every_encoding_come_back_with_their_types(tmp_path: Path) -> 
     assert table.to_pylist() == [row, row]
 
 
-@pytest.mark.parametrize("encoding", ["ndarray", "ndarray:int32", "ndarray:int32: 3"])
+@pytest.mark.parametrize(
+    "encoding", ["ndarray", "ndarray:int32", "ndarray:int32:3", "ndarray:int32: 3"]
+)
 def test_arrays_come_as_arrays_and_their_columns_as_lists(tmp_path: Path, encoding: str) -> None:
     rows = [{"id": n, "x": np.arange(n, n + 3, dtype=np.int32)} for n in range(10)]
     write_mds(tmp_path, {"id": "int", "x": encoding}, rows, samples=4)

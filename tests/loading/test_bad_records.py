@@ -134,6 +134,7 @@ class TestRaise:
         with pytest.raises(kind, match=rf"skip=\[{number}\].*on_error='mask'") as caught:
             list(loader)
         assert type(caught.value) is kind
+        assert "skip=" in caught.value.remedy
         assert "In the batch of step 0" in "".join(caught.value.__notes__)
 
     @DECODED_OR_GATHERED

@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock import DataLoader
+from penstock.batch import Tokens
 from penstock.errors import StallError
 from penstock.jsonl import JsonlDir
 from penstock.order import Order, estimate
@@ -161,6 +162,16 @@ def test_a_stall_names_rank_object_and_range(
     )  # fmt: skip
     with pytest.raises(StallError, match=rf"rank 1 of 2 .* {url}/part-00000.jsonl.zst, bytes \d+"):
         next(iter(loader))
+
+
+def test_tokens_of_a_column_are_not_looked_for_before_they_are_read(
+    url: str, s3_server: S3Server, fault_proxy: FaultProxy
+) -> None:
+    opened(url, s3_server)  # It builds the index.
+    source = opened(url, fault_proxy)
+    fault_proxy.requests.clear()
+    DataLoader(source, Tokens(4, field="id"), batch_size=8)
+    assert fault_proxy.requests == []
 
 
 def test_full_order_reads_records_and_not_blocks(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.storage import is_pattern, match
-from penstock.storage._locate import is_match
+from penstock.storage._locate import compiled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_pattern_matches_the_same_names_everywhere(folder: Path, parts: list[s
         local = {entry.name.removeprefix(f"{folder}/") for entry in entries}
     except FileNotFoundError:
         local = set()
-    assert {name for name in NAMES if is_match(name.split("/"), parts)} == local
+    assert {name for name in NAMES if compiled(pattern).fullmatch(name)} == local
 
 
 def test_a_name_that_is_there_is_no_pattern(folder: Path) -> None:

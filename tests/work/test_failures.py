@@ -50,7 +50,7 @@ def test_type_and_text_arrive_or_else_a_text_that_names_the_type(
 
 def test_notes_arrive_once_and_causes_are_told() -> None:
     error = sent(raised(units.odd))
-    assert error.__notes__ == ["a note"]
+    assert error.__notes__ == ["In truth, a note"]
     assert "KeyError: 'missing'" in str(error.__cause__)
 
 

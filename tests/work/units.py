@@ -192,7 +192,7 @@ def odd() -> None:
         _ = {}["missing"]  # type: ignore[var-annotated]
     except KeyError as why:
         error = OddError("too odd")
-        error.add_note("a note")
+        error.add_note("In truth, a note")
         raise error from why
 
 

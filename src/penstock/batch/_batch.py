@@ -130,7 +130,10 @@ class Batch(Movable, Mapping[str, Any]):
             types[name] = str(value.values.dtype).removeprefix("torch.")
         if len(set(types.values())) > 1:
             shown = ", ".join(f"{name} {kind}" for name, kind in types.items())
-            raise OptionError(f"TorchRec has one type for the values of all fields, not {shown}")
+            raise OptionError(
+                f"TorchRec has one type for the values of all fields, not {shown}: give the fields "
+                "one type, or leave some out"
+            )
         return torchrec.KeyedJaggedTensor(
             keys=list(fields),
             values=torch.cat([value.values for value in fields.values()]),

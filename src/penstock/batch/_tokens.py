@@ -24,6 +24,7 @@ from penstock.datasets import is_tokens, type_at
 from penstock.decode import fit_batch
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.order import whole_number
+from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +93,8 @@ class Tokens:
             try:
                 boundaries = whole_number("boundaries", boundaries, 0)
             except OptionError as why:
-                raise OptionError(f"{str(why)[:-1]}, True, False or None.") from None
+                why.advise("True, False and None are possible, too.")
+                raise
         self.boundaries = boundaries
         self.field = field
         self.token_dtype = None if token_dtype is None else _integers(token_dtype)
@@ -111,7 +113,10 @@ class Tokens:
     def over(self, source: Source) -> TokenSource:
         """Return what a loader goes over, if it is there: windows, or samples as they are."""
         if not is_tokens(source):
-            raise OptionError(f"{source!r} holds no tokens. Make some: penstock tokenize SRC DST.")
+            raise OptionError(
+                f"{source!r} holds no tokens. Make some: penstock tokenize SRC DST; or, if a field "
+                f"{self.field!r} has them, give the source to a DataLoader with encode={self}."
+            )
         self._check_fits(source)
         if source.is_stream:
             rows = source.windows(self.length, self.stride, ahead=int(self.shift))
@@ -190,8 +195,9 @@ class Tokens:
             raise OptionError(
                 f"stride={self.stride}: a record of a column is a row. Leave the stride out."
             )
-        if not len(source):
-            return
+        lies_remote = any(map(is_remote, source.files))
+        if not len(source) or (lies_remote and not source.schema_is_complete):
+            return  # Nothing is fetched now.
         type_ = type_at(source.schema, self.field)
         if type_ is None or type_ == pa.null():
             raise OptionError(

@@ -7,6 +7,7 @@ import logging
 import tempfile
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,19 +17,16 @@ from penstock.cli._paths import as_typed, indexed_source, places_of
 from penstock.cli._stream import Record, sampled_numbers
 from penstock.cli._terminal import Progress
 from penstock.datasets import column_folders, open_found
-from penstock.errors import (
-    CorruptIndexError,
-    MalformedLineError,
-    ObjectNotFoundError,
-    SchemaMismatchError,
-    StaleIndexError,
-)
+from penstock.decode import OF_A_RECORD, read_around_bad
+from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index import list_files, place_of
 from penstock.jsonl import compression_of
 from penstock.storage import StorageOptions, is_remote, locate, read_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from penstock.datasets import Chosen, Source
     from penstock.index import Detected, Listing, Scanner
@@ -185,17 +183,21 @@ def chosen_numbers(
 
 def records_of(opened: ByNumber, numbers: Sequence[int]) -> Iterator[Record]:
     """Yield records in the order asked; one that cannot be read is passed over with a warning."""
-    source = copy.copy(opened.source)  # Afresh: gzip refuses to jump back too often.
-    for start in range(0, len(numbers), _STEP):
-        ids = np.array(numbers[start : start + _STEP], np.int64)
+    source = copy.copy(opened.source)
+
+    def read(ids: NDArray[np.int64], start: int, stop: int) -> object:
+        nonlocal source
         try:
-            values = source.read(ids)
-        except (MalformedLineError, SchemaMismatchError) as failure:
-            if len(ids) == 1:
-                _log.warning("skipped %s", failure)
-            else:
-                for number in ids.tolist():
-                    yield from records_of(opened, [number])
-            continue
-        for number, value in zip(ids.tolist(), values, strict=True):
-            yield Record(number, opened.place(number), value)
+            return source.read(ids[start:stop])
+        except OF_A_RECORD:
+            source = copy.copy(opened.source)  # Afresh: gzip refuses to jump back too often.
+            raise
+
+    for first in range(0, len(numbers), _STEP):
+        ids = np.array(numbers[first : first + _STEP], np.int64)
+        for rows in read_around_bad(len(ids), partial(read, ids), OF_A_RECORD):
+            if rows.why is not None:
+                _log.warning("skipped %s", rows.why)
+                continue
+            for number, value in zip(ids[rows.start : rows.stop].tolist(), rows.value, strict=True):
+                yield Record(number, opened.place(number), value)

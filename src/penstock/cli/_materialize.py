@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,7 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
-from penstock.storage import is_remote
+from penstock.storage import free_bytes, is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -166,7 +165,7 @@ def _schema(given: dict[str, str | None], source: Source) -> pa.Schema:
 
 def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:
     cost = estimate_columns(source, schema, task.target)
-    free = _free_bytes(cost.folder)
+    free = free_bytes(cost.folder)
     if cost.records and not task.as_json:
         took = "less than a second" if cost.seconds < 1 else f"about {age_text(cost.seconds)}"
         echo(
@@ -208,12 +207,6 @@ def _build(task: _ColumnsTask, source: Source, schema: pa.Schema) -> Report:
     where = f"published in {task.published}, and {where}" if task.published else where
     report.line(f"{task.path}: {text}; {where}")
     return report
-
-
-def _free_bytes(folder: str) -> int:
-    """Return the free space where a folder is, or will be."""
-    path = Path(folder).absolute()
-    return shutil.disk_usage(next(p for p in (path, *path.parents) if p.is_dir())).free
 
 
 def _used(task: _ColumnsTask, columns: Source) -> list[ListedColumn]:

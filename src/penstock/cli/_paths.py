@@ -16,25 +16,27 @@ from penstock.cli._verb import FORMAT, FORMAT_OPTIONS
 from penstock.datasets import open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import (
+    COLUMNS,
+    INDEX_FOLDER,
     LINES,
+    ROWS,
     Changes,
     Detected,
     Listing,
     changes,
     check_heads,
-    decode_meta,
     exists,
     format_named,
     is_own,
     list_files,
+    meta_of,
     place_of,
-    read_meta,
     records_beside,
     refuse_put_aside,
 )
 from penstock.index import look_at as detected_at
 from penstock.jsonl import JsonlFile
-from penstock.storage import drafts_in, fetch_metadata, hidden_folders_in, is_remote, join, locate
+from penstock.storage import drafts_in, hidden_folders_in, is_remote, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from penstock.index import Detected, Format, Found, IndexPlace, Listing, Meta, Refresh
     from penstock.storage import Leftover, StorageOptions
 
-_META, _ROWS = "meta.json", "sample_locations.bin"
 _ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
 
@@ -222,26 +223,17 @@ def indexed_source(
     except (CorruptIndexError, StaleIndexError) as failure:
         if is_needed or found.index is not None:
             raise
-        _log.warning("%s. Read without it", str(failure).rstrip("."))
+        _log.warning("read without the index: %s", failure)
         return None
-
-
-def meta_of(place: IndexPlace) -> Meta | None:
-    """Return what an index says of itself, wherever it lies; None where another tool made it."""
-    if not place.is_remote:
-        return read_meta(place.folder, place.base)
-    path = join(place.folder, _META)
-    store, name = locate(path, place.options)
-    return decode_meta(fetch_metadata(store, name), path, place.base)
 
 
 def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
     meta, row, listing = meta_of(place), found.format, found.listing
-    store, name = locate(join(place.folder, _ROWS), place.options)
+    store, name = locate(join(place.folder, ROWS), place.options)
     try:
         rows = store.entry(name)
     except FileNotFoundError:
-        raise _damaged(path, place, f"{_ROWS} is missing") from None
+        raise _damaged(path, place, f"{ROWS} is missing") from None
     if meta is None:
         records = rows.size // _ROW_BYTES
         return Indexed(row, place, listing, None, records, rows.modified, Changes([], [], []))
@@ -260,7 +252,7 @@ def _looked_at(path: str, found: Detected, place: IndexPlace) -> Indexed | None:
         )
     if rows.size != meta.records * _ROW_BYTES:
         need = f"{counted(meta.records, 'record', ('needs', 'need'))} {meta.records * _ROW_BYTES:,}"
-        raise _damaged(path, place, f"{_ROWS} has {counted(rows.size, 'byte')}, and {need}")
+        raise _damaged(path, place, f"{ROWS} has {counted(rows.size, 'byte')}, and {need}")
     since = changes(listing, meta)
     return Indexed(row, place, listing, meta, meta.records, meta.created, since)
 
@@ -287,10 +279,10 @@ def leftovers_of(path: str, indexed: Indexed | None, folders: Sequence[str] = ()
     if indexed is not None and not indexed.place.is_remote:
         index = Path(indexed.place.folder)
     elif not is_remote(path) and Path(locate(path)[1]).is_dir():
-        index = Path(locate(path)[1]) / "index"
+        index = Path(locate(path)[1]) / INDEX_FOLDER
     else:
         return [one for folder in folders for one in hidden_folders_in(folder)]
-    places = dict.fromkeys([*folders, str(index / "columns")])
+    places = dict.fromkeys([*folders, str(index / COLUMNS)])
     return [
         *(
             one

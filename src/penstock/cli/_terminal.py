@@ -49,7 +49,7 @@ def without_nonfinite(value: object) -> object:
 
 
 def as_text(value: object) -> object:
-    r"""Return a value that JSON cannot hold as text: times as ISO, bytes as UTF-8 or base64.
+    r"""Return, as text, a value that JSON cannot hold: times as ISO, bytes as UTF-8 or base64.
 
     Arrays become lists.
 
@@ -106,7 +106,7 @@ class Report:
     def __init__(self, *lines: str, width: int = 0, **data: object) -> None:
         self.document = data
         self._width = width
-        """Of the names of rows; 0 for that of the longest."""
+        """Width of the column of row names; 0 fits the longest name."""
         self._parts: list[str | tuple[str, str]] = [*lines]
 
     def data(self, **data: object) -> None:

@@ -204,11 +204,15 @@ _EXISTS = "Give another DST. --overwrite replaces tokens only, in a local folder
 _REMEDIES: dict[type[Exception], str] = {
     MalformedLineError: "Repair it, give another --text-key FIELD or --template TEXT, or leave "
     "such lines out: --on-error skip.",
-    OptionError: "Give --dtype uint32.",  # For a token that the type does not hold.
     IndexExistsError: _EXISTS,
     ObjectExistsError: _EXISTS,
     StorageError: "Give another DST, or free space there.",
 }
+_OF_OPTIONS = {
+    "token_dtype": "Give --dtype uint32.",
+    "overwrite": "Instead of --overwrite, remove them and their index, or give another DST.",
+}
+"""The remedy for an option that an `OptionError` names."""
 
 
 @contextmanager
@@ -222,7 +226,8 @@ def _command_line_errors(left: PartsLeft) -> Iterator[None]:
     except PenstockError as failure:
         remedies = (text for kind, text in _REMEDIES.items() if isinstance(failure, kind))
         if failure.remedy:
-            failure.advise(next(remedies, failure.remedy))
+            usual = _OF_OPTIONS.get(getattr(failure, "option", ""), failure.remedy)
+            failure.advise(next(remedies, usual))
         if isinstance(failure, IndexExistsError | ObjectExistsError):
             raise OptionError(str(failure)) from None
         raise

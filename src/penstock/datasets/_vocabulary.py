@@ -39,7 +39,7 @@ _COLUMN = "values"
 _FEW = 1000
 """Records among which the first value nearly always is."""
 _MOST_LEFT_OUT = 10_000
-"""Each costs a read of its own; so many are no bad records any more, but another type."""
+"""Above this number the field has another type; the records are not bad."""
 _MAX_INT64 = 2**63 - 1
 _KINDS = (pa.string(), pa.binary(), pa.bool_(), pa.int64(), pa.uint64())
 is_ = pa.types

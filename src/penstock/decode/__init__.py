@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from penstock.decode._as_records import as_records as as_records
     from penstock.decode._as_records import as_values as as_values
     from penstock.decode._assemble import empty_batch as empty_batch
+    from penstock.decode._bad_rows import OF_A_RECORD as OF_A_RECORD
     from penstock.decode._bad_rows import bad_rows as bad_rows
     from penstock.decode._bad_rows import read_around_bad as read_around_bad
     from penstock.decode._columns import HOLDS_ALL as HOLDS_ALL
@@ -38,6 +39,7 @@ __all__, __getattr__, __dir__ = facade(
         "HOLDS_ALL": "_columns",
         "JSON": "_value_types",
         "InferringDecoder": "_inferring",
+        "OF_A_RECORD": "_bad_rows",
         "OnBad": "_records",
         "TEXT": "_value_types",
         "TypedDecoder": "_typed",

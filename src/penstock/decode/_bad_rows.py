@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.errors import MalformedLineError, SchemaMismatchError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Errors = tuple[type[Exception], ...]
+OF_A_RECORD = (MalformedLineError, SchemaMismatchError)
+"""Errors of single records; every other error is one of all that are read together."""
 
 
 class RowRange(NamedTuple):

@@ -60,7 +60,7 @@ class ParsedRecords(NamedTuple):
         )
 
     def report(self, on_bad: OnBad) -> None:
-        """Tell `on_bad` of every bad line in the order of the text."""
+        """Report every bad line to `on_bad`, in the order of the text."""
         for bad in sorted(self.bad, key=itemgetter(0)):
             on_bad(*bad)
 

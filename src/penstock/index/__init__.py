@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from penstock.index._indexer import SampleGeneratorInterface as SampleGeneratorInterface
     from penstock.index._indexer import create_default_jsonl_indexer as create_default_jsonl_indexer
     from penstock.index._indexer import noop_sample_processing as noop_sample_processing
+    from penstock.index._listing import INDEX_FOLDER as INDEX_FOLDER
     from penstock.index._listing import INDEXER_ENDINGS as INDEXER_ENDINGS
     from penstock.index._listing import Found as Found
     from penstock.index._listing import IndexPlace as IndexPlace
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
     from penstock.index._listing import list_files as list_files
     from penstock.index._listing import place_of as place_of
     from penstock.index._load import meta_of as meta_of
-    from penstock.index._load import read_meta as read_meta
     from penstock.index._meta import FileMeta as FileMeta
     from penstock.index._meta import Meta as Meta
     from penstock.index._meta import TokensMeta as TokensMeta
-    from penstock.index._meta import decode_meta as decode_meta
+    from penstock.index._names import COLUMNS as COLUMNS
     from penstock.index._names import DOCUMENT_FILES as DOCUMENT_FILES
+    from penstock.index._names import ROWS as ROWS
     from penstock.index._names import TOKEN_FOLDER as TOKEN_FOLDER
     from penstock.index._names import rebuilding as rebuilding
     from penstock.index._open_index import exists as exists
@@ -131,10 +132,10 @@ _FOR_ROOMS = {
     "_folder": "leftover_problem put_aside_in refuse_put_aside remove_leftover",
     "_formats": "CSV Format LINES PARQUET format_by_name format_named load",
     "_heads": "check_heads",
-    "_listing": "Found INDEXER_ENDINGS IndexPlace Listing list_files place_of",
-    "_load": "meta_of read_meta",
-    "_meta": "FileMeta Meta TokensMeta decode_meta",
-    "_names": "DOCUMENT_FILES TOKEN_FOLDER rebuilding",
+    "_listing": "Found INDEXER_ENDINGS INDEX_FOLDER IndexPlace Listing list_files place_of",
+    "_load": "meta_of",
+    "_meta": "FileMeta Meta TokensMeta",
+    "_names": "COLUMNS DOCUMENT_FILES ROWS TOKEN_FOLDER rebuilding",
     "_open_index": "exists load_beside load_place make_index",
     "_parts": "FilePart LinePiece opened_lines parts_of",
     "_refresh": "Refresh is_own open_or_build",

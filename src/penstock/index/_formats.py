@@ -12,14 +12,12 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.jsonl import COMPRESSED
+from penstock.jsonl import BOM, COMPRESSED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.index._scan import Scanner
-
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +215,7 @@ def format_by_name(path: str) -> Format | None:
 
 def format_by_bytes(head: bytes) -> Format | None:
     """Return the format of a file that begins with these bytes; None where they do not say."""
-    text = head.removeprefix(_BOM).lstrip()
+    text = head.removeprefix(BOM).lstrip()
     for row in record_formats():
         if (head if row.scanner is None else text).startswith(row.first_bytes):
             return row

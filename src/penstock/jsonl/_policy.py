@@ -56,7 +56,7 @@ class ErrorPolicy:
             self._not_logged += 1
 
     def finish(self) -> None:
-        """Tell the count; called when the stream has ended."""
+        """Report the count; called when the stream has ended."""
         if self.skipped and self._on_error == "skip":
             lines = "line was" if self.skipped == 1 else "lines were"
             _log.warning("%d malformed %s skipped", self.skipped, lines)

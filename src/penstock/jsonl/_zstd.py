@@ -277,8 +277,8 @@ def decode_frame(
     except zstandard.ZstdError as failure:
         _fail(path, offset, failure)
     if size != text_bytes or not frame.eof or frame.unused_data or at < len(data):
-        told_by = "index" if decompressor is None else "seek table"
-        why = f"it is not one frame with {text_bytes:,} bytes of text, as the {told_by} says"
+        source_name = "index" if decompressor is None else "seek table"
+        why = f"it is not one frame with {text_bytes:,} bytes of text, as the {source_name} says"
         _fail(path, offset, why)
     return b"".join(parts)
 

@@ -210,7 +210,8 @@ class Addressed:
                 for plan in (cursor.plan, self.begin.plan)
             )
             raise OptionError(
-                f"the state counts {then}, and this loader has {now}: give the batch_size of then."
+                f"the state counts {then}, and this loader has {now}: give the batch_size that the "
+                "state was saved with."
             )
         if cursor.kind != "sequential" and not self._may_gather:
             refuse_shuffled_stream(self._source)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import logging
 import re
 import shlex
-import shutil
 import threading
 import time
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.datasets import (
@@ -37,7 +35,7 @@ from penstock.loading._order_choice import (
     first_stream,
     lies_remote,
 )
-from penstock.storage import Meter, metered
+from penstock.storage import Meter, free_bytes, metered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,7 +212,7 @@ def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: 
 
 
 def _price(source: Source, schema: pa.Schema) -> tuple[str, str]:
-    """Return what columns cost, and why they are not made unasked, or ""."""
+    """Return the cost of columns, and the reason not to build them automatically ("" for none)."""
     if lies_remote(source):
         return "", "remote data is decoded unasked only as it is needed"
     is_wide = len(schema) > _MANY_COLUMNS and len(source) < _FEW_RECORDS
@@ -225,14 +223,9 @@ def _price(source: Source, schema: pa.Schema) -> tuple[str, str]:
     price = f"about {cost.seconds:.1f} s once, and {cost.bytes / 1e6:,.0f} MB"
     if cost.seconds > _MOST_SECONDS:
         return price, f"columns take {price}, more than {_MOST_SECONDS:.0f} s"
-    if cost.bytes > _MOST_DISK * _free_disk(cost.folder):
+    if cost.bytes > _MOST_DISK * free_bytes(cost.folder):
         return price, f"columns take {price}, more than {_MOST_DISK:.0%} of the free disk"
     return price, ""
-
-
-def _free_disk(folder: str) -> int:
-    path = Path(folder)
-    return shutil.disk_usage(next(p for p in (path, *path.parents) if p.is_dir())).free
 
 
 def command_for(source: Source, schema: pa.Schema) -> str:

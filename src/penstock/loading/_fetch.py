@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 import numpy as np
 
 from penstock.datasets import known_bad, knows_bad, may_be_missing, missing_fields, parsed
-from penstock.decode import bad_rows
-from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
+from penstock.decode import OF_A_RECORD, bad_rows
+from penstock.errors import OptionError
 from penstock.loading._feed import Opened
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from penstock.batch import BatchPosition
     from penstock.datasets import Missing, Source
+    from penstock.errors import PenstockError
     from penstock.loading._feed import Reader
     from penstock.loading._recipes import Recipe
     from penstock.loading._steps import Task
@@ -30,8 +31,6 @@ _log = logging.getLogger("penstock.loading")
 
 OnError: TypeAlias = Literal["raise", "mask"]
 
-OF_A_RECORD = (MalformedLineError, SchemaMismatchError)
-"""Errors of single records; every other error is one of the whole batch."""
 _SHOWN = 5
 _LOOKED_AT, _EACH_OF = 32, 8
 """How many records stand for all that are read together, and for how many each stands at least."""
@@ -221,7 +220,7 @@ class Fetch:
     def _bad_rows(self, opened: Opened) -> list[Bad]:
         return [bad for bad, _ in self._found_bad(opened)]
 
-    def _found_bad(self, opened: Opened) -> list[tuple[Bad, Exception]]:
+    def _found_bad(self, opened: Opened) -> list[tuple[Bad, PenstockError]]:
         """Find the rows that cannot be read, or not made into what was asked for."""
         source, task = opened
         ids = task.where.ids
@@ -248,7 +247,7 @@ class Fetch:
         if self.recipe.is_pure:
             self.recipe.make(read, part)
 
-    def _explained(self, why: Exception, opened: Opened) -> Exception:
+    def _explained(self, why: PenstockError, opened: Opened) -> PenstockError:
         """Return the error of a record with both remedies."""
         source, task = opened
         asked = getattr(self.recipe, "fields", None) or ()
@@ -257,19 +256,18 @@ class Fetch:
         # A field that no record has makes every record bad, and none of them is to blame.
         found = [] if missing else self._found_bad(opened)
         if missing:
-            why.args = (f"{str(why).rstrip('.')}. But {missing[0].text}", *why.args[1:])
+            why.fact = f"{str(why).rstrip('.')}."
+            why.advise(f"But {missing[0].text}")
         elif found:
             # The first of them is named, whichever the source came upon first.
             first, why = found[0]
-            vars(why)["record"] = first.id
+            vars(why).update(record=first.id, fact=f"{first.why.rstrip('.')}.")
             numbers = sorted({one.id for one, _ in found})
             them = "it" if len(numbers) == 1 else f"the {len(numbers)} bad records of this batch"
-            text = (
-                f"{first.why.rstrip('.')}. To leave {them} out: DataLoader(…, "
-                f"skip=[{listed(numbers)}]). To keep a row with valid=False for such records: "
-                "on_error='mask'."
+            why.advise(
+                f"To leave {them} out: DataLoader(…, skip=[{listed(numbers)}]). To keep a row with "
+                "valid=False for such records: on_error='mask'."
             )
-            why.args = (text, *why.args[1:])
         why.add_note(named_batch(task, source))
         return why
 

@@ -82,7 +82,8 @@ def _of_device_mesh(mesh: DeviceMesh) -> Ranks:
     elif not chosen:
         raise OptionError(
             f"mesh has the dimensions {', '.join(names) or mesh.ndim}, and none is called "
-            f"{', '.join(sorted(_DATA_PARALLEL))}: give the one along which data differs."
+            f"{', '.join(sorted(_DATA_PARALLEL))}: give the one along which data differs, as in "
+            f"mesh={'mesh[' + repr(names[0]) + ']' if names else 'a mesh with mesh_dim_names'}."
         )
     rank, world_size = 0, 1
     for at in chosen:

@@ -119,7 +119,10 @@ def resumed(
 
 
 def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any], Any]:
-    """Split a state document into the loader's part and the encoder's, if both are there."""
+    """Split a state document into the loader's part and the encoder's.
+
+    Raises if only one of state and encoder has a state.
+    """
     if not isinstance(state, Mapping):
         raise OptionError(f"state: expected what `state_dict()` returned, not {state!r}.")
     rest = dict(state)
@@ -128,15 +131,19 @@ def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any]
         there = "what an encoder learnt, and this one learns nothing"
         if learnt is None:
             there = f"nothing of {type(learner).__qualname__}, which learns as batches come"
-        raise OptionError(f"the state holds {there}. Give the encoder of then.")
+        raise OptionError(
+            f"the state holds {there}. Give the encoder that the state was saved with."
+        )
     return rest, learnt
 
 
 def _change(cursor: Cursor, source: Source) -> str:
     what = f"it had {counted(cursor.length, 'record')}, and has {len(source):,} now"
     if len(source) >= cursor.length:
-        what += f", but the first {cursor.length:,} or their numbers are others"
-    tokens = ", or give Tokens the length, stride and shift of then" if source.is_tokens else ""
+        what += ", but other records or another order"
+    tokens = ""
+    if source.is_tokens:
+        tokens = ", or give Tokens the length, stride and shift that the state was saved with"
     return (
         f"the source changed since the state was saved: {what} (fingerprint {cursor.fingerprint} "
         f"then, {source.fingerprint} now). Bring the files back{tokens}, or give "

@@ -220,8 +220,10 @@ def _keys(where: str, found: object, expected: tuple[str, ...], *, exactly: bool
     unknown = [f"{where}{key}" for key in found if key not in expected] if exactly else []
     faults = {"missing": missing, "unknown": unknown}
     if missing or unknown:
-        told = "; ".join(f"{what} {', '.join(keys)}" for what, keys in faults.items() if keys)
-        raise OptionError(f"this is not the state of a run: {told}. {_REMEDY}")
+        faults_text = "; ".join(
+            f"{what} {', '.join(keys)}" for what, keys in faults.items() if keys
+        )
+        raise OptionError(f"this is not the state of a run: {faults_text}. {_REMEDY}")
 
 
 def _integer(name: str, value: object, least: int | None = None) -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock._lazy import facade
-from penstock.storage._drafts import NO_HARD_LINKS, Leftover, drafts_in, sync
+from penstock.storage._drafts import NO_HARD_LINKS, Leftover, drafts_in, publish_by_claim, sync
 from penstock.storage._environment import (
     cache_directory,
     keep_tokenizers_to_one_thread,
@@ -41,7 +41,13 @@ from penstock.storage._folders import (
 )
 from penstock.storage._fork import fork_is_safe, refuse_inherited
 from penstock.storage._local import LocalStore, refuse_special_file
-from penstock.storage._local_errors import NO_ROOM, no_room, refuse_full_disk, translated
+from penstock.storage._local_errors import (
+    NO_ROOM,
+    free_bytes,
+    no_room,
+    refuse_full_disk,
+    translated,
+)
 from penstock.storage._locate import is_pattern, is_remote, join, locate, match
 from penstock.storage._locks import holder_of, only_one, take
 from penstock.storage._meter import InFlight, Meter, carried, current_meter, metered, reading

@@ -328,7 +328,7 @@ def _lock_of(path: Path) -> str:
     """Return what the builder of a hidden folder locks."""
     if is_of_columns(path.name):
         return str(path.with_name(COLUMNS_LOCK))
-    # That of a folder that was put aside is not known by it.
+    # A folder that was put aside does not show who locked it.
     return str(path) if hidden_of(path.name, "tmp") else ""
 
 

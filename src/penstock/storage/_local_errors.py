@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
@@ -18,7 +19,6 @@ from penstock.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 _REMEDIES: dict[int, tuple[type[StorageError], str]] = {
     errno.ENOENT: (ObjectNotFoundError, "there is no such file or directory"),
@@ -57,9 +57,15 @@ def translated(path: str, verb: str) -> Iterator[None]:
         raise kind(f"cannot {verb} {path}: {why}.", path=path, errno=failure.errno) from failure
 
 
+def free_bytes(folder: str | Path) -> int:
+    """Return the free bytes of the disk where a folder is, or will be."""
+    path = Path(folder).absolute()
+    return shutil.disk_usage(next(p for p in (path, *path.parents) if p.is_dir())).free
+
+
 def refuse_full_disk(needed: int, folder: Path, what: str, remedy: str) -> None:
     """Raise `no_room` unless so many bytes are free in a folder."""
-    free = shutil.disk_usage(folder).free
+    free = free_bytes(folder)
     if needed > free:
         raise no_room(needed, folder, what, remedy, why=f"{free:,} are free", number=errno.ENOSPC)
 

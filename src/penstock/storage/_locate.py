@@ -6,7 +6,6 @@ import glob
 import heapq
 import os
 import re
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
 
 REMOTE_SCHEMES = ("s3", "gs", "az")
 _BUCKET = re.compile(r"[\w.$-]+", re.ASCII)
+_FOLDERS = r"(?:(?!\.)[^/]+/)*"
+"""Any number of folders, none of them hidden."""
 
 
 def locate(
@@ -104,9 +105,9 @@ def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, l
     store, name = locate(pattern, options)
     root = re.split(r"[*?[]", name, maxsplit=1)[0].rpartition("/")[0]
     if is_remote(pattern):
-        parts = name.split("/")
+        wanted = compiled(name)
         listing = store.list(root, recursive=True)
-        found = [entry for entry in listing if is_match(entry.name.split("/"), parts)]
+        found = [entry for entry in listing if wanted.fullmatch(entry.name)]
     else:
         parts = name.removeprefix(f"{root}/").split("/")
         found = [entry for path in _matches(root, parts) if (entry := listed(path)) is not None]
@@ -157,8 +158,9 @@ def _found(step: _Step, here: tuple[int, int]) -> Iterator[str | _Step]:
     if part == "**":
         yield _Step(links, folder, rest or ["*"], above)
         rest = parts
+    wanted = re.compile(_segment(part), re.DOTALL)
     for item in _items(folder or "/"):
-        if not _fits(item.name, part):
+        if wanted.fullmatch(item.name) is None:
             continue
         if not rest:
             yield item.path
@@ -174,16 +176,27 @@ def _items(folder: str) -> list[os.DirEntry[str]]:
         return []  # No directory, or one that is closed to us.
 
 
-def is_match(names: list[str], parts: list[str]) -> bool:
-    """Whether the names on the way to an object match the parts of a pattern, as `glob` has it."""
-    if not names or not parts:
-        return names == parts
-    if parts[0] == "**" and is_match(names, parts[1:] or ["*"]):
-        return True
-    rest = parts if parts[0] == "**" else parts[1:]
-    return _fits(names[0], parts[0]) and is_match(names[1:], rest)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return what a pattern means, as `glob` has it for files."""
+    *folders, last = pattern.split("/")
+    text = "".join(_FOLDERS if part == "**" else f"{_segment(part)}/" for part in folders)
+    text += rf"{_FOLDERS}(?!\.)[^/]+" if last == "**" else _segment(last)
+    return re.compile(text, re.DOTALL)
 
 
-def _fits(name: str, part: str) -> bool:
-    is_hidden = name.startswith(".") and not part.startswith(".")
-    return not is_hidden and fnmatchcase(name, part)
+def _segment(part: str) -> str:
+    pieces = re.split(r"(\*+|\?|\[[^/]+?\])", part)
+    text = "".join(map(_piece, filter(None, pieces)))
+    return rf"(?!\.){text}" if part[:1] in ("*", "?", "[") else text
+
+
+def _piece(text: str) -> str:
+    if text[0] == "*":
+        return "[^/]*"
+    if text == "?":
+        return "[^/]"
+    if text[0] == "[" and text[-1] == "]":
+        negated = text[1] == "!"
+        inside = re.sub(r"([\\\[&~|^])", r"\\\1", text[1 + negated : -1])
+        return f"[^/{inside}]" if negated else f"[{inside}]"
+    return re.escape(text)

@@ -77,13 +77,17 @@ class _Job:
     report: Callable[[int], object]
     advanced: int = 0
     deaths: int = 0
+    has_own_error: bool = True
+    """False if what the caller does meanwhile failed: that error is of another unit."""
 
     def run(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Run it here, and call `meanwhile` whenever it advances."""
 
         def advance(amount: int) -> None:
             self.advance(amount)
+            self.has_own_error = False
             meanwhile()
+            self.has_own_error = True
 
         try:
             self.unit.run(advance)
@@ -100,9 +104,8 @@ class _Job:
         self.advance(self.unit.size - self.advanced)
 
     def add_name(self, error: BaseException) -> None:
-        # Errors of Penstock name file and record by themselves, those of workers their unit.
-        is_named = any(note.startswith("In ") for note in getattr(error, "__notes__", ()))
-        if not isinstance(error, PenstockError) and not is_named:
+        # Errors of Penstock name file and record by themselves.
+        if self.has_own_error and not isinstance(error, PenstockError):
             error.add_note(f"In {self.unit}.")
 
     def pickled(self) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 import tempfile
 import time
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from penstock.cli._units import bytes_text, counted
 from penstock.datasets import columns_of, estimate_columns
 from penstock.errors import BadRecordsError, StorageError
 from penstock.loading import DataLoader, chosen_order
+from penstock.storage import free_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -156,7 +156,7 @@ def columns_for(
         return
     cost = estimate_columns(source, schema)
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        room = _SMALL_SHARE * shutil.disk_usage(folder).free
+        room = _SMALL_SHARE * free_bytes(folder)
         if is_remote or cost.seconds > _FEW_SECONDS or 2 * cost.bytes > room:
             yield None
             return

@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.cli._units import counted
 from penstock.decode import decode_line
-from penstock.errors import CorruptFileError, ObjectNotFoundError, StaleIndexError
+from penstock.errors import CorruptFileError, ObjectNotFoundError, PenstockError, StaleIndexError
 from penstock.index import (
     JSON_NAMES,
     Checks,
@@ -107,8 +107,7 @@ class CheckPart:
         try:
             yield from self.findings(seen, advance)
         except CorruptFileError as failure:
-            reason = str(failure).removeprefix(f"{getattr(failure, 'path', '')} ")
-            yield Finding("damaged file", self.path, None, reason)
+            yield Finding("damaged file", self.path, None, reason_of(failure))
         except ObjectNotFoundError as failure:
             yield Finding("missing file", self.path, None, str(failure))
         except (OSError, StaleIndexError) as failure:
@@ -117,6 +116,11 @@ class CheckPart:
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Do the same, and raise what cannot be read."""
         raise NotImplementedError
+
+
+def reason_of(failure: PenstockError) -> str:
+    """Return the text of an error without the path that it begins with: findings have one."""
+    return str(failure).removeprefix(getattr(failure, "path", "")).lstrip(": ")
 
 
 def begins(line: bytes) -> str:

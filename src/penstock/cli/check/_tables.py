@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from penstock.cli._paths import as_typed
-from penstock.cli.check._parts import CheckPart, Finding, PartFindings, SampledLines, begins
+from penstock.cli.check._parts import (
+    CheckPart,
+    Finding,
+    PartFindings,
+    SampledLines,
+    begins,
+    reason_of,
+)
 from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
 from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
 from penstock.index.csv import DELIMITERS
@@ -48,8 +55,7 @@ class CsvPart(CheckPart):
                 store, entry = self.part.found
                 found = Found(store, replace(entry, size=before))
                 yield from self._rows(FilePart(found, 0, before), seen, lambda _: None)
-            reason = str(failure).removeprefix(self.part.found.path).lstrip(": ")
-            yield Finding("malformed row", self.path, None, reason)
+            yield Finding("malformed row", self.path, None, reason_of(failure))
         except OptionError as failure:
             yield Finding("malformed header", self.path, None, str(failure))
 
@@ -148,8 +154,7 @@ def parquet_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
             footer = read_footer(found)
             unified.add(footer.schema, name)
         except CorruptFileError as failure:
-            reason = str(failure).removeprefix(f"{found.path} ")
-            yield Finding("damaged file", name, None, reason)
+            yield Finding("damaged file", name, None, reason_of(failure))
             continue
         except SchemaMismatchError as failure:
             yield Finding("differing schema", name, None, str(failure))

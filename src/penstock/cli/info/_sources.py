@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.storage import Leftover
 
 WIDTH = 12
-"""Of the names of rows."""
+"""Width of the column of row names."""
 _FEW_FILES = 20
 _STEP = 1 << 20
 

@@ -159,7 +159,7 @@ class RunPlan:
     layout: RunLayout
     file_bytes: Mapping[str, int]
     columns: Sequence[str]
-    """Fields that a run which asks for nothing else gathers from columns."""
+    """Fields that a loader with default options gathers from columns."""
     has_state: bool
 
     def report(self) -> Report:

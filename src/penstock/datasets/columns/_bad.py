@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock._words import counted
 from penstock.datasets._join_batches import joined
-from penstock.decode import bad_rows
+from penstock.decode import OF_A_RECORD, bad_rows
 from penstock.errors import BadRecordsError, MalformedLineError, SchemaMismatchError
 from penstock.jsonl import decompressed
 from penstock.storage import is_remote, locate
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 OnError: TypeAlias = Literal["raise", "null", "mask"]
 """What a value that does not fit does: raise, become null, or raise only when it is read."""
-OF_A_RECORD = (MalformedLineError, SchemaMismatchError)
 _BLOCK = 1 << 20
 _MOST_FETCHED = 64 << 20
 """Bytes of a remote file that are read to count its lines."""

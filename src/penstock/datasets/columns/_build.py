@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._cpus import usable_cpus
-from penstock.datasets.columns._bad import OF_A_RECORD, decoded, most_bad, too_many
+from penstock.datasets.columns._bad import decoded, most_bad, too_many
 from penstock.datasets.columns._folder import META, list_columns, publish_column
 from penstock.datasets.columns._place import (
     OTHER_FOLDER,
@@ -31,7 +31,7 @@ from penstock.datasets.columns._place import (
     unwritable,
 )
 from penstock.datasets.columns._units import ColumnUnit, UnitFiles, UnitParts, cut
-from penstock.decode import keep_pandas_out
+from penstock.decode import OF_A_RECORD, keep_pandas_out
 from penstock.errors import IndexTimeoutError, PenstockError, StaleIndexError
 from penstock.index import digest
 from penstock.storage import (

@@ -82,7 +82,7 @@ class AboutText(Source):
 
     @property
     def _reads_as_indexed(self) -> bool:
-        """Whether fields are decoded as the files and the index say: this is no subclass."""
+        """Whether this is a class of Penstock itself, which decodes as the index says."""
         return "_NAME_IN_CACHE" in vars(type(self)) and not self.is_tokens
 
     def _columns_key(self, where: object) -> list[object]:

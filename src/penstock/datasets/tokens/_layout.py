@@ -64,7 +64,7 @@ def _named(name: str | None) -> np.dtype[Any]:
 
 
 def check_complete(index: SampleIndex) -> None:
-    """Raise where an index has arrays beside tokens, or lacks a file that the others belong to.
+    """Raise if the index has arrays beside tokens, or if files of it are missing.
 
     An index of data-forager has neither `meta.json` nor files of documents, and one of a
     `TokenizedSampleGenerator`, which notes no documents, has only the first.

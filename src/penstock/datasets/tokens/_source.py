@@ -318,7 +318,7 @@ def take(
     """
     out = np.empty(len(runs), kind)
     if len(runs) <= _FEW:
-        # Of many runs, as like as not: to sort them costs more than to copy one by one.
+        # The rows probably lie in different runs: copying one by one is faster than sorting.
         found = {run: items_of(run) for run in set(runs.tolist())}
         for row, (run, place) in enumerate(zip(runs.tolist(), places.tolist(), strict=True)):
             out[row : row + 1] = found[run][place : place + 1]

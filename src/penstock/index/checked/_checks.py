@@ -106,11 +106,11 @@ class Checks(msgspec.Struct, frozen=True):
     """The checks of every record while it is found."""
 
     validate: bool = False
-    """Read it, and set it aside if that fails."""
+    """Decode the record, and set it aside if that fails."""
     profile: bool = False
-    """Profile it."""
+    """Add the record to the profile."""
     max_line_bytes: int | None = None
-    """Set longer ones aside."""
+    """Set longer records aside."""
 
     def __bool__(self) -> bool:
         return self.validate or self.profile
@@ -135,9 +135,9 @@ class Look(NamedTuple):
 
     checks: Checks
     profile: Profile | None = None
-    """Adds them up."""
+    """The profile that the records are added to."""
     on_rows: Callable[[NDArray[np.int64]], object] = lambda _: None
-    """Called with offset and bytes of some of them: int64[k, 2]."""
+    """Called with offset and bytes of some records: int64[k, 2]."""
 
 
 class PartFound(msgspec.Struct):

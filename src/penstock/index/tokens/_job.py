@@ -100,9 +100,11 @@ class TokenJob:
             refuse_unnamable(path.removeprefix(self.place.base.rstrip("/") + "/"))
         if self.overwrite and is_remote(self.folder):
             raise OptionError(
-                f"overwrite=True: tokens in {self.folder} cannot be replaced as a whole, for there "
-                "objects cannot be put aside. Remove them and their index, or give another folder: "
-                "output_base_path="
+                f"tokens in {self.folder} cannot be replaced as a whole, for there objects cannot "
+                "be put aside.",
+                remedy="Instead of overwrite=True, remove them and their index, or give another "
+                "folder: output_base_path=",
+                option="overwrite",
             )
         if self.store is not None and self.work.text.is_masked:
             raise OptionError(

@@ -289,11 +289,14 @@ def refuse_misfit(
     if not len(ids) or (int(ids.min()) >= 0 and int(ids.max()) <= most):
         return
     at = int(np.flatnonzero((ids < 0) | (ids > most))[0])
-    remedy = f"Give token_dtype=np.{holding(int(ids.max()))}."
+    option, remedy = "token_dtype", f"Give token_dtype=np.{holding(int(ids.max()))}."
     if int(ids[at]) < 0:
-        remedy = "Tokens are numbers from 0 on: look at what the tokenizer returns."
+        option, remedy = (
+            "tokenizer",
+            "Tokens are numbers from 0 on: look at what the tokenizer returns.",
+        )
     fact = f"token {int(ids[at])} does not fit {dtype.name} (0 to {most}): {place_of(at)}."
-    raise OptionError(fact, remedy=remedy, **details)
+    raise OptionError(fact, remedy=remedy, option=option, **details)
 
 
 def pack_options(  # noqa: PLR0913, PLR0917 (as they are given)

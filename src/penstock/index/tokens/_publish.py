@@ -56,6 +56,7 @@ from penstock.storage import (
     leads_through_link,
     locate,
     path_below,
+    publish_by_claim,
     sync,
     take,
     upload_file,
@@ -351,6 +352,7 @@ def _link(staged: Path, path: str) -> None:
     except OSError as failure:
         if failure.errno not in NO_HARD_LINKS:
             raise
-        if os.path.lexists(path):
+        try:
+            publish_by_claim(str(staged), path)
+        except ObjectExistsError:
             raise taken(path) from None
-        os.rename(staged, path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import shutil
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.storage._environment import cache_directory, store_in_environment
+from penstock.storage._local_errors import free_bytes
 from penstock.storage._locks import locked
 from penstock.storage._meter import carried, count, waiting
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
@@ -128,7 +128,7 @@ class BlockCache:
             folder = private_folder(self._folder)
             limit = self._limit
             if limit is None:
-                free = shutil.disk_usage(folder).free + used_bytes(folder)
+                free = free_bytes(folder) + used_bytes(folder)
                 limit = min(_DEFAULT_LIMIT, int(_DEFAULT_SHARE * free))
         except OSError as failure:
             self._tell(failure)

@@ -25,7 +25,7 @@ _WHAT = "Blocks of remote files, kept by Penstock; what is gone is fetched again
 
 
 class NoRoomError(Exception):
-    """Others write so much at the moment that a block has no place beside it."""
+    """Raised if drafts of other processes leave no room for a block."""
 
 
 class Room:
