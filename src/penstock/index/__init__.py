@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from penstock.index._listing import list_files as list_files
     from penstock.index._listing import place_of as place_of
     from penstock.index._load import meta_of as meta_of
+    from penstock.index._load import read_meta as read_meta
     from penstock.index._meta import FileMeta as FileMeta
     from penstock.index._meta import Meta as Meta
     from penstock.index._meta import TokensMeta as TokensMeta
@@ -133,7 +134,7 @@ _FOR_ROOMS = {
     "_formats": "CSV Format LINES PARQUET format_by_name format_named load",
     "_heads": "check_heads",
     "_listing": "Found INDEXER_ENDINGS INDEX_FOLDER IndexPlace Listing list_files place_of",
-    "_load": "meta_of",
+    "_load": "meta_of read_meta",
     "_meta": "FileMeta Meta TokensMeta",
     "_names": "COLUMNS DOCUMENT_FILES ROWS TOKEN_FOLDER rebuilding",
     "_open_index": "exists load_beside load_place make_index",

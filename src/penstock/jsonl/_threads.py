@@ -53,7 +53,7 @@ def awaited(
 
 
 class AsyncFile:
-    """Opens on `async with`; its methods are those of a binary file, awaited, in a thread."""
+    """Opens on `async with`; every call waits in a thread."""
 
     def __init__(self, open_file: Callable[[], IO[bytes]]) -> None:
         self._open_file = open_file
@@ -66,5 +66,22 @@ class AsyncFile:
     async def __aexit__(self, *failure: object) -> None:
         await in_thread(self._file.__exit__, *failure)
 
-    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
-        return partial(in_thread, getattr(self._file, name))
+    async def read(self, size: int = -1) -> bytes:
+        """Return up to `size` bytes, or all that are left."""
+        data: bytes = await in_thread(self._file.read, size)
+        return data
+
+    async def readline(self) -> bytes:
+        """Return the next line."""
+        line: bytes = await in_thread(self._file.readline)
+        return line
+
+    async def seek(self, offset: int, whence: int = 0) -> int:
+        """Move to a position and return it."""
+        position: int = await in_thread(self._file.seek, offset, whence)
+        return position
+
+    async def write(self, data: bytes) -> int:
+        """Append bytes."""
+        written: int = await in_thread(self._file.write, data)
+        return written

@@ -64,17 +64,19 @@ class LineFiles(TextInput):
         return LineFiles(listing, self.options)
 
     def refuse_changed(self) -> None:
-        files = self.listing.files
-        try:
+        now, text = {}, "it is gone"
+        with suppress(ObjectNotFoundError):
             now = {found.path: found.entry for found in self.again().listing.files}
-            changed = [one.path for one in files if now.get(one.path) != one.entry]
-        except ObjectNotFoundError as gone:
-            changed = [str(getattr(gone, "path", "a file"))]
-        if changed:
+        for found in self.listing.files:
+            was, entry = found.entry, now.get(found.path)
+            if entry == was:
+                continue
+            if entry is not None:
+                text = f"{was.size:,} bytes then, {entry.size:,} now"
             raise StaleIndexError(
-                f"{changed[0]} changed while it was tokenised, so nothing is published. Tokenise "
-                "again when it is complete.",
-                path=changed[0],
+                f"{found.path} changed while it was tokenised ({text}), so nothing is published. "
+                "Tokenise again when it is complete.",
+                path=found.path,
             )
 
     def key(self) -> object:
