@@ -278,6 +278,9 @@ def test_mds_samples_are_shown_and_their_tokens_decoded(place: Path) -> None:
     assert document("plan", place / "mds", "--batch-size", "8")["files"] == 3
     assert "id" in succeed("profile", place / "mds")
     assert document("materialize", place / "mds", "id:int64")["records"] == len(TEXTS)
+    assert document("info", place / "mds")["materialized"]["columns"] == 1
+    assert document("info", place / "mds")["profile"]["records"] == len(TEXTS)
+    assert 0 < document("check", place / "mds", "--sample", "20%")["records"] < len(TEXTS)
     assert invoke("index", place / "mds").exit_code == 2
 
 
@@ -403,3 +406,7 @@ def test_a_damaged_border_is_a_finding(place: Path) -> None:
     done = invoke("check", place / "tokens")
     assert done.exit_code == 1
     assert "sample 0" in done.stdout
+    done = invoke("check", place / "tokens", "--max", 0)
+    assert done.exit_code == 1
+    assert "sample 0:" not in done.stdout
+    assert "1 not shown" in done.stdout

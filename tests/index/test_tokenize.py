@@ -27,8 +27,8 @@ from penstock.index import (
     create_tokenize_and_index_jsonl_text_func,
     get_text_from_jsonl,
     read_bad_lines,
-    read_meta,
 )
+from penstock.index._load import read_meta
 from tests.index.text_samples import sample_texts, trained_bpe
 from tests.index.tokenize_samples import (
     EOS,

@@ -305,7 +305,7 @@ class TestChangedData:
 
     def test_other_records_are_refused_with_what_changed(self, folder: Path) -> None:
         state = cut_after(DataLoader(folder, ["n"], batch_size=10, shuffle=True), 3)
-        for count, told in ((90, "had 100 records, and has 90 now"), (100, "are others")):
+        for count, told in ((90, "had 100 records, and has 90 now"), (100, "but other records")):
             write_jsonl(folder / "a.jsonl", count, 5)
             create_default_jsonl_indexer(folder, overwrite=True)()
             loader = DataLoader(folder, ["n"], batch_size=10, shuffle=True)

@@ -23,7 +23,14 @@ from penstock.cli._verb import (
     verb,
     workers_option,
 )
-from penstock.cli.check._parts import PART_BYTES, Finding, Findings, check_parts, line_parts
+from penstock.cli.check._parts import (
+    PART_BYTES,
+    Finding,
+    Findings,
+    SampledLines,
+    check_parts,
+    line_parts,
+)
 from penstock.datasets import is_tokens, open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index import (
@@ -51,7 +58,6 @@ if TYPE_CHECKING:
 
 _STEP_TOKENS = 1 << 22
 _STEP = 1024
-_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +103,7 @@ def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckT
         found = look_at(task.path, task.storage_options)
         problems = problems_of(found.listing, task.storage_options)
         if not (found.format.is_lines or found.format.check or problems):
-            return _check_source(task, open_found(found.checked()))
+            return _check_source(task, open_found(found.checked()), most)
         if found.listing.folder is not None:
             for problem in [found.problem] if found.problem else problems:
                 findings.add(Finding("missing index", task.path, None, str(problem)))
@@ -261,7 +267,7 @@ def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[Finding]:
                 yield Finding("unknown file", file, None, reason)
 
 
-def _check_source(task: _CheckTask, source: Source) -> int:
+def _check_source(task: _CheckTask, source: Source, most: int) -> int:
     """Check tokens, or records of any other source: all can be read.
 
     Documents end where the index says.
@@ -274,27 +280,34 @@ def _check_source(task: _CheckTask, source: Source) -> int:
     size = getattr(source, "sample_size", None)
     step = max(1, _STEP_TOKENS // size) if size else _STEP
     row = "sample" if is_tokens(source) else "record"
-    with Progress(len(source), unit=f"{row}s") as progress:
-        for start in range(0, len(source), step):
-            ids = np.arange(start, min(start + step, len(source)))
+    every: range | NDArray[np.int64] = range(len(source))
+    sample = ""
+    if task.sample is not None:
+        chosen = SampledLines(task.sample, str(task.seed)).among(1, len(source))
+        every = np.fromiter(chosen, np.int64)
+        sample = f" in a sample of {100 * task.sample:g} % of them"
+    with Progress(len(every), unit=f"{row}s") as progress:
+        for start in range(0, len(every), step):
+            ids = np.asarray(every[start : start + step], np.int64)
             rows = source.read(ids)
             if is_tokens(source):
                 tokens += int(source.lengths(ids).sum())
                 shown += _wrong_ends(source, ids, rows, eos)
             progress.add(len(ids))
     wrong = counted(len(shown), "finding") if shown else "nothing wrong"
-    hidden = f" ({len(shown) - _SHOWN:,} not shown)" if len(shown) > _SHOWN else ""
+    hidden = f" ({len(shown) - most:,} not shown)" if len(shown) > most else ""
     count = f", {counted(tokens, 'token')}" if is_tokens(source) else ""
     report = Report(
-        *shown[:_SHOWN],
-        f"{path}: {counted(len(source.files), 'file')}, {counted(len(source), row)}{count}: "
-        f"{wrong}{hidden}",
+        *shown[:most],
+        f"{path}: {counted(len(source.files), 'file')}, {counted(len(every), row)}{sample}"
+        f"{count}: {wrong}{hidden}",
         path=path,
         files=len(source.files),
-        records=len(source),
+        records=len(every),
+        sample=task.sample,
         tokens=tokens if is_tokens(source) else None,
         findings=len(shown),
-        shown=shown[:_SHOWN],
+        shown=shown[:most],
         errors=[],
     )
     report.print(as_json=task.as_json)

@@ -314,7 +314,7 @@ def source_report(path: str, found: Detected) -> Report:
     report.row("stored", bytes_text(stored))
     if meta is not None:
         report.row("made", f"{age_text(time.time() - meta.created)} ago")
-    _add_leftovers(report, leftovers_of(path, None))
+    add_known(report, PathIndex(path, None, None), None if is_tokens(source) else source)
     if not is_tokens(source):
         _add_columns(report, _columns(source))
     add_files(report, path, files, ["file", "samples", "stored"])
