@@ -24,7 +24,7 @@ from penstock.loading._order_choice import (
 )
 from penstock.loading._run import resumed
 from penstock.loading._steps import PlannedSteps, Steps, step_counts, step_records
-from penstock.order import Cursor
+from penstock.order import ORDERS, Cursor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -82,6 +82,7 @@ class Addressed:
             length=len(source),
             seed=operator.index(options.seed),
             kind=self._order[0],
+            order_version=ORDERS[self._order[0]].version,
             plan=None if plan is None else (plan.name, plan.version),
             skip=self._skip,
         )
@@ -187,7 +188,7 @@ class Addressed:
         return known[1]
 
     def _epoch(self, point: Cursor, sharing: Sharing) -> EpochSteps:
-        blocks = self._blocks if point.kind == "block" else None
+        blocks = self._blocks if point.needs_blocks else None
         return (Steps if sharing.plan is None else PlannedSteps)(point, blocks, sharing)
 
     @cached_property
@@ -197,7 +198,7 @@ class Addressed:
     # Where a run stands.
 
     def state(self, point: Cursor) -> dict[str, object]:
-        if point.kind == "block" and not point.position:
+        if point.needs_blocks and not point.position:
             # The lanes are known with the order, which is made with the first batch.
             point = point.at(lanes=point.order(self._blocks).lanes)
         return point.to_dict()

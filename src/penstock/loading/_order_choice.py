@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from penstock.datasets import origins_of
 from penstock.errors import OptionError
 from penstock.jsonl import SEQUENTIAL, compression_of
 from penstock.loading._options import check_choice
+from penstock.order import ORDERS
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from penstock.datasets import Source
-    from penstock.order._order import Kind
+    from penstock.order import Kind
 
 
 def chosen_order(
     source: Source,
-    shuffle: bool | Literal["full", "block"],  # noqa: FBT001 (the loader's own argument)
+    shuffle: bool | str,  # noqa: FBT001 (the loader's own argument)
     *,
     through_columns: bool = False,
-) -> tuple[Kind, str]:
+) -> tuple[str, str]:
     """Return the kind of order that `shuffle` asks for, and why.
 
     A source that can only be read in order is shuffled through columns, where it may have some.
     """
     if shuffle is False:
         return "sequential", "shuffle=False"
-    check_choice("shuffle", shuffle, (True, False, "full", "block"))
+    shuffled = (kind for kind in ORDERS if kind != "sequential")
+    check_choice("shuffle", shuffle, (True, False, *shuffled))
     if not through_columns:
         refuse_shuffled_stream(source)
-    if shuffle is not True:
+    if isinstance(shuffle, str):
         return shuffle, f"shuffle={shuffle!r}"
     path = first_sequential(source)
     if path is not None:

@@ -159,5 +159,5 @@ def _moved(cursor: Cursor, source: Source) -> Cursor:
     begun = replace(
         cursor, fingerprint=source.fingerprint, length=length, skip=tuple(skip), position=0
     )
-    blocks = source.blocks if cursor.kind == "block" else None
+    blocks = source.blocks if cursor.needs_blocks else None
     return begun.at(position=min(cursor.position, kept), lanes=begun.order(blocks).lanes)

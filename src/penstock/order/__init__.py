@@ -8,9 +8,11 @@ if TYPE_CHECKING:
     from penstock.order._cursor import Cursor as Cursor
     from penstock.order._estimate import Estimate as Estimate
     from penstock.order._estimate import estimate as estimate
+    from penstock.order._order import ORDERS as ORDERS
     from penstock.order._order import Batches as Batches
     from penstock.order._order import Kind as Kind
     from penstock.order._order import Order as Order
+    from penstock.order._order import OrderKind as OrderKind
     from penstock.order._order import Plan as Plan
     from penstock.order._order import RecordOrder as RecordOrder
     from penstock.order._order import clip_blocks as clip_blocks
@@ -45,6 +47,8 @@ __all__, __getattr__, __dir__ = facade(
     },
     for_rooms={
         "Kind": "_order",
+        "ORDERS": "_order",
+        "OrderKind": "_order",
         "Packing": "_packing",
         "RecordOrder": "_order",
         "Skip": "_skips",

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from penstock.errors import OptionError
-from penstock.order._order import KINDS, Kind, Order, clip_blocks
+from penstock.order._order import ORDERS, Order, clip_blocks
 from penstock.order._skips import Skips
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from penstock.order._order import RecordOrder
     from penstock.order._skips import Skip
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
@@ -52,10 +53,11 @@ class Cursor:
     """Records of the source when the run began, with those that are skipped."""
     seed: int = 0
     epoch: int = 0
-    kind: Kind = "full"
+    kind: str = "full"
+    """A key of `ORDERS`."""
     order_version: int = Order.VERSION
     lanes: int = 1
-    """`Order.lanes`."""
+    """`RecordOrder.lanes`."""
     plan: tuple[str, int] | None = None
     """Name and version of the plan that cuts the epoch into batches; None where they are equal."""
     position: int = 0
@@ -68,13 +70,13 @@ class Cursor:
     def __post_init__(self) -> None:
         if not isinstance(self.fingerprint, str):
             raise _wrong("fingerprint", self.fingerprint, "a string")
-        if self.kind not in KINDS:
-            raise _wrong("order.kind", self.kind, f"one of {', '.join(KINDS)}")
+        if self.kind not in ORDERS:
+            raise _wrong("order.kind", self.kind, f"one of {', '.join(ORDERS)}")
         _integer("length", self.length, least=0)
         _integer("seed", self.seed)
         _integer("epoch", self.epoch, least=0)
         _integer("order.lanes", self.lanes, least=1)
-        _version("order.version", self.order_version, Order.VERSION)
+        _version("order.version", self.order_version, ORDERS[self.kind].version)
         if self.plan is not None:
             if not isinstance(self.plan[0], str):
                 raise _wrong("order.plan.name", self.plan[0], "a string")
@@ -100,13 +102,18 @@ class Cursor:
         """The ranges that have their place in this epoch but do not count: `valid` is False."""
         return tuple((entry[0], entry[1]) for entry in self.skip if len(entry) > _PAIR)
 
-    def order(self, blocks: NDArray[np.int64] | None = None) -> Order:
-        """Return the order of this epoch; block order needs the source's `blocks`.
+    @property
+    def needs_blocks(self) -> bool:
+        """Whether `order` needs the blocks of the source."""
+        return ORDERS[self.kind].needs_blocks
+
+    def order(self, blocks: NDArray[np.int64] | None = None) -> RecordOrder:
+        """Return the order of this epoch; with the source's `blocks` where it `needs_blocks`.
 
         The source may have grown since: its blocks are cut off at `length`.
         """
         borders = None if blocks is None else clip_blocks(blocks, self.length)
-        order = Order(
+        order = ORDERS[self.kind].make(
             self.length,
             seed=self.seed,
             epoch=self.epoch,

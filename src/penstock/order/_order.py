@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import operator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    runtime_checkable,
+)
 
 import numpy as np
 
@@ -30,7 +39,7 @@ class RecordOrder(Protocol):
     """The contract of an order: which record stands at which position of one epoch; pure.
 
     A state holds `kind`, `VERSION` and `lanes`, and a resume refuses those it does not know.
-    `Order` makes the plain kinds.
+    `Order` makes the plain kinds; `ORDERS` lists all.
     """
 
     kind: Any
@@ -180,6 +189,23 @@ class Order:
         array = checked_positions(positions, self._kept)
         ranks = self._ranks(array.astype(np.int64).reshape(-1))
         return self._skips.records(ranks).reshape(array.shape)
+
+
+class OrderKind(NamedTuple):
+    """How the orders of one kind are made."""
+
+    make: Callable[..., RecordOrder]
+    """Called as `Order` is; its order has every record that is not skipped, once."""
+    version: int
+    """The newest `VERSION` that a state may have."""
+    needs_blocks: bool = False
+    """Whether it is given the blocks of the source."""
+
+
+ORDERS: dict[str, OrderKind] = {
+    kind: OrderKind(Order, Order.VERSION, needs_blocks=kind == "block") for kind in KINDS
+}
+"""Each kind of order, by the name that a state and `shuffle=` have for it."""
 
 
 def clip_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:

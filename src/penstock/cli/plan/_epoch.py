@@ -140,7 +140,7 @@ def block_bytes(
 
 def steps_of(cursor: Cursor, source: Source, sharing: Sharing, rank: int | None = None) -> Steps:
     """Return the steps of a cursor's epoch as one rank has them."""
-    blocks = source.blocks if cursor.kind == "block" else None
+    blocks = source.blocks if cursor.needs_blocks else None
     own = sharing if rank is None else replace(sharing, rank=rank)
     return Steps(cursor, blocks, own)
 
