@@ -6,8 +6,6 @@ A file is `FWB1`, the length of a text (uint32), the NumPy type of a record as t
 from __future__ import annotations
 
 import ast
-import struct
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +37,7 @@ FIXED_WIDTH = Format(
 def write(path: Path, records: Sequence[tuple[Any, ...]], type_: list[tuple[str, str]]) -> Path:
     """Write a file of records."""
     head, rows = repr(type_).encode(), np.array(records, np.dtype(type_))
-    path.write_bytes(MAGIC + struct.pack("<I", len(head)) + head + rows.tobytes())
+    path.write_bytes(MAGIC + len(head).to_bytes(4, "little") + head + rows.tobytes())
     return path
 
 
@@ -55,16 +53,21 @@ class FixedWidthRows(Source):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         listing = list_files(path, FIXED_WIDTH.endings, StorageOptions(storage_options))
-        self._files, counts, prints = listing.files, [], []
+        self._files, counts, prints, self._firsts = listing.files, [], [], []
         for found in self._files:
-            with closing(found.store.open(found.entry.name, found.entry)) as file:
-                (size,) = struct.unpack("<I", file.read_at(len(MAGIC), 4))
-                self._dtype = np.dtype(ast.literal_eval(file.read_at(8, size).decode()))
+            with found.open() as file:
+                head = file.read_at(0, min(8, file.size))
+                size = int.from_bytes(head[4:], "little")
+                if head[:4] != MAGIC or 8 + size > file.size:
+                    raise CorruptFileError(f"{found.path} has no whole head.", path=found.path)
+                type_ = np.dtype(ast.literal_eval(file.read_at(8, size).decode()))
                 prints.append(file_fingerprint(file))
-            self._first = 8 + size
-            rows, rest = divmod(found.entry.size - self._first, self._dtype.itemsize)
-            if rest:
-                raise CorruptFileError(f"{found.path} ends inside of a record.", path=found.path)
+            rows, rest = divmod(found.entry.size - 8 - size, type_.itemsize)
+            if rest or (self._firsts and type_ != self._dtype):
+                why = "ends inside of a record" if rest else f"has records of another type, {type_}"
+                raise CorruptFileError(f"{found.path} {why}.", path=found.path)
+            self._dtype = type_
+            self._firsts.append(8 + size)
             counts.append(rows)
         self._starts = np.cumsum([0, *counts], dtype=np.int64)
         self._print = digest([str(self._dtype), *prints])
@@ -91,7 +94,7 @@ class FixedWidthRows(Source):
     def location(self, which: Any) -> Location:
         ids = np.atleast_1d(self._numbers(which) if np.ndim(which) else self._number(which))
         files = np.searchsorted(self._starts, ids, "right") - 1
-        offsets = self._first + (ids - self._starts[files]) * self._dtype.itemsize
+        offsets = np.array(self._firsts)[files] + (ids - self._starts[files]) * self._dtype.itemsize
         if np.ndim(which):
             return Location(files, offsets, np.full(len(ids), self._dtype.itemsize))
         return Location(self.files[files[0]], int(offsets[0]), self._dtype.itemsize)
@@ -107,12 +110,10 @@ class FixedWidthRows(Source):
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
         rows, at = np.zeros(len(ids), self._dtype), self.location(ids)
         for number in np.unique(at.file).tolist():
-            found, here = self._files[number], np.flatnonzero(at.file == number)
-            with closing(found.store.open(found.entry.name, found.entry)) as file:
+            here = np.flatnonzero(at.file == number)
+            with self._files[number].open() as file:
                 texts = [file.read_at(o, self._dtype.itemsize) for o in at.offset[here].tolist()]
             rows[here] = np.frombuffer(b"".join(texts), self._dtype)
-        names = list(self._dtype.names or ())
-        columns = [
-            rows[name].astype("U") if rows[name].dtype.kind == "S" else rows[name] for name in names
-        ]
-        return pa.RecordBatch.from_arrays([*map(pa.array, columns)], names=names)
+        columns = {name: rows[name] for name in self._dtype.names or ()}
+        texts = {name: one.astype("U") for name, one in columns.items() if one.dtype.kind == "S"}
+        return pa.RecordBatch.from_pydict(columns | texts)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import penstock
-from penstock.errors import OptionError
+from penstock.errors import CorruptFileError, OptionError
 from penstock.index._formats import FORMATS
 from tests.cli.commands import document, invoke, succeed
-from tests.datasets.fixed_width import FIXED_WIDTH, FixedWidthRows, write
+from tests.datasets.fixed_width import FIXED_WIDTH, MAGIC, FixedWidthRows, write
 from tests.datasets.source_contract import SourceContract
 
 if TYPE_CHECKING:
@@ -130,6 +130,23 @@ def test_damage_is_found(place: Path) -> None:
     done = invoke("check", place)
     assert done.exit_code == 3
     assert "a.fwb ends inside of a record" in done.stderr
+
+
+@pytest.mark.parametrize("damage", [b"", b"FWB", b"FWB2\0\0\0\0", b"FWB1\xff\0\0\0x"])
+def test_a_damaged_head_is_refused(place: Path, damage: bytes) -> None:
+    (place / "b.fwb").write_bytes(damage)
+    with pytest.raises(CorruptFileError, match=r"b\.fwb has no whole head"):
+        penstock.open(place)
+
+
+def test_files_of_other_types_are_refused_and_heads_may_differ(place: Path) -> None:
+    head = repr(TYPE).replace(" ", "").encode()
+    rows = np.array([(60, 15.0, "n60")], TYPE).tobytes()
+    (place / "b.fwb").write_bytes(MAGIC + len(head).to_bytes(4, "little") + head + rows)
+    assert penstock.open(place)[:] == records(0, 61)
+    write(place / "b.fwb", [(1, 2.0)], TYPE[:2])
+    with pytest.raises(CorruptFileError, match=r"b\.fwb has records of another type"):
+        penstock.open(place)
 
 
 def test_a_profile_is_made_and_kept(place: Path) -> None:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from penstock.batch import BatchPosition
-from penstock.datasets._memory import ListSource
+from penstock.datasets import RecordsAt
 from penstock.errors import OptionError
-from penstock.loading._feed import Opened, Placed, Reads
-from penstock.loading._steps import Task
+from penstock.loading import Opened, Placed, Reads, Task
 from penstock.order import Order, share_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    import pyarrow as pa
-
-    from penstock.loading._feed import FeedOptions
-    from penstock.loading._steps import Sharing
+    from penstock.loading import FeedOptions, Sharing
 
 UNIT_IDS = 2**32
 """Records of unit u are numbered from u × this on."""
@@ -68,24 +63,6 @@ class FlowPoint:
         return replace(self, epoch=self.epoch if epoch is None else epoch, position=position)
 
 
-class Chunk(ListSource):
-    """A few records by their numbers in the whole flow."""
-
-    def __init__(self, records: list[dict[str, Any]], first: int) -> None:
-        super().__init__(records)
-        self._first = first
-
-    def __len__(self) -> int:
-        return self._first + super().__len__()
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        return self._inferred(np.arange(self._first, len(self))).schema
-
-    def _records(self, ids: np.ndarray) -> list[Any]:
-        return super()._records(ids - self._first)
-
-
 class FlowReader(NamedTuple):
     flow: Flow
     is_remote: bool = False
@@ -102,7 +79,7 @@ class FlowReader(NamedTuple):
         task = Task(
             step, where, None if valid.all() else valid, None, (place, start + len(records))
         )
-        return Opened(Chunk(records, first), task)
+        return Opened(RecordsAt(records, first), task)
 
     def name(self, request: FlowRequest) -> str:
         return f"In the batch of unit {request.unit} from record {request.start} on."

@@ -7,11 +7,11 @@ from penstock._lazy import facade
 if TYPE_CHECKING:
     from penstock.datasets._arrow import read_fields as read_fields
     from penstock.datasets._memory import ListSource as ListSource
+    from penstock.datasets._memory import RecordsAt as RecordsAt
     from penstock.datasets._missing_fields import Missing as Missing
     from penstock.datasets._missing_fields import missing_fields as missing_fields
     from penstock.datasets._open import open as open  # noqa: A004 (as users know it)
     from penstock.datasets._open import open_found as open_found
-    from penstock.datasets._profile_source import KnownProfile as KnownProfile
     from penstock.datasets._profile_source import keep_profile as keep_profile
     from penstock.datasets._profile_source import known_profile as known_profile
     from penstock.datasets._profile_source import profile_of as profile_of
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from penstock.datasets.columns._materialize import list_columns_in as list_columns_in
     from penstock.datasets.columns._materialize import list_columns_of as list_columns_of
     from penstock.datasets.columns._materialize import missing_columns as missing_columns
-    from penstock.datasets.columns._materialized import Materialized as Materialized
     from penstock.datasets.columns._materialized import gone_columns as gone_columns
     from penstock.datasets.columns._materialized import has_columns as has_columns
     from penstock.datasets.columns._materialized import known_bad as known_bad
@@ -72,10 +71,10 @@ if TYPE_CHECKING:
 
 _FOR_ROOMS = {
     "_arrow": "read_fields",
-    "_memory": "ListSource",
+    "_memory": "ListSource RecordsAt",
     "_missing_fields": "Missing missing_fields",
     "_open": "open open_found",
-    "_profile_source": "KnownProfile keep_profile known_profile profile_of",
+    "_profile_source": "keep_profile known_profile profile_of",
     "_projection": "typed_schema",
     "_views": "Chosen origins_of",
     "_vocabulary": "root_of vocabulary",
@@ -83,9 +82,7 @@ _FOR_ROOMS = {
         "ListedColumn columns_of drop_columns_in drop_columns_of estimate_columns "
         "files_of_entry list_columns_in list_columns_of missing_columns"
     ),
-    "columns._materialized": (
-        "Materialized gone_columns has_columns known_bad knows_bad without_columns"
-    ),
+    "columns._materialized": ("gone_columns has_columns known_bad knows_bad without_columns"),
     "columns._place": "column_folders",
     "fields._grammar": "GRAMMAR meant parsed",
     "fields._paths": "closest paths_in type_at",

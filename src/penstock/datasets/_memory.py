@@ -16,7 +16,7 @@ import numpy as np
 from penstock.datasets._source import Source
 from penstock.datasets._table_source import TableSource
 from penstock.decode import inferred_batch, typed_batch
-from penstock.errors import SchemaMismatchError
+from penstock.errors import RecordIndexError, SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,6 +134,31 @@ class ListSource(ObjectSource):
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         return [self._list[number] for number in ids.tolist()]
+
+
+class RecordsAt(ListSource):
+    """A few records of many, which are numbered from `first` on; a feed hands them out.
+
+    >>> RecordsAt([{"a": 1}, {"a": 2}], first=1000).read([1001])
+    [{'a': 2}]
+    """
+
+    def __init__(self, records: Iterable[Mapping[str, Any]], first: int) -> None:
+        super().__init__(records)
+        self._first = first
+
+    def __len__(self) -> int:
+        return self._first + len(self._list)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        first = self._first
+        return self._inferred(np.arange(first, min(len(self), first + self._sample))).schema
+
+    def _records(self, ids: NDArray[np.int64]) -> list[Any]:
+        if len(ids) and int(ids.min()) < self._first:
+            raise RecordIndexError(f"record {int(ids.min()):,} is before {self._first:,}.")
+        return super()._records(ids - self._first)
 
 
 class MapStyleSource(ObjectSource):

@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from penstock.index._stale import hashed_files as hashed_files
     from penstock.index.checked._build import LineCheck as LineCheck
     from penstock.index.checked._checks import JSON_NAMES as JSON_NAMES
-    from penstock.index.checked._checks import Aside as Aside
     from penstock.index.checked._checks import BadLine as BadLine
     from penstock.index.checked._checks import Checks as Checks
     from penstock.index.checked._checks import Look as Look
@@ -144,7 +143,7 @@ _FOR_ROOMS = {
     "_scan": "LARGEST_FRAME LineScanner Scanner",
     "_stale": "Changes Hashed changes hashed_files",
     "checked._build": "LineCheck",
-    "checked._checks": "Aside Checks JSON_NAMES Look",
+    "checked._checks": "Checks JSON_NAMES Look",
     "csv._scan": "CsvScanner scan_rows",
     "tokenizers._files": "NamedTokenizer load_tokenizer",
     "tokens._inputs": "input_of",

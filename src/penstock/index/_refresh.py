@@ -64,7 +64,7 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
         raise OptionError(f"refresh={refresh!r}: expected one of {expected}.")
     options = options or StorageOptions()
     places = [place_of(listing, scanner, options, index)]
-    if index is None and listing.is_remote:
+    if index is None and listing.is_remote and listing.folder is not None:
         places.append(place_of(listing, scanner, options, beside_remote=True))
     there = next(filter(exists, places), None)
     place, build = there or places[0], BuildOptions(progress, made_by=_OPEN)

@@ -64,7 +64,8 @@ class Opened(NamedTuple):
     """The records of a request."""
 
     source: Source
-    """Reads the records by the numbers in `task.where.ids`."""
+    """Reads the records by the numbers in `task.where.ids`; `penstock.datasets.RecordsAt` makes one
+    of a list of records."""
     task: Task
     """Without rows where the feed asked for more than there is."""
 

@@ -70,7 +70,7 @@ class Cursor:
     def __post_init__(self) -> None:
         if not isinstance(self.fingerprint, str):
             raise _wrong("fingerprint", self.fingerprint, "a string")
-        if self.kind not in ORDERS:
+        if str(self.kind) not in ORDERS:  # A state may hold what cannot be a key.
             raise _wrong("order.kind", self.kind, f"one of {', '.join(ORDERS)}")
         _integer("length", self.length, least=0)
         _integer("seed", self.seed)
