@@ -177,6 +177,14 @@ def test_rows_that_do_not_count_are_marked_for_it(path: Path) -> None:
     assert batches[-1].valid is not None
 
 
+def test_an_encoder_describes_itself_as_it_is_now(path: Path) -> None:
+    learning = loader(path, GrowingVocabulary())
+    assert "0 words" in learning.explain()["batch"]  # type: ignore[index]
+    list(learning)
+    known = len({word(number) for number in range(COUNT)})
+    assert f"{known} words" in learning.explain()["batch"]  # type: ignore[index]
+
+
 def test_a_state_of_another_encoder_is_refused(path: Path) -> None:
     learnt = loader(path, GrowingVocabulary()).state_dict()
     with pytest.raises(OptionError, match="this one learns nothing"):

@@ -57,6 +57,9 @@ class GrowingVocabulary:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.codes = {word: code for code, word in enumerate(state["words"])}
 
+    def describe(self) -> str:
+        return f"codes of {len(self.codes)} words so far"
+
 
 class HashedMask:
     """Hides a third of the numbers: by a hash of where a row stands, so always the same ones."""

@@ -224,9 +224,12 @@ class EncoderRecipe(_Columnar):
         self.has_even_rows = getattr(encoder, "has_even_rows", False)
         self.reads_tokens = self._reads is not None
         self.learner = encoder if hasattr(encoder, "state_dict") else None
-        self.what = f"what {type(encoder).__qualname__} makes of its fields"
-        if hasattr(encoder, "describe"):
-            self.what = str(encoder.describe())
+
+    @property
+    def what(self) -> str:  # type: ignore[override] # asked anew: its state may have grown
+        if hasattr(self.encoder, "describe"):
+            return str(self.encoder.describe())
+        return f"what {type(self.encoder).__qualname__} makes of its fields"
 
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
         return super().read(source, ids) if self._reads is None else self._reads(source, ids)
