@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import penstock
 from penstock.datasets import (
     JsonlDataset,
-    Materialized,
     Source,
     columns_of,
     drop_columns_of,
@@ -24,6 +23,7 @@ from penstock.datasets import (
     list_columns_of,
     typed_schema,
 )
+from penstock.datasets.columns._materialized import Materialized
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError
 from penstock.index import create_default_jsonl_indexer
 from tests.datasets.materialize_samples import (
@@ -325,7 +325,7 @@ def test_what_nobody_knows_to_be_unchanged_is_refused() -> None:
         def __getitem__(self, number: int) -> dict[str, int]:
             return {"n": number**2}
 
-    with pytest.raises(OptionError, match="Squares is a map-style dataset"):
+    with pytest.raises(OptionError, match="a map-style dataset does not say"):
         penstock.open(Squares()).materialize({"n": "int64"})
 
 

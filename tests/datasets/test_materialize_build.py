@@ -20,13 +20,13 @@ import pytest
 
 import penstock
 from penstock.datasets import (
-    Materialized,
     columns_of,
     drop_columns_of,
     list_columns_of,
     typed_schema,
 )
 from penstock.datasets.columns import _build
+from penstock.datasets.columns._materialized import Materialized
 from penstock.errors import StaleIndexError, StorageError
 from penstock.index import create_default_jsonl_indexer
 from tests.datasets.materialize_programs import (

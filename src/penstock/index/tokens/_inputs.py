@@ -171,7 +171,11 @@ def _lines(what: Any, options: StorageOptions) -> LineFiles | None:  # noqa: ANN
         return None
     row = LINES
     with suppress(PenstockError):  # A killed builder's index, which the next one mends.
-        row = look_at(what, options).format
+        detected = look_at(what, options)
+        row = detected.format
+        is_sure = any(LINES.names(found.entry.name) for found in listing.files)
+        if detected.trouble is not None and not is_sure:
+            return None
     # Tokens may lie beside the lines that they were made of.
     return LineFiles(listing, options) if row is LINES or row.is_tokens else None
 
