@@ -73,7 +73,7 @@ class BuildOptions:
     unit_bytes: int = 32 << 20
     """Bytes of a unit of work."""
     made_by: str | None = "index"
-    """As `meta.json` says it: `open` for an index that nobody asked for."""
+    """As in `meta.json`: `open` for an index that `penstock.open` made by itself."""
 
     @property
     def checks(self) -> Checks:

@@ -221,7 +221,7 @@ class _Refreshing:
 
 
 def _version_of(place: IndexPlace) -> object:
-    """Return what tells one index in a place from the next; None where there is none."""
+    """Return a value that differs between one index in a place and the next; None without one."""
     store, name = locate(join(place.folder, META), place.options)
     with suppress(ObjectNotFoundError):
         entry = store.entry(name)

@@ -105,7 +105,7 @@ class JsonlDir(JsonlPath):
 
     @classmethod
     def empty(cls) -> Self:
-        """Return a value that stands for no directory; `is_empty` tells it from the others."""
+        """Return a value that stands for no directory; its `is_empty` is True."""
         return cls(_NO_DIRECTORY)
 
     @property
