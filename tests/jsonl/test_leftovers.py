@@ -23,9 +23,9 @@ KINDS = ["records", "batches", "arrow_batches"]
 Source = JsonlFile | JsonlDir
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def nothing_of_others() -> None:
-    """Let what other tests left in a cycle go now, and not in the middle of a test."""
+    """Let what other files left in a cycle go now, and not in the middle of a test."""
     gc.collect()
 
 
