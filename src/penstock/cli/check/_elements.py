@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli._paths import as_typed
-from penstock.cli.check._parts import CheckPart, Finding, PartFindings
+from penstock.cli.check._parts import CheckPart, Finding, PartFindings, reason_of
 from penstock.errors import MalformedLineError, OptionError
 from penstock.index import ArrayScanner, Checks, FilePart, LineCheck, Look, check_elements
 
@@ -28,7 +28,7 @@ class ArrayPart(CheckPart):
         try:
             check_elements(self.part, ArrayScanner(), check, advance)
         except MalformedLineError as failure:
-            broken = str(failure).removeprefix(f"{self.part.found.path} ")
+            broken = reason_of(failure)
         seen.records += check.records
         seen.text_bytes += int(sum(sizes)) + sum(aside.size for aside in check.aside)
         for aside in check.aside:

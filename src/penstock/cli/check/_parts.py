@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
@@ -88,7 +89,7 @@ class PartFindings(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckPart:
+class CheckPart(ABC):
     """Some records that any process can check; small and picklable."""
 
     path: str
@@ -113,9 +114,9 @@ class CheckPart:
         except (OSError, StaleIndexError) as failure:
             seen.errors.append((self.path, str(failure)))
 
+    @abstractmethod
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Do the same, and raise what cannot be read."""
-        raise NotImplementedError
 
 
 def reason_of(failure: PenstockError) -> str:

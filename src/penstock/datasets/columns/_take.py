@@ -120,8 +120,8 @@ class _Named(Values):
     def take(self, ids: Ids) -> pa.Array:
         return pa.ExtensionArray.from_storage(self._type, self._texts.take(ids))
 
-    def _parts(self, _: Ids) -> Parts:
-        raise NotImplementedError  # `take` asks for none.
+    def _parts(self, ids: Ids) -> Parts:
+        return self._texts._parts(ids)  # noqa: SLF001 (of the same base)
 
 
 class _Bools(Values):
