@@ -49,6 +49,12 @@ async def count_async(items: AsyncIterable[object]) -> int:
     return number
 
 
+def processor_seconds() -> float:
+    """Return the processor time of this process, and of its children that have ended."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def peak_bytes() -> int:
     """Return the most memory that this process has had resident."""
     try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from penstock import _words
 from tests.rounds import LONG, rounds
 
 if TYPE_CHECKING:
@@ -53,6 +54,12 @@ def own_cache(
     monkeypatch.setenv("PENSTOCK_CACHE", str(folder))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_before() -> None:
+    """Let every test meet warnings that come once a process."""
+    _words._warned.clear()  # noqa: SLF001
 
 
 LONGEST = {"test_docs.py", "test_demo.py", "integration", "fuzz", "faults", "loading"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import closing
@@ -56,11 +57,11 @@ def test_every_link_leads_somewhere_and_nothing_is_left_to_fill_in(document: Pat
 def run_clean(
     program: Path, *arguments: Path, place: Path, s3: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Python program as a new user would: empty directory, empty home, no settings."""
+    """Run a Python program as a new user would: only the data of the docs, no settings."""
     home = place / "home"
     work = place / "work"
     home.mkdir()
-    work.mkdir()
+    shutil.copytree(ROOT / "docs" / "data", work / "docs" / "data")
     scripts = Path(sys.executable).parent
     environment = {
         "HOME": str(home),

@@ -31,6 +31,7 @@ BUILT_INS: dict[str, tuple[type[BaseException], ...]] = {
     "SchemaMismatchError": (ValueError,),
     "CorruptFileError": (OSError,),
     "TruncatedFileError": (OSError, EOFError),
+    "UnsupportedFileError": (OSError,),
     "RankMismatchError": (RuntimeError,),
     "RecordIndexError": (IndexError, LookupError),
     "StaleIndexError": (RuntimeError,),

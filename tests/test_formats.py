@@ -171,6 +171,8 @@ def _timeless(index: Path) -> object:
 
 
 CHECKED = Path(__file__).parent / "golden" / "index-checked-1"
+COUNTED = Path(__file__).parent / "golden" / "profile-2"
+"""Profiles of the same files that count the values of fields."""
 
 
 @pytest.mark.parametrize(
@@ -195,9 +197,11 @@ def test_checked_indexes_are_written_byte_for_byte_as_before(kind: str, tmp_path
             shutil.copy(path, tmp_path)
     _index_checked(tmp_path, kind)
     before, now = CHECKED / kind / "index", tmp_path / "index"
+    later = {path.name: path for path in (COUNTED / kind).iterdir()}
     for path in before.iterdir():
         if path.name != "meta.json":
-            assert (now / path.name).read_bytes() == path.read_bytes()
+            expected = later.get(path.name, path).read_bytes()
+            assert (now / path.name).read_bytes() == expected
     assert _timeless(now) == _timeless(before)
 
 
@@ -304,6 +308,27 @@ def test_a_run_of_the_first_release_goes_on_with_the_same_records(
     lines = tmp_path / "plain.jsonl"
     shutil.copy(GOLDEN / "plain.jsonl", lines)
     loader = penstock.DataLoader(lines, batch_size=7)
+    loader.load_state_dict(STATES[kind]["state"])
+    assert loader.state_dict() == STATES[kind]["state"]
+    assert [n for batch in loader for n in batch.ids.tolist()] == STATES[kind]["rest"]
+    following = [n for batch in loader for n in batch.ids.tolist()]
+    assert following[:20] == STATES[kind]["next_epoch"]
+
+
+@pytest.mark.parametrize("kind", ["weighted", "mixture"])
+def test_a_run_of_the_first_release_with_this_kind_of_order_goes_on_with_the_same_records(
+    kind: str, tmp_path: Path
+) -> None:
+    lines = tmp_path / "plain.jsonl"
+    shutil.copy(GOLDEN / "plain.jsonl", lines)
+    if kind == "weighted":
+        loader = penstock.DataLoader(lines, batch_size=7, weights=np.arange(200) % 5)
+    else:
+        source = penstock.open(lines)
+        weights = [(0, {"a": 1}), (150, {"a": 1, "b": 1})]
+        sources = {"a": source, "b": source.take(range(40))}
+        mix = penstock.Mixture(sources, weights, stop="all_exhausted")
+        loader = penstock.DataLoader(mix, batch_size=7)
     loader.load_state_dict(STATES[kind]["state"])
     assert loader.state_dict() == STATES[kind]["state"]
     assert [n for batch in loader for n in batch.ids.tolist()] == STATES[kind]["rest"]

@@ -18,11 +18,12 @@ def facade(
 ) -> tuple[list[str], Callable[[str], object], Callable[[], list[str]]]:
     """Return `__all__`, `__getattr__` and `__dir__` for a package whose names load lazily.
 
-    `names` maps each public name to the module, relative to the package, that defines it;
-    `for_rooms` does so for what only other rooms use, which is not part of `__all__`.
+    `names` has the modules, relative to the package, and the public names of each; `for_rooms` has
+    names that only other rooms use, which are not part of `__all__`.
     """
-    public = sorted(names)
-    modules = {**names, **(for_rooms or {})}
+    public = sorted(name for some in names.values() for name in some.split())
+    listed = [*names.items(), *(for_rooms or {}).items()]
+    modules = {name: module for module, some in listed for name in some.split()}
 
     def load(name: str) -> object:
         if name not in modules:
@@ -30,7 +31,7 @@ def facade(
             offers = ", ".join(vars(module).get("__all__", public))
             message = f"module {package!r} has no attribute {name!r}; it offers {offers}"
             raise AttributeError(message, name=name, obj=module)
-        value = getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+        value = getattr(importlib.import_module(f".{modules[name]}", package), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -35,6 +35,7 @@ __all__ = [
     "TruncatedFileError",
     "UnsafeForkError",
     "UnserializableRecordError",
+    "UnsupportedFileError",
     "WorkerError",
 ]
 
@@ -124,6 +125,10 @@ class CorruptFileError(PenstockError, OSError):
 
 class TruncatedFileError(CorruptFileError, EOFError):
     """A file ends before its contents do."""
+
+
+class UnsupportedFileError(PenstockError, OSError):
+    """A file uses a feature of its format that is not read here; it need not be damaged."""
 
 
 class RecordIndexError(PenstockError, IndexError):

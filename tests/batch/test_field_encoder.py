@@ -328,6 +328,7 @@ def test_types_come_from_a_schema_by_name_and_path() -> None:
         ("none", "null in all records"),
         ("usr", r"no field 'usr': did you mean 'user'\? If others have it.*'int64\?'"),
         ("money", "no tensor stands for the Arrow type decimal128"),
+        ("wide", r"'wide\.f4' and 295 more, or ask for"),
     ],
 )
 def test_a_name_without_a_tensor_says_what_to_ask_for(name: str, says: str) -> None:
@@ -337,6 +338,7 @@ def test_a_name_without_a_tensor_says_what_to_ask_for(name: str, says: str) -> N
             "items": pa.list_(pa.struct({"price": pa.float64()})),
             "none": pa.null(),
             "money": pa.decimal128(9, 2),
+            "wide": pa.struct({f"f{number}": pa.int8() for number in range(300)}),
         }
     )
     with pytest.raises(OptionError, match=says):

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock
-from penstock.cli._paths import find
-from penstock.cli.check._parts import Findings, check_parts, line_parts
+from penstock.cli._paths import find, look_at
+from penstock.cli.check._parts import Findings, ToCheck, check_parts, line_parts
 from penstock.jsonl._zstd import seek_table
 from penstock.storage import StorageOptions
 from tests.cli.commands import document, invoke, succeed, written
@@ -246,6 +246,29 @@ def test_a_sample_finds_its_share_and_is_the_same_for_a_seed(tmp_path: Path) -> 
     assert invoke("check", file, "--sample", "2").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.csv", "a,b\n" + '1,2\n"3\n4"\n' * 2500),
+        ("a.csv.gz", "a,b\n" + '1,2\n"3\n4"\n' * 2500),
+        ("a.json", "[" + ", 0,\n\n".join(["{}"] * 2500) + ", 0]"),
+    ],
+)
+def test_rows_and_elements_are_sampled_too(name: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    whole = document("check", file, "--max", "5000", code=1)
+    told = document("check", file, "--sample", "10%", "--max", "5000", code=1)
+    assert 150 < told["findings"] < 350
+    assert 150 < told["records"] < 350
+    assert told == document("check", file, "--sample", "10%", "--max", "5000", code=1)
+    every = [(one["line"], one["reason"]) for one in whole["shown"]]
+    assert len(every) == 2500
+    assert {(one["line"], one["reason"]) for one in told["shown"]} < {*every}
+    words = "rows" if "csv" in name else "elements"
+    assert f"in a sample of 10 % of the {words}" in invoke("check", file, "--sample", "10%").stdout
+
+
 def test_a_sample_still_finds_damage(logs: Path) -> None:
     victim = logs / "part-00001.jsonl.zst"
     victim.write_bytes(victim.read_bytes()[:40])
@@ -268,8 +291,9 @@ def test_a_file_that_cannot_be_read_at_all_is_an_error_not_a_finding(logs: Path)
 def report_of(path: Path, part_bytes: int, most: int, workers: int = 0) -> Findings:
     """Return what is found in parts of files, about three of them in a unit."""
     report = Findings(most, lambda _: None)
-    found = find(str(path), StorageOptions())
-    parts = list(line_parts(found, None, 0, part_bytes))
+    at_path = look_at(str(path), StorageOptions())
+    files = find(str(path), StorageOptions(), at_path).found
+    parts = list(line_parts(ToCheck(files, at_path, None, None, 0, part_bytes)))
     check_parts(parts, report, lambda _: None, workers, unit_bytes=3 * part_bytes)
     return report
 
@@ -333,7 +357,8 @@ def test_rows_of_csv_that_cannot_be_read_are_findings(tmp_path: Path) -> None:
     assert told["records"] == 3
     assert told == document("check", folder, "--workers", "2", code=1)
     assert "nothing wrong" in succeed("check", folder / "d.csv")
-    assert invoke("check", folder, "--sample", "1%").exit_code == 2
+    sampled = document("check", folder, "--sample", "100%", code=1)
+    assert sampled == {**told, "sample": 1}
 
 
 def test_row_groups_that_cannot_be_read_and_schemas_that_differ_are_findings(
@@ -363,7 +388,7 @@ def test_row_groups_that_cannot_be_read_and_schemas_that_differ_are_findings(
         "d.parquet",
         "b.parquet",
     ]
-    assert told["shown"][2]["reason"].startswith("number 2 of its row groups: ")
+    assert told["shown"][2]["reason"].startswith("row group 2 cannot be read: ")
     assert told["records"] == 7000
     assert told == document("check", folder, "--workers", "2", code=1)
     sampled = document("check", folder, "--sample", "50%", code=1)

@@ -230,11 +230,18 @@ def test_a_directory_with_a_files_name_is_refused_before_anything_is_read(
     assert "is a directory" in done.stderr
 
 
-def test_an_empty_source_gives_an_empty_target(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    assert document("convert", tmp_path / "empty", tmp_path / "out")["files_written"] == []
-    assert invoke("convert", tmp_path / "empty", tmp_path / "out.jsonl.zst").exit_code == 0
+def test_an_empty_file_gives_an_empty_target(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    assert document("convert", tmp_path / "empty.jsonl", tmp_path / "out")["files_written"] == []
+    assert invoke("convert", tmp_path / "empty.jsonl", tmp_path / "out.jsonl.zst").exit_code == 0
     assert list(JsonlFile(tmp_path / "out.jsonl.zst").iter_records_sync()) == []
+
+
+@pytest.mark.parametrize(("name", "code"), [("notes.txt", 2), (".hidden", 3)])
+def test_a_folder_without_records_is_not_converted(name: str, code: int, tmp_path: Path) -> None:
+    written(tmp_path / "from" / name, "{}")
+    assert invoke("convert", tmp_path / "from", tmp_path / "out.jsonl").exit_code == code
+    assert not (tmp_path / "out.jsonl").exists()
 
 
 def test_what_a_dead_writer_left_in_the_target_is_cleared(logs: Path, dead_draft: Path) -> None:

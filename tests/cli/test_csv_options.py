@@ -8,13 +8,17 @@ import pytest
 
 from penstock.cli._app import app
 from tests.cli.commands import document, invoke, options, run, succeed
+from tests.cli.token_samples import bpe
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.servers.s3_server import S3Server
 
-READING = ["info", "show", "index", "check", "profile", "materialize", "plan", "bench", "convert"]
+READING = [
+    "info", "show", "index", "check", "profile", "materialize", "plan", "bench", "convert",
+    "tokenize",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +38,7 @@ def test_every_verb_that_reads_takes_the_options_of_formats(verb: str) -> None:
     command = app.get_command(click.Context(app), verb)
     assert command is not None
     names = {name for param in command.params for name in param.opts}
-    assert {"--format", "--delimiter", "--quote", "--no-header", "--null"} <= names
+    assert {"--format", "--delimiter", "--quote", "--no-header", "--columns", "--null"} <= names
 
 
 def test_every_verb_finds_the_delimiter(table: Path, tmp_path: Path) -> None:
@@ -55,6 +59,18 @@ def test_every_verb_finds_the_delimiter(table: Path, tmp_path: Path) -> None:
     succeed("materialize", table.parent, "id:int64")
 
 
+def test_columns_of_one_name_get_others(table: Path) -> None:
+    table.write_text("a,b,b\n1,2,3\n")
+    done = invoke("info", table)
+    assert done.exit_code == 2
+    assert "two columns are called 'b'" in done.stderr
+    assert "--columns A,B,C" in done.stderr
+    for verb in ("info", "check", "profile"):
+        succeed(verb, table, "--columns", "a,b,c")
+    shown = json.loads(succeed("show", table, "0", "--json", "--columns", "a,b,c"))
+    assert shown == [{"a": 1, "b": 2, "c": 3}]
+
+
 def test_given_options_are_used_by_every_verb(table: Path, tmp_path: Path) -> None:
     text = "1|'x|y'|?\n2|z|7\n"
     table.write_text(text)
@@ -65,6 +81,9 @@ def test_given_options_are_used_by_every_verb(table: Path, tmp_path: Path) -> No
     assert "nothing wrong" in succeed("check", table, *given)
     succeed("convert", table, tmp_path / "out.jsonl", *given)
     assert json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0]) == first
+    bpe(tmp_path / "tokenizer.json")
+    tokens = [tmp_path / "tokens", "--tokenizer", tmp_path / "tokenizer.json", "--text-key", "f1"]
+    assert document("tokenize", table, *tokens, *given)["documents"] == 2
     assert document("index", table.parent, *given)["records"] == 2
     # An index that is there needs no options any more.
     assert json.loads(succeed("show", table.parent, "0", "--json"))[0] == first

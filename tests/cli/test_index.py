@@ -163,12 +163,12 @@ def test_csv_is_indexed_and_parquet_needs_no_index(tmp_path: Path) -> None:
     assert document("index", tmp_path / "p.parquet")["index"] is None
 
 
-def test_a_folder_of_several_kinds_is_refused_with_a_pattern_that_chooses(tmp_path: Path) -> None:
+def test_a_folder_of_several_kinds_is_refused_with_the_option_that_chooses(tmp_path: Path) -> None:
     written(tmp_path / "a.jsonl", "{}")
+    written(tmp_path / "b.ndjson", "{}")
     written(tmp_path / "a.csv", "a", "1")
-    error = told("index", tmp_path, code=2)
-    assert f"'{tmp_path}/*.jsonl'" in error
-    assert document("index", f"{tmp_path}/*.jsonl")["records"] == 1
+    assert "(--format jsonl)" in told("index", tmp_path, code=2)
+    assert document("index", tmp_path, "--format", "jsonl")["records"] == 2
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing.jsonl", "nothing*.jsonl", ""])

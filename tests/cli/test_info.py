@@ -11,6 +11,7 @@ import pytest
 import zstandard
 
 import penstock
+from penstock.errors import OptionError
 from penstock.jsonl import JsonlDir
 from penstock.storage import cache_directory
 from tests.cli.commands import document, invoke, succeed, written
@@ -120,10 +121,28 @@ def test_a_leftover_is_told_with_its_writer_at_work(logs: Path, living_draft: Pa
 
 @pytest.mark.parametrize("verb", ["info", "check", "show"])
 def test_an_empty_directory_is_no_error_but_said_so(tmp_path: Path, verb: str) -> None:
-    written(tmp_path / "nested" / "notes.txt", "{}")
+    (tmp_path / "nested").mkdir()
     done = invoke(verb, tmp_path)
     assert done.exit_code == 0
-    assert done.stderr == f"penstock: warning: {tmp_path} holds no JSON Lines files\n"
+    assert done.stderr == f"penstock: warning: {tmp_path} holds no files with records\n"
+
+
+@pytest.mark.parametrize("verb", ["info", "check", "show"])
+@pytest.mark.parametrize(
+    "files",
+    [{"notes.txt": "cannot tell"}, {"a.jsonl": "of JSON Lines and 1 of CSV", "b.csv": ""}],
+    ids=["of no format", "of two formats"],
+)
+def test_a_folder_that_does_not_open_is_refused_with_the_same_words(
+    verb: str, files: dict[str, str], tmp_path: Path
+) -> None:
+    for name in files:
+        written(tmp_path / name, "{}")
+    with pytest.raises(OptionError, match=next(iter(files.values()))) as caught:
+        penstock.open(tmp_path)
+    done = invoke(verb, tmp_path)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert str(caught.value) in done.stderr
 
 
 def test_a_single_file_needs_no_table(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from itertools import chain
@@ -14,7 +15,7 @@ import penstock
 from penstock.cli.plan._epoch import block_bytes
 from penstock.jsonl import JsonlDir
 from penstock.loading import DataLoader
-from penstock.order import Cursor
+from penstock.order import BucketPlan, CostPlan, Cursor, PackingPlan
 from tests.cli.commands import document, invoke, options, succeed, written
 
 if TYPE_CHECKING:
@@ -75,6 +76,17 @@ def test_compressed_records_are_planned_in_block_order(packed: Path) -> None:
     assert found["costs"]["block"] == {"requests": 3, "bytes": stored, "open_bytes": stored}
     # Five batches of two records each, of three blocks: 5 × 3 × (1 - (2/3)²) reads.
     assert found["costs"]["full"]["requests"] == 8
+
+
+def test_gzip_is_planned_as_a_loader_of_fields_shuffles_it(tmp_path: Path) -> None:
+    file = tmp_path / "c4.json.gz"
+    file.write_bytes(gzip.compress(b"".join(b'{"id": %d}\n' % n for n in range(10))))
+    text = succeed("plan", file, "--batch-size", 4)
+    assert "full, seed 0, epoch 0 (gzip is decoded once, into columns)" in text
+    assert "shuffle=True" not in text
+    steps = document("plan", file, "--batch-size", 4, "--step", ":")["steps"]
+    loader = DataLoader(file, {"id": "int64"}, batch_size=4, shuffle=True)
+    assert ids_of(steps) == [batch["id"].tolist() for batch in loader]
 
 
 def test_other_shuffles_seeds_and_epochs_are_planned(lines: Path) -> None:
@@ -308,7 +320,20 @@ def test_a_missing_index_is_built_and_kept_fresh_unless_it_was_built_on_purpose(
         (["--batch-size", 2, "--state", "{broken}"], "no JSON"),
         (["--batch-size", 2, "--state", "{list}"], "a JSON object"),
         (["--batch-size", 2, "--state", "{other}"], "missing"),
+        (["--batch-size", 2, "--state", "{stream}"], "the state of a stream"),
         (["--batch-size", 2, "--state", "{other}", "--seed", 1], "leave it out with --state"),
+        (["--cost", "n"], "expected FIELD:N"),
+        (["--cost", "n:9", "--batch-size", 2], "give one of --cost FIELD:N"),
+        (["--bucket", "n"], "give one of --cost FIELD:N"),
+        (["--cost", "none:9"], "has a field 'none'"),
+        (["--batch-size", 2, "--mix", "a"], "expected NAME=WEIGHT"),
+        (["--batch-size", 2, "--mix", "a=0"], "'a' has the weight 0"),
+        (
+            ["--batch-size", 2, "--mix", "a=1", "--weights", "id"],
+            "a Mixture has weights of its own",
+        ),
+        (["--batch-size", 2, "--balance", "id", "--weights", "id"], "weights and balance both"),
+        (["--cost", "id:9", "--weights", "id"], "a plan places each record once"),
     ],
     ids=str,
 )
@@ -319,6 +344,7 @@ def test_a_wrong_command_line_is_told(
         "{broken}": written(tmp_path / "broken.json", "{"),
         "{list}": written(tmp_path / "list.json", "[]"),
         "{other}": written(tmp_path / "other.json", '{"version": 1}'),
+        "{stream}": written(tmp_path / "stream.json", '{"version": 1, "done": {}}'),
     }
     done = invoke("plan", lines, *(files.get(str(option), option) for option in options))
     assert done.exit_code == 2
@@ -353,3 +379,103 @@ def test_fields_that_have_columns_are_told(lines: Path) -> None:
     succeed("materialize", lines, "id")
     assert document("plan", lines, "--batch-size", 2)["columns"] == ["id"]
     assert "id: batches of nothing else are gathered" in succeed("plan", lines, "--batch-size", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "plan"),
+    [
+        (["--cost", "len(text):20"], CostPlan("len(text)", 20)),
+        (["--bucket", "n:2", "--batch-size", 3], BucketPlan("n", 3, 2)),
+        (["--pack", "len():99", "--batch-size", 2], PackingPlan("len()", 99, 2)),
+    ],
+    ids=str,
+)
+def test_plans_are_those_of_the_loader(tmp_path: Path, options: list[object], plan: Any) -> None:
+    path = tmp_path / "some.jsonl"
+    path.write_text("".join(f'{{"n": {n}, "text": "{"x" * (n % 9 + 1)}"}}\n' for n in range(40)))
+    loader = DataLoader(path, ["n"], batch_size=plan, shuffle=True, seed=4, num_workers=0)
+    batches = [batch.ids.tolist() for batch in loader]
+    loader.set_epoch(0)
+    common = ["plan", path, *options, "--world-size", 3]
+    found = document(*common, "--seed", 4)
+    assert found["batches"] == len(batches)
+    assert found["steps"] == -(-len(batches) // 3)
+    assert found["padded_batches"] == found["steps"] * 3 - len(batches)
+    assert found["padding"]["planned"] <= found["padding"]["plain"]
+    assert f"{len(batches)} batches" in succeed(*common)
+    steps = document(*common, "--seed", 4, "--step", ":")["steps"]
+    assert [ids for ids in ids_of(steps, valid=True) if ids] == batches
+    assert ("bins" in steps[0]) == isinstance(plan, PackingPlan)
+    next(iter(loader))
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps(loader.state_dict()))
+    assert f"batch 1 of {len(batches)}" in succeed(*common, "--state", state)
+    rest = document(*common, "--state", state, "--step", ":")["steps"]
+    assert [ids for ids in ids_of(rest, valid=True) if ids] == batches[1:]
+    other = invoke("plan", path, "--cost", "len():999", "--state", state)
+    assert other.exit_code == 2
+    assert "the state counts batches by the plan" in other.stderr
+
+
+@pytest.mark.parametrize("options", [{"weights": "id"}, {"balance": "kind"}])
+def test_weighted_draws_are_those_of_the_loader(tmp_path: Path, options: dict[str, str]) -> None:
+    path = written(
+        tmp_path / "a.jsonl", *(json.dumps({"id": i, "kind": "ab"[i < 2]}) for i in range(9))
+    )
+    loader = DataLoader(path, {"id": "int64"}, batch_size=4, seed=7, **options)
+    given = [f"--{name}={value}" for name, value in options.items()]
+    found = document("plan", path, "--batch-size", 4, "--seed", 7, *given, "--step", ":", "--json")
+    assert ids_of(found["steps"]) == [batch.ids.tolist() for batch in loader]
+    text = succeed("plan", path, "--batch-size", 4, *given)
+    assert "weighted, seed 0, epoch 0 (drawn with replacement" in text
+    assert "reads" not in text
+
+
+def test_a_planned_mixture_goes_on_over_the_records_it_began_with(tmp_path: Path) -> None:
+    paths = {
+        name: written(tmp_path / f"{name}.jsonl", *(f'{{"n": {1 + i % 7}}}' for i in range(20)))
+        for name in "ab"
+    }
+    mixture = penstock.Mixture(
+        {name: penstock.open(paths[name]) for name in "ab"}, {"a": 1, "b": 1}
+    )
+    loader = DataLoader(mixture, batch_size=CostPlan("n", 9))
+    run = iter(loader)
+    next(run)
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps(loader.state_dict()))
+    rest = [batch.ids.tolist() for batch in run]
+    written(paths["a"], *(f'{{"n": {1 + i % 7}}}' for i in range(23)))
+    mix = ["--mix", "a=1", "--mix", f"b=1:{paths['b']}", "--cost", "n:9"]
+    found = document("plan", paths["a"], *mix, "--state", state, "--step", "1:")
+    assert ids_of(found["steps"]) == rest
+
+
+@pytest.mark.parametrize("stop", ["first_exhausted", "all_exhausted", "repeat"])
+def test_a_mixture_is_that_of_the_loader(tmp_path: Path, stop: Any) -> None:
+    paths = {
+        name: written(tmp_path / f"{name}.jsonl", *(json.dumps({"id": i}) for i in range(count)))
+        for name, count in {"a": 30, "b": 12}.items()
+    }
+    sources = {name: penstock.open(path) for name, path in paths.items()}
+    loader = DataLoader(
+        penstock.Mixture(sources, {"a": 0.75, "b": 0.25}, stop=stop), batch_size=5, seed=7
+    )
+    run = iter(loader)
+    expected = [next(run).ids.tolist() for _ in range(6)]
+    given = ["--mix", "a=0.75", "--mix", f"b=0.25:{paths['b']}", "--stop", stop, "--batch-size", 5]
+    command = ["plan", paths["a"], *given]
+    found = document(*command, "--seed", 7, "--step", "0:6", "--json")
+    assert ids_of(found["steps"]) == expected
+    assert found["steps"][0]["records"][0]["file"].endswith(".jsonl")
+    text = succeed(*command)
+    assert "a 75.0%, b 25.0%" in text
+    assert ("without end" in text) == (stop == "repeat")
+    (tmp_path / "state.json").write_text(json.dumps(loader.state_dict()))
+    rest = [next(run).ids.tolist() for _ in range(2)]
+    state = ["--state", tmp_path / "state.json"]
+    found = document(*command, *state, "--step", "6:8", "--json")
+    assert ids_of(found["steps"]) == rest
+    assert "as the state says" in succeed(*command, *state)
+    done = invoke("plan", paths["a"], "--batch-size", 5, *state)
+    assert done.exit_code == 1

@@ -209,7 +209,7 @@ def test_a_command_line_that_is_wrong_is_refused(lines: Path) -> None:
     for arguments, said in [
         (("--json", "--as", "fields"), "either --json or --as fields"),
         (("--fields", "nothing"), "no record has a field 'nothing'; there are: id, flag"),
-        (("--as", "schema"), "--as"),
+        (("--as", "sentences"), "--as"),
     ]:
         done = invoke("profile", lines, *arguments)
         assert done.exit_code == 2

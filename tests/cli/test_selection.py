@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli._stream import sampled, sampled_numbers, sliced
-from penstock.cli.check._parts import SampledLines
+from penstock.cli.check._parts import Sample
 from tests.rounds import rounds
 
 bounds = st.none() | st.integers(-30, 30)
@@ -54,16 +54,14 @@ def test_sampled_lines_depend_on_the_seed_and_not_on_the_cuts(
     cuts: list[int], share: float, seed: int
 ) -> None:
     edges = [0, *sorted(cuts), 1000]
-    chosen = SampledLines(share, str(seed))
-    lines = [a + i for a, b in pairwise(edges) for i in chosen.among(a + 1, b - a)]
-    assert lines == list(SampledLines(share, str(seed)).among(1, 1000))
+    chosen = Sample(share, str(seed))
+    lines = [a + i for a, b in pairwise(edges) for i in chosen(b - a)]
+    assert lines == Sample(share, str(seed))(1000)
     assert lines == sorted(set(lines))
     assert all(0 <= line < 1000 for line in lines)
 
 
 def test_a_share_of_the_lines_is_sampled() -> None:
-    assert list(SampledLines(1, "0").among(1, 10)) == list(range(10))
-    counts = Counter(
-        line for seed in range(2000) for line in SampledLines(0.3, str(seed)).among(1, 10)
-    )
+    assert Sample(1, "0")(10) == list(range(10))
+    counts = Counter(line for seed in range(2000) for line in Sample(0.3, str(seed))(10))
     assert all(abs(counts[line] - 600) < 6 * (600 * 0.7) ** 0.5 for line in range(10))

@@ -232,7 +232,7 @@ def test_a_line_without_text_is_named_or_left_out(texts: Path, tokenizer: Tokeni
     assert done.exit_code == 1
     assert "2.jsonl" in done.stderr
     assert "--on-error skip" in done.stderr
-    assert "--text-key" in done.stderr
+    assert "--text-key FIELD or --template TEXT (a chat: --messages FIELD)" in done.stderr
     assert not (place / "tokens" / "index").exists()
     done = invoke("tokenize", *given, "--sample-size", 32, "--on-error", "skip")
     assert done.exit_code == 0

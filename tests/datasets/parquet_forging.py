@@ -12,25 +12,30 @@ _OPTIONAL, _REPEATED = 1, 2
 _LIST_CONVERTED = 3
 
 
-def forged(
+def forged(  # noqa: PLR0913 (all by name)
     *,
     rows: int,
     values: int | None = None,
     in_page: int | None = None,
     of_lists: bool = False,
     inflated: int | None = None,
+    codec: int = 0,
+    encoding: int = _PLAIN,
+    empty_group: bool = False,
 ) -> bytes:
     """Return a file of one column without a value, stored as runs.
 
     It is of `rows` nulls, or, `of_lists`, of one row with a list of nulls. `values` is what the
     footer says, `in_page` what the page says and holds, `inflated` how long it claims to be.
+    `codec` and `encoding` are those that chunk and page name. With `empty_group` a row group
+    without rows and columns follows.
     """
     values = rows if values is None else values
     in_page = values if in_page is None else in_page
     levels = [_run(1, 0) + _run(in_page - 1, 1), _run(in_page, 2)] if of_lists else []
     levels = levels or [_run(in_page, 0)]
     body = b"".join(struct.pack("<I", len(level)) + level for level in levels)
-    counts = _struct((1, I32, in_page), (2, I32, _PLAIN), (3, I32, _RLE), (4, I32, _RLE))
+    counts = _struct((1, I32, in_page), (2, I32, encoding), (3, I32, _RLE), (4, I32, _RLE))
     whole = len(body) if inflated is None else inflated
     head = _struct((1, I32, 0), (2, I32, whole), (3, I32, len(body)), (5, STRUCT, counts))
     page = head + body
@@ -46,16 +51,18 @@ def forged(
         leaf,
         (2, LIST, (I32, [_RLE, _PLAIN])),
         (3, LIST, (BINARY, path)),
-        (4, I32, 0),
+        (4, I32, codec),
         (5, I64, values),
         (6, I64, len(page)),
         (7, I64, len(page)),
         (9, I64, 4),
     )
     columns = [_struct((2, I64, 4), (3, STRUCT, chunk))]
-    group = _struct((1, LIST, (STRUCT, columns)), (2, I64, len(page)), (3, I64, rows))
+    groups = [_struct((1, LIST, (STRUCT, columns)), (2, I64, len(page)), (3, I64, rows))]
+    if empty_group:
+        groups.append(_struct((1, LIST, (STRUCT, [])), (2, I64, 0), (3, I64, 0)))
     footer = _struct(
-        (1, I32, 2), (2, LIST, (STRUCT, schema)), (3, I64, rows), (4, LIST, (STRUCT, [group]))
+        (1, I32, 2), (2, LIST, (STRUCT, schema)), (3, I64, rows), (4, LIST, (STRUCT, groups))
     )
     return b"PAR1" + page + footer + struct.pack("<I", len(footer)) + b"PAR1"
 

@@ -20,11 +20,12 @@ import zstandard
 
 import penstock
 from penstock.datasets import ParquetRows, Source
-from penstock.datasets.parquet import _rows as _parquet_rows
+from penstock.datasets.tables import _files as _table_files
 from penstock.datasets.text._block_texts import BlockText
 from penstock.jsonl import JsonlFile
 from penstock.storage import Meter, StorageOptions, locate, metered
 from tests.datasets.block_reading import read_all
+from tests.datasets.table_files import file_bytes
 from tests.faults.child import run_together
 from tests.servers.faults import Fault, reset_in_body, s3_error
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.s3
 LENGTH = 3000
 RECORDS = [{"id": n, "text": f"{n} ü " * (n % 200)} for n in range(LENGTH)]
-FORMATS = ["jsonl", "zst", "csv", "parquet"]
+FORMATS = ["jsonl", "zst", "csv", "parquet", "feather", "orc", "avro"]
 
 
 def upload(server: S3Server, bucket: str, kind: str) -> str:
@@ -56,10 +57,13 @@ def upload(server: S3Server, bucket: str, kind: str) -> str:
         elif kind == "csv":
             rows = [f'{record["id"]},"{record["text"]}"\n' for record in some]
             server.put(bucket, f"{key}.csv", f"id,text\n{''.join(rows)}".encode())
-        else:
+        elif kind == "parquet":
             file = io.BytesIO()
             pq.write_table(pa.Table.from_pylist(some), file, row_group_size=300)
             server.put(bucket, f"{key}.parquet", file.getvalue())
+        else:
+            data = file_bytes(f".{kind}", pa.Table.from_pylist(some), 300, "null")
+            server.put(bucket, f"{key}.{kind}", data)
     return f"s3://{bucket}/data"
 
 
@@ -83,7 +87,7 @@ def plain(url: str, fault_proxy: FaultProxy) -> Source:
 def forget() -> None:
     """Let go of what this process holds, as if it were another one."""
     BlockText._held.clear()  # noqa: SLF001
-    _parquet_rows._blocks.clear()  # noqa: SLF001
+    _table_files._blocks.clear()  # noqa: SLF001
 
 
 def units(source: Source) -> int:

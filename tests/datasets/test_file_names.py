@@ -180,16 +180,26 @@ class TestFolders:
         with pytest.raises(OptionError, match="1 of JSON Lines and 1 of CSV"):
             penstock.open([*paths[:1], write(tmp_path, ".csv")])
 
-    @pytest.mark.parametrize("below", ["", "train", "train/deep"])
+    def test_the_format_that_an_error_names_chooses_all_its_names(self, tmp_path: Path) -> None:
+        (tmp_path / "train").mkdir()
+        write(tmp_path / "train", ".ndjson.gz")
+        write(tmp_path, ".jsonl")
+        write(tmp_path, ".csv.gz")
+        with pytest.raises(OptionError, match="holds 2 of JSON Lines and 1 of CSV") as caught:
+            penstock.open(tmp_path)
+        (name,) = re.findall(r"format='(\w+)'", str(caught.value))
+        assert len(penstock.open(tmp_path, format=name)) == 400
+
+    @pytest.mark.parametrize("below", ["", "train/"])
     @pytest.mark.parametrize("ending", [".ndjson.gz", ".jsonl"])
     def test_the_pattern_that_an_error_names_matches(
         self, ending: str, below: str, tmp_path: Path
     ) -> None:
         (tmp_path / below).mkdir(parents=True, exist_ok=True)
         write(tmp_path / below, ending)
-        write(tmp_path, ".csv.gz")
+        write(tmp_path / below, ".csv.gz")
         with pytest.raises(OptionError, match="holds 1 of JSON Lines and 1 of CSV") as caught:
-            penstock.open(tmp_path)
+            penstock.open(f"{tmp_path}/{below}*")
         (pattern,) = re.findall("'(.*)'", str(caught.value))
         assert len(penstock.open(pattern)) == 200
 
@@ -210,6 +220,19 @@ def test_a_compressed_file_without_its_ending_is_told_what_to_do(tmp_path: Path)
         path = write(tmp_path, f".json{ending}").rename(tmp_path / f"data{ending[1:]}")
         with pytest.raises(OptionError, match=re.escape(f"Rename it: {path}{ending}")):
             penstock.open(path)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.json"])
+def test_a_compressed_file_under_a_plain_name_is_never_read_as_text(
+    name: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, ".json.gz").rename(tmp_path / name)
+    for verb in (["info"], ["check"], ["show"], ["index", "--validate"]):
+        done = invoke(verb[0], path, *verb[1:])
+        assert done.exit_code in {1, 2}  # Bad CSV is a finding.
+        assert f"Rename it: {path}.gz" in done.stdout + done.stderr
+    with pytest.raises(OptionError, match=re.escape(f"Rename it: {path}.gz")):
+        penstock.open(path)
 
 
 def test_a_damaged_gzip_file_is_named_when_it_is_read(tmp_path: Path) -> None:

@@ -157,6 +157,17 @@ def test_an_index_of_csv_without_columns_is_damaged(facts: dict[str, Any], tmp_p
         CsvRows.create_from_index_on_filesystem(tmp_path / "a")
 
 
+@pytest.mark.parametrize("name", ["delimiter", "quote", "escape"])
+def test_a_nul_is_no_sign_of_csv(name: str, tmp_path: Path) -> None:
+    rows(tmp_path / "a")
+    path = tmp_path / "a" / "index" / "meta.json"
+    meta = json.loads(path.read_bytes())
+    meta["options"][name] = "\0"
+    path.write_text(json.dumps(meta))
+    with pytest.raises(CorruptIndexError, match="is damaged"):
+        CsvRows.create_from_index_on_filesystem(tmp_path / "a")
+
+
 TEXTS = some_documents(2, 60, 1)
 
 
@@ -223,6 +234,22 @@ def test_a_forged_type_of_tokens_is_told(dtype: str, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"uint16"', json.dumps(dtype)))
     with pytest.raises(CorruptIndexError, match="no type of integers"):
         penstock.open(tmp_path)
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_the_first_sample_of_a_later_file_lies_in_it(
+    is_foreign: bool,  # noqa: FBT001
+    tmp_path: Path,
+) -> None:
+    folder = write_concat(tmp_path, TEXTS, 16)
+    if is_foreign:
+        as_data_forager(folder)
+    places = tmp_path / "index" / "sample_locations.bin"
+    first = int(np.fromfile(places, "<u8").reshape(-1, 3)[:, 0].searchsorted(1))
+    forged(places, "<u8", (first, 1), 2**64 - 2**48)
+    source = TokensDataset.create_from_index_on_filesystem(tmp_path)
+    with pytest.raises(CorruptIndexError, match=f"samples {first} to .* of file 1"):
+        source[first]
 
 
 def test_the_only_sample_of_another_tool_lies_in_a_file_that_is_there(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pyarrow import csv
 import penstock
 from penstock.datasets._mapped import function_name
 from penstock.errors import OptionError, SchemaMismatchError
+from penstock.order import CostPlan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,6 +106,20 @@ def test_its_fingerprint_is_of_the_records_and_of_the_functions_name() -> None:
     assert function_name(partial(doubled, 1)) != function_name(partial(doubled, 2))
     shorter = one.map(doubled)
     assert penstock.open([*RECORDS, {"n": 1}]).map(doubled).was(shorter.fingerprint, 40)
+
+
+def test_what_is_found_of_mapped_records_is_not_kept_for_another_function(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with penstock.writer(path) as writer:
+        writer.write({"n": n} for n in range(1, 21))
+    for made in ([*range(1, 21)], [10] * 20):
+        mapped = penstock.open(path).map(lambda record, made=made: {"n": made[record["n"] - 1]})
+        assert [record["n"] for record in mapped.where("n > 15")] == [n for n in made if n > 15]
+        assert sum(map(len, mapped.split(by="n", a=0.5, b=0.5))) == 20
+        batches = penstock.DataLoader(mapped, batch_size=CostPlan("n", 20))
+        assert max(sum(record["n"] for record in batch) for batch in batches) == 20
+        expected = sum(1 for _ in batches)
+        assert len(batches) == expected == (14 if made[0] == 1 else 10)
 
 
 def test_an_error_of_the_function_names_the_record() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.datasets import ParquetRows, Source
 from penstock.datasets._recently_used import RecentlyUsed
-from penstock.datasets.parquet import _rows as _parquet_rows
+from penstock.datasets.tables import _files as _table_files
 from penstock.errors import (
     CorruptFileError,
     ObjectNotFoundError,
@@ -207,7 +207,6 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         (lambda data: data[:-10], "instead of"),
         (lambda data: data[:-8] + b"\xff\xff\xff\x7fPAR1", "claims"),
         (lambda data: data[:-100] + bytes(92) + data[-8:], "footer cannot be read"),
-        (lambda data: data[:-4] + b"PARE", "encrypted"),
     ],
 )
 def test_a_damaged_footer_names_the_file_and_the_remedy(
@@ -277,9 +276,9 @@ def open_files() -> int:
 def test_more_files_than_are_kept_open_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_parquet_rows, "_files", RecentlyUsed(3))
-    monkeypatch.setattr(_parquet_rows, "_columns", RecentlyUsed(1))
-    monkeypatch.setattr(_parquet_rows, "_KEPT_FOOTER_BYTES", 1000)
+    monkeypatch.setattr(_table_files, "_files", RecentlyUsed(3))
+    monkeypatch.setattr(_table_files, "_columns", RecentlyUsed(1))
+    monkeypatch.setattr(_table_files, "_KEPT_HEAD_BYTES", 1000)
     for number in range(20):
         write(tmp_path / f"{number}.parquet", {"a": [number]})
     before = open_files()
@@ -311,7 +310,7 @@ def test_a_fork_while_a_thread_holds_the_cache_does_not_hang(tmp_path: Path) -> 
     taken, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with _parquet_rows._columns._lock, _parquet_rows._files._lock:  # noqa: SLF001
+        with _table_files._columns._lock, _table_files._files._lock:  # noqa: SLF001
             taken.set()
             done.wait()
 

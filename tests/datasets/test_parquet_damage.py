@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import io
+import uuid
 from collections import Counter
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.parquet.encryption as pe
 import pytest
 
+import penstock
 from penstock.datasets import ParquetRows
-from penstock.errors import CorruptFileError, SchemaMismatchError
+from penstock.errors import CorruptFileError, SchemaMismatchError, UnsupportedFileError
+from penstock.storage import LocalStore
+from penstock.tables import TableHead
+from tests.cli.commands import document, invoke
 from tests.datasets import parquet_programs
 from tests.datasets.parquet_forging import forged
 from tests.faults.child import run
@@ -72,6 +80,81 @@ def test_plain_columns_of_an_encrypted_object_are_read(s3_server: S3Server, buck
     assert rows[:] == rows.by_blocks()[:] == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
+def test_an_encrypted_file_is_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(forged(rows=3)[:-4] + b"PARE")
+    with pytest.raises(UnsupportedFileError, match=r"a\.parquet is encrypted.* Decrypt it first"):
+        ParquetRows(path)
+
+
+@pytest.mark.parametrize(
+    "claims", [{"codec": 3}, {"codec": 9}, {"encoding": 4}, {"encoding": 77}],
+    ids=["LZO", "later codec", "BIT_PACKED", "later encoding"],
+)  # fmt: skip
+def test_a_codec_or_encoding_that_pyarrow_lacks_is_not_called_damage(
+    tmp_path: Path, claims: dict[str, int]
+) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(forged(rows=3, **claims))
+    with pytest.raises(
+        UnsupportedFileError, match=r"a\.parquet: row group 0 .*not support"
+    ) as told:
+        ParquetRows(path)[0]
+    assert told.value.remedy.startswith("Write the file again with other types, encodings or")
+    checked = document("check", path, code=3)
+    assert checked["findings"] == 0
+    assert "does not support its contents" in checked["errors"][0]["error"]
+
+
+def test_a_type_that_pyarrow_lacks_is_not_called_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pl.DataFrame({"a": [1]}, schema={"a": pl.Int128}).write_parquet(path)
+    with pytest.raises(
+        UnsupportedFileError, match=r"not support its contents: .*more than 64 bits"
+    ):
+        ParquetRows(path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusing(TableHead):
+    """A file of which Arrow says that it does not read it."""
+
+    unit: ClassVar = "row group"
+    said: Exception
+
+    def _columns(self, *_: object, **__: object) -> pa.RecordBatch:
+        raise self.said
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        pa.ArrowInvalid("offset overflow while concatenating arrays, consider casting"),
+        pa.ArrowNotImplementedError("not implemented for chunked array outputs"),
+    ],
+)
+def test_row_groups_of_2_gib_of_text_are_to_be_written_smaller(
+    said: Exception, tmp_path: Path
+) -> None:
+    (tmp_path / "a").touch()
+    rows = np.ones(4, np.int64)
+    schema = pa.schema({"a": pa.string()})
+    head = Refusing(
+        said=said, schema=schema, unit_rows=rows, unit_bytes=rows, mark="", weight=0
+    )  # fmt: skip
+    file = LocalStore().open(str(tmp_path / "a"))
+    with closing(file), pytest.raises(UnsupportedFileError, match=r"p 3 .* 2 GiB") as told:
+        head.read(file, 3, schema, at_once=False)
+    assert told.value.remedy.startswith("Write the file again with smaller row groups, or leave")
+
+
+def test_an_empty_row_group_without_columns_is_nothing_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(forged(rows=3, empty_group=True))
+    assert ParquetRows(path)[:] == [{"a": None}] * 3
+    assert "nothing wrong" in invoke("check", path).stdout
+
+
 def test_no_damaged_footer_ends_the_process_or_raises_an_error_of_arrow(tmp_path: Path) -> None:
     table = pa.table(
         {
@@ -108,7 +191,7 @@ def test_a_tiny_file_that_claims_much_takes_no_memory(
     path.write_bytes(forged(**claims))
     assert path.stat().st_size < 463
     told, peak = run(parquet_programs.peak_of_reading, str(path))
-    assert told.startswith(f"CorruptFileError: {path}: ")
+    assert told.startswith(f"CorruptFileError: {path}")
     assert "536,870,912" in told
     assert peak < 1000
 
@@ -203,7 +286,7 @@ def test_fewer_rows_than_the_footer_says_are_an_error(tmp_path: Path) -> None:
 def test_impossible_numbers_of_rows_are_refused_at_once(tmp_path: Path, rows: int) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(forged(rows=rows, values=10))
-    with pytest.raises(CorruptFileError, match=r"a\.parquet is no whole Parquet file: its footer"):
+    with pytest.raises(CorruptFileError, match=r"a\.parquet is no whole Parquet file: it claims"):
         ParquetRows(path)
 
 
@@ -254,6 +337,65 @@ def test_text_that_is_no_utf_8_is_an_error_that_names_the_record(tmp_path: Path)
     with pytest.raises(SchemaMismatchError, match="record 1: field 'text'"):
         rows.read([1], {"text": "timestamp[s]"})
     assert len(rows.split(by="text", a=0.5, b=0.5)[0]) <= 2
+
+
+@pytest.mark.parametrize("shape", ["text", "list", "struct", "map"])
+def test_a_typed_field_that_is_no_utf_8_names_the_record_in_every_way_to_read(
+    tmp_path: Path, shape: str
+) -> None:
+    texts = pa.array([b"fine", b"caf\xe9", None, b"z"]).view(pa.string())
+    ends, numbers = pa.array([0, 1, 2, 3, 4]), pa.array([1, 2, 3, 4])
+    column = {
+        "text": texts,
+        "list": pa.ListArray.from_arrays(ends, texts),
+        "struct": pa.StructArray.from_arrays([texts], ["in"]),
+        "map": pa.MapArray.from_arrays(ends[:3], texts[:2], numbers[:2]),
+    }[shape]
+    pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
+    rows = ParquetRows(tmp_path / "a.parquet")
+    with pytest.raises(SchemaMismatchError, match=r"record 1: field 'text' .*binary") as told:
+        rows.read([0, 1], {"text": rows.schema.field("text").type})
+    assert told.value.record == 1
+    assert rows.read([0], {"text": rows.schema.field("text").type}).num_rows == 1
+
+
+@pytest.mark.parametrize("materialize", [True, False])
+@pytest.mark.parametrize("kind", ["string", "text", "category"])
+def test_a_loader_masks_the_records_whose_text_is_no_utf_8(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    materialize: bool,  # noqa: FBT001
+) -> None:
+    monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
+    texts = pa.array([b"a", b"caf\xe9", b"b"]).view(pa.string())
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    (batch,) = penstock.DataLoader(
+        penstock.open(tmp_path / "a.parquet"), {"text": kind},
+        batch_size=3, on_error="mask", materialize=materialize, num_workers=0,
+    )  # fmt: skip
+    assert batch.valid.tolist() == [True, False, True]
+    assert penstock.open(tmp_path / "a.parquet").vocabulary("text") == ["a", "b"]
+
+
+def test_uuids_are_uuids_and_are_compared_and_encoded_as_text(tmp_path: Path) -> None:
+    ids = [uuid.UUID(int=number) for number in (5, 6, 6)]
+    stored = pa.array([one.bytes for one in ids] + [None], pa.uuid())
+    nested = pa.ListArray.from_arrays([0, 2, 2, 3, 4], stored)
+    for is_stored in (True, False):
+        path = tmp_path / f"{is_stored}.parquet"
+        pq.write_table(pa.table({"id": stored, "ids": nested}), path, store_schema=is_stored)
+        rows = ParquetRows(path)
+        assert rows[:] == pq.read_table(path).to_pylist()
+        assert rows[0] == {"id": ids[0], "ids": ids[:2]}
+        assert rows.schema.field("id").type == pa.uuid()
+        assert rows.read([1, 3], {"id": "string"}).column(0).to_pylist() == [str(ids[1]), None]
+        assert rows.read([0], {"ids": "list<string>"}).column(0)[0].as_py() == [*map(str, ids[:2])]
+        assert rows.read([1], {"id": "json"}).column(0).to_pylist() == [f'"{ids[1]}"']
+        assert len(rows.where(f"id == '{ids[1]}'")) == 2
+        assert rows.value_counts("id") == {str(ids[0]): 1, str(ids[1]): 2}
+        parts = rows.split(by="id", a=0.5, b=0.5)
+        assert sum(1 in [row["id"].int % 2 for row in part if row["id"]] for part in parts) == 1
 
 
 def test_a_wide_row_group_has_every_column_in_any_order(tmp_path: Path) -> None:

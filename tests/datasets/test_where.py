@@ -165,6 +165,11 @@ def test_a_field_that_no_record_has_is_refused_and_a_late_one_is_not() -> None:
     assert len(ListedSource([]).where("agee > 3")) == 0
 
 
+def test_a_name_with_a_nul_is_another_name() -> None:
+    with pytest.raises(OptionError, match="no record has a field 'age'"):
+        ListedSource([{"age\0": 5}]).where("age > 3")
+
+
 def test_a_field_of_the_schema_may_be_null_in_all_records_of_a_view() -> None:
     view = ListedSource(PEOPLE).take([2]).where("age > 3")
     assert len(view) == 0
@@ -435,7 +440,7 @@ def test_where_nothing_can_be_written_the_numbers_stay_in_memory_and_a_line_says
     cache.write_text("a file where the folder should be")
     with caplog.at_level(logging.WARNING, "penstock.datasets"):
         view = aged(1000).where("age >= 18")
-    assert "820 record numbers stay in the memory" in caplog.text
+    assert "820 numbers stay in the memory" in caplog.text
     assert len(view) == 820
 
 

@@ -95,7 +95,7 @@ def test_values_fit_when_their_text_does(values: list[Any], type_: pa.DataType) 
 @given(columns(), types)
 def test_arrow_columns_fit_when_their_text_does(values: list[Any], type_: pa.DataType) -> None:
     schema, rows = pa.schema({"v": type_}), [{"v": value} for value in values]
-    arrow = inferred_batch(rows, set())
+    arrow = inferred_batch(rows)
     as_rows = arrow.to_pylist()
     if repr([row["v"] for row in as_rows]) != repr(_with_nulls(values)):
         return  # Some integers are too wide for one type, and have become text.

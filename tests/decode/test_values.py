@@ -31,7 +31,7 @@ def _fail(_index: int, _line: bytes, why: Exception) -> None:
 def test_inference_agrees_with_that_of_text(rows: list[dict[str, Any]]) -> None:
     text = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
     wanted = InferringDecoder().settle(text, None, _fail)
-    made = inferred_batch(rows, set())
+    made = inferred_batch(rows)
     assert made.schema == wanted.schema
     assert repr(made.to_pylist()) == repr(wanted.to_pylist())
 
@@ -51,23 +51,22 @@ def test_what_stands_for_a_json_value_is_one() -> None:
         {"n": 1, "xs": [3.5], "u": {"a": False}},
         {"n": None, "xs": None, "s": "text"},
     ]
-    assert inferred_batch(odd, set()).equals(inferred_batch(plain, set()))
-    schema = inferred_batch(plain, set()).schema
+    assert inferred_batch(odd).equals(inferred_batch(plain))
+    schema = inferred_batch(plain).schema
     assert typed_batch(odd, schema, np.arange(3)).equals(typed_batch(plain, schema, np.arange(3)))
 
 
 def test_only_the_fields_that_need_it_are_made_by_arrow() -> None:
     day = dt.date(2024, 1, 2)
-    batch = inferred_batch([{"d": day, "mixed": 1}, {"mixed": "one"}], set())
+    batch = inferred_batch([{"d": day, "mixed": 1}, {"mixed": "one"}])
     assert batch.schema == pa.schema({"d": pa.date32(), "mixed": pa.string()})
     assert batch.to_pylist() == [{"d": day, "mixed": "1"}, {"d": None, "mixed": "one"}]
 
 
 def test_a_field_of_mixed_values_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    warned: set[str] = set()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
-            inferred_batch([{"m": 1}, {"m": "one"}], warned)
+            inferred_batch([{"m": 1}, {"m": "one"}])
     assert len(caplog.records) == 1
     assert "'m' holds" in caplog.text
 
@@ -82,7 +81,7 @@ def test_a_field_of_mixed_values_is_told_once(caplog: pytest.LogCaptureFixture) 
 )
 def test_what_no_column_can_hold_is_named(rows: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(SchemaMismatchError, match=words):
-        inferred_batch(rows, set())
+        inferred_batch(rows)
 
 
 def test_records_nested_too_deeply_are_refused() -> None:
@@ -90,7 +89,7 @@ def test_records_nested_too_deeply_are_refused() -> None:
     for _ in range(100):
         deep = [deep]
     with pytest.raises(SchemaMismatchError, match="nested"):
-        inferred_batch([{"v": deep}], set())
+        inferred_batch([{"v": deep}])
 
 
 @pytest.mark.parametrize(

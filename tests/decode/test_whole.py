@@ -13,7 +13,7 @@ from tests.decode.json_values import cut_records
 
 @given(cut_records())
 def test_widened_batches_are_the_unified_table(cuts: list[list[dict[str, object]]]) -> None:
-    batches = [inferred_batch(rows, set()) for rows in cuts]
+    batches = [inferred_batch(rows) for rows in cuts]
     whole = WholeSchema(batches)
     table = unify(batches)
     assert whole.schema == table.schema

@@ -182,17 +182,17 @@ def test_a_bad_option_shows_no_secret(
 @pytest.mark.parametrize(
     "make",
     [
-        lambda options: JsonlFile("ftp://x/a.jsonl", options),
-        lambda options: JsonlDir("ftp://x/a", options),
+        lambda options: JsonlFile("nowhere://x/a.jsonl", options),
+        lambda options: JsonlDir("nowhere://x/a", options),
         lambda options: JsonlFile.new_remote("a", storage_options={**options, "timeout": "soon"}),
         lambda options: JsonlDir.new_remote("a", storage_options={**options, "timeout": "soon"}),
-        lambda options: JsonlFile.from_existing_remote("ftp://x/a", storage_options=options),
-        lambda options: JsonlDir.from_local_sync(".", "ftp://x/a", storage_options=options),
-        lambda options: penstock.writer("ftp://x/a.jsonl", storage_options=options),
+        lambda options: JsonlFile.from_existing_remote("nowhere://x/a", storage_options=options),
+        lambda options: JsonlDir.from_local_sync(".", "nowhere://x/a", storage_options=options),
+        lambda options: penstock.writer("nowhere://x/a.jsonl", storage_options=options),
         lambda options: penstock.writer("a.parquet", storage_options=options),
         lambda options: penstock.writer("a.jsonl", storage_options=options, flush_bytes=-1),
         lambda options: JsonlDir("s3://b", options).writer_sync(max_bytes_per_shard=-1),
-        lambda options: locate("ftp://x", StorageOptions(options)),
+        lambda options: locate("nowhere://x", StorageOptions(options)),
     ],
     ids=range(11),
 )

@@ -82,7 +82,8 @@ def _was_ended(code: int, log: str) -> bool:
 def _environment() -> dict[str, str]:
     # Allocators that reserve address space ahead would count as growth.
     quiet = {"MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    return {**os.environ, **quiet, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])  # The code beside these tests.
+    return {**os.environ, **quiet, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 def _read(path: Path) -> str:

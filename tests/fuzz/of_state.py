@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tests.fuzz._format import Values
 
 _RECORDS = [{"n": n} for n in range(30)]
-_KINDS: tuple[Any, ...] = (False, True, "block")
+_PLAIN: tuple[Any, ...] = (False, True, "block")
+_OWN = ("weights", "mixture")
+"""Orders with which only their own states go on."""
 
 
 class State(Format):
@@ -29,7 +31,7 @@ class State(Format):
     always = 0
 
     def make(self, folder: Path) -> None:
-        for kind in _KINDS:
+        for kind in (*_PLAIN, *_OWN):
             loader = _loader(kind, skip=[3, (10, 14)])
             next(iter(loader))
             (folder / f"{kind}.json").write_text(json.dumps(loader.state_dict()))
@@ -39,18 +41,26 @@ class State(Format):
 
     def doors(self, folder: Path, damaged: str) -> list[Door]:
         path = folder / damaged
+        kinds = (path.stem,) if path.stem in _OWN else _PLAIN
         return [
             Door(f"{kind}, {changed}", partial(_resumed, path, kind, changed))
-            for kind in _KINDS
+            for kind in kinds
             for changed in ("raise", "continue")
         ]
 
 
 def _loader(kind: Any, **options: Any) -> penstock.DataLoader:
+    source: Any = _RECORDS
+    if kind == "weights":
+        options = {**options, "weights": [n % 5 for n in range(len(_RECORDS))]}
+    elif kind == "mixture":
+        parts = {"a": penstock.open(_RECORDS[:20]), "b": penstock.open(_RECORDS[20:])}
+        source = penstock.Mixture(parts, [(0, {"a": 2, "b": 1}), (9, {"a": 1, "b": 1})])
+    else:
+        options = {**options, "shuffle": kind}
     return penstock.DataLoader(
-        _RECORDS, {"n": "int64"}, batch_size=4, shuffle=kind, epochs=2, num_workers=0,
-        output="arrow", **options,
-    )  # fmt: skip
+        source, {"n": "int64"}, batch_size=4, epochs=2, num_workers=0, output="arrow", **options
+    )
 
 
 def _resumed(path: Path, kind: Any, changed: Any) -> Values:

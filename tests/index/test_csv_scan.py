@@ -269,6 +269,7 @@ def test_a_file_without_rows_has_no_records(data: bytes) -> None:
     ("options", "message"),
     [
         ({"delimiter": ",,"}, "delimiter=',,': expected one ASCII character"),
+        ({"escape": "\0"}, r"escape='\\x00': expected one ASCII character"),
         ({"delimiter": "\n"}, "delimiter="),
         ({"quote": "»"}, "quote="),
         ({"escape": '"'}, "must differ"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 import penstock
 from penstock.datasets import MegatronTokens, ParquetRows
 from penstock.errors import OptionError
-from penstock.index._formats import LINES, PARQUET, format_by_bytes
+from penstock.index._formats import LINES, format_by_bytes, format_named
 from tests.cli.commands import invoke
 from tests.datasets.mds_files import write_mds
 from tests.datasets.megatron_files import write_megatron
@@ -32,7 +33,7 @@ def test_a_megatron_pair_inside_a_token_folder_opens(below: str, tmp_path: Path)
 
 def test_a_folder_above_whole_mds_folders_is_not_broken(tmp_path: Path) -> None:
     write_mds(tmp_path / "root" / "train", {"n": "int"}, [{"n": 1}])
-    assert invoke("check", tmp_path / "root").exit_code == 0
+    assert invoke("check", tmp_path / "root").exit_code == 2  # No finding.
     with pytest.raises(OptionError):
         penstock.open(tmp_path / "root")
 
@@ -71,5 +72,36 @@ def test_parquet_files_that_a_pattern_finds_need_no_ending(tmp_path: Path) -> No
 
 def test_first_bytes_of_binary_formats_stand_at_the_very_beginning() -> None:
     assert format_by_bytes(b"\xef\xbb\xbf \n{") is LINES
-    assert format_by_bytes(b"PAR1") is PARQUET
+    for head, name in {
+        b"PAR1": "parquet",
+        b"ARROW1": "arrow",
+        b"ORC": "orc",
+        b"Obj\x01": "avro",
+    }.items():
+        assert format_by_bytes(head) is format_named(name)
     assert format_by_bytes(b" PAR1") is None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ("a.csv", "b.jsonl"),
+        ("simple/a.csv", "simple/b.jsonl"),
+        ("a.csv", "deep/er/b.ndjson"),
+        ("x/a.CSV", "x/y/b.parquet"),
+        ("x/a.tsv.gz", "x/b.csv", "y/c.parquet"),
+    ],
+)
+def test_the_format_of_a_remedy_opens(files: tuple[str, ...], tmp_path: Path) -> None:
+    for name in files:
+        path = tmp_path / "d" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".parquet"):
+            pq.write_table(pa.table({"n": [1]}), path)
+        else:
+            text = b'{"n": 1}\n' if "json" in name else b"n\n1\n"
+            path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    with pytest.raises(OptionError, match="Choose by format='") as told:
+        penstock.open(tmp_path / "d")
+    chosen = str(told.value).partition("format='")[2].partition("'")[0]
+    assert penstock.open(tmp_path / "d", format=chosen)[0] == {"n": 1}

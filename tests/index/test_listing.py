@@ -75,7 +75,7 @@ def test_links_to_files_and_folders_elsewhere_are_read(tmp_path: Path) -> None:
     (tmp_path / "d" / "a.jsonl").symlink_to("../blobs/0123")
     (tmp_path / "d" / "more").symlink_to("../more")
     assert len(penstock.open(f"{tmp_path}/d/**/*.jsonl")) == 2
-    assert len(penstock.open(tmp_path / "d")) == 1
+    assert len(penstock.open(tmp_path / "d")) == 2
 
 
 @pytest.mark.parametrize("name", ["b.jsonl", "b.jsonl.zst", "b.csv", "b.parquet"])

@@ -3,10 +3,13 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+from collections import Counter
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -130,6 +133,35 @@ def test_every_path_has_its_types_records_nulls_and_borders(records: list[Any]) 
         if "distinct" in field:
             different = {(type(v), v if v == v else None) for v in model["values"]}  # noqa: PLR0124 (NaN)
             assert field["distinct"] == len(different - {(type(None), None)})
+        held = [value for value in model["values"] if value is not None]
+        if "values" in field:
+            assert len({type(value) for value in held}) == 1
+            counts = [count for _, count in field["values"]]
+            assert counts == sorted(Counter(held).values(), reverse=True)
+
+
+def test_values_are_counted_where_there_are_few_and_they_come_again() -> None:
+    records = [{"pet": "cat" if n % 4 else "dog", "ok": n < 30, "id": n, "size": n % 50, "t": None}
+               for n in range(100)]  # fmt: skip
+    document = profiled(*records)
+    values = {field["path"]: field.get("values") for field in document["fields"]}
+    sizes = [[size, 2] for size in range(50)]
+    assert values == {
+        "pet": [["cat", 75], ["dog", 25]],
+        "ok": [[False, 70], [True, 30]],
+        "id": None,
+        "size": sizes,
+        "t": None,
+    }
+    many = profiled(*({"n": n % 257, "long": "x" * (60 + n % 2)} for n in range(1000)))
+    assert not any("values" in field for field in many["fields"])
+
+
+def test_an_older_state_counts_no_values_when_it_goes_on() -> None:
+    index = Path(__file__).parents[1] / "golden" / "index-checked-1" / "jsonl" / "index"
+    old = Profile.from_bytes((index / "profile.state").read_bytes())
+    old.add([{"text": "a"}] * 1000, old.records)
+    assert not any("values" in field for field in old.document()["fields"])
 
 
 def test_fields_come_in_the_order_that_records_have_them() -> None:
@@ -266,3 +298,69 @@ def test_columns_are_profiled_like_the_records_they_are_of() -> None:
 def test_what_is_no_state_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\w"):
         Profile.from_bytes(b"nonsense")
+
+
+ALL_KINDS = [
+    {
+        "id": n,
+        "f": n / 3,
+        "s": f"Köln {n % 3}",
+        "b": n % 2 == 0,
+        "l": [n, {"x": 1}],
+        "o": {"y": None},
+        "d": Decimal(n) / 7,
+        "t": dt.datetime(2020, 1, 1, n),  # noqa: DTZ001 (a kind of its own)
+        "day": dt.date(2020, 1, 1 + n),
+        "time": dt.time(n),
+        "lasts": dt.timedelta(n),
+        "bytes": b"x" * n,
+    }
+    for n in range(9)
+]
+ODD = st.sampled_from(
+    (None, -1, 7, 2**62, 0.5, math.nan, "", "nan", "0x" + "f" * 40, b"", bytes(8), [], {}, [1])
+)
+
+
+def whole_profile() -> Profile:
+    profile = Profile()
+    profile.add(ALL_KINDS, 0)
+    return profile
+
+
+def places_in(value: Any) -> Iterator[tuple[Any, Any]]:
+    for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
+        yield value, key
+        if isinstance(inside, dict | list):
+            yield from places_in(inside)
+
+
+@given(data=st.data())
+def test_a_damaged_state_is_refused_or_goes_on(data: st.DataObject) -> None:
+    document = msgspec.msgpack.decode(whole_profile().to_bytes())
+    holder, key = data.draw(st.sampled_from([*places_in(document)]))
+    old = holder[key]
+    holder[key] = data.draw(ODD)
+    if isinstance(old, bytes) and len(old) >= 8 and data.draw(st.booleans()):
+        at = 8 * data.draw(st.integers(0, len(old) // 8 - 1))
+        number = data.draw(st.sampled_from([0, 2, -1, 2**63 - 1])) % 2**64
+        holder[key] = old[:at] + number.to_bytes(8, "little") + old[at + 8 :]
+    try:
+        profile = Profile.from_bytes(msgspec.msgpack.encode(document))
+    except ValueError:
+        return
+    if profile.records == profile.end:
+        profile.merge(whole_profile(), profile.records)
+        assert json.loads(profile_text(profile.document()))
+        assert Profile.from_bytes(profile.to_bytes()).document() == profile.document()
+
+
+def test_a_state_whose_hashes_do_not_ascend_is_refused() -> None:
+    profile = Profile()
+    profile.add([{"id": n} for n in range(9)], 0)
+    document = msgspec.msgpack.decode(profile.to_bytes())
+    ((_, field),) = document["root"][2]
+    distinct = field[1]["int"][5]
+    distinct[0] = distinct[0][:-8] + (2).to_bytes(8, "little")
+    with pytest.raises(ValueError, match="cannot be true"):
+        Profile.from_bytes(msgspec.msgpack.encode(document))

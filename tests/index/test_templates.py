@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from penstock.errors import MalformedLineError, OptionError
 from penstock.index import read_meta
-from penstock.index.tokenizers._parts import PartsTokenizer
+from penstock.index.tokenizers._encoded import PartsTokenizer
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._texts import BadText, ChatTurns, Template, text_of
 from tests.cli.commands import document, invoke, succeed

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left_behind() -> Iterator[None]:
-    before = _threads_of_ours()  # Those of a loader that stalled wait until their reads give up.
+    before = threads_of_ours()  # Those of a loader that stalled wait until their reads give up.
     yield
-    if _threads_of_ours() - before:
+    if threads_of_ours() - before:
         gc.collect()  # A failed test's traceback may still hold a stream.
-    assert not _threads_of_ours() - before
+    assert not threads_of_ours() - before
 
 
-def _threads_of_ours() -> set[threading.Thread]:
+def threads_of_ours() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if "penstock" in thread.name}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from penstock.jsonl import JsonlDir, JsonlFile, Stream
+from penstock.jsonl import JsonlDir, JsonlFile, RecordIterator
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
@@ -35,7 +35,7 @@ def read(
         source = JsonlDir(source) if source.is_dir() else JsonlFile(source)
     stream = getattr(source, f"iter_{kind}{'_sync' if door == 'sync' else ''}")(**options)
     items: list[Any] = []
-    if isinstance(stream, Stream):
+    if isinstance(stream, RecordIterator):
         try:
             items.extend(stream)
         except Exception as error:  # noqa: BLE001 (what ended it is for the test to judge)

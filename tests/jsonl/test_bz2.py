@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import penstock
 from penstock.errors import CorruptFileError, OptionError, TruncatedFileError
 from penstock.jsonl import JsonlFile
 from penstock.jsonl._sequential import Bz2Encoder, decode_stream
@@ -67,11 +68,26 @@ def test_a_file_that_is_cut_off_is_told_of(data: bytes, path: Path) -> None:
         records(path)
 
 
-@pytest.mark.parametrize("data", [TEXT, bz2.compress(TEXT) + b"x", bz2.compress(TEXT)[5:]])
+@pytest.mark.parametrize(
+    "data", [bz2.compress(TEXT) + b"x", bz2.compress(TEXT)[:5] + bz2.compress(TEXT)[6:]]
+)
 def test_what_is_no_bz2_is_a_corrupt_file(data: bytes, path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(CorruptFileError, match="the bz2 data near byte"):
         records(path)
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "zst"])
+def test_a_name_that_promises_a_compression_which_the_file_has_not_is_told(
+    ending: str, tmp_path: Path
+) -> None:
+    path = tmp_path / f"a.jsonl.{ending}"
+    path.write_bytes(b'{"a": 1}\n')
+    match = rf"a\.jsonl\.{ending} holds no \w+ data: it begins with b'{{\"a\": 1.*the name of what"
+    with pytest.raises(CorruptFileError, match=match):
+        records(path)
+    with pytest.raises(CorruptFileError, match=match):
+        penstock.open(path)
 
 
 def test_a_level_that_bz2_does_not_have_is_refused(path: Path) -> None:

@@ -38,7 +38,9 @@ def test_a_relative_path_is_taken_from_the_working_directory(
     assert records(tmp_path / "a.jsonl") == [2]
 
 
-@pytest.mark.parametrize("path", ["http://host/a.jsonl", "ftp://x/a.jsonl", "file://host/a.jsonl"])
+@pytest.mark.parametrize(
+    "path", ["S3://host/a.jsonl", "nothing://x/a.jsonl", "file://host/a.jsonl"]
+)
 def test_a_place_that_nothing_is_known_of_is_a_value_error(path: str) -> None:
     for kind in (JsonlFile, JsonlDir):
         with pytest.raises(ValueError, match="://"):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jsonl import AsyncStream, JsonlDir, JsonlFile, Stream
+from penstock.jsonl import AsyncRecordIterator, JsonlDir, JsonlFile, RecordIterator
 from tests.jsonl.doors import COMPRESSIONS, both_doors, read, records, write
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_a_stream_is_an_iterator_with_next_and_close(tmp_path: Path) -> None:
     file = JsonlFile(tmp_path / "a.jsonl")
     write(file, range(5))
     stream = file.iter_records_sync()
-    assert isinstance(stream, Stream)
+    assert isinstance(stream, RecordIterator)
     assert next(stream) == 0
     for record in stream:
         assert record == 1
@@ -134,7 +134,7 @@ def test_an_async_stream_is_an_iterator_with_anext_and_aclose(tmp_path: Path) ->
 
     async def take() -> None:
         stream = file.iter_records()
-        assert isinstance(stream, AsyncStream)
+        assert isinstance(stream, AsyncRecordIterator)
         assert await anext(stream) == 0
         async for record in stream:
             assert record == 1

@@ -40,6 +40,7 @@ WRITTEN: dict[str, tuple[object, list[Any]]] = {
     "an Arrow batch": (BATCH, ROWS),
     "an Arrow reader": (TABLE.to_reader(), ROWS),
     "an Arrow stream of another library": (OnlyAStream(), ROWS),
+    "a name with a NUL": (pa.record_batch({"a": [1], "a\0": [2]}), [{"a": 1, "a\0": 2}]),
     "Arrow dates": (pa.table({"t": [dt.date(2020, 1, 2)]}), [{"t": "2020-01-02"}]),
     "NumPy columns": (
         {"a": np.arange(3), "b": np.array(["x", "y", "z"])},

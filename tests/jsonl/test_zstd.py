@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import penstock
-from penstock.errors import CorruptFileError, TruncatedFileError
+from penstock.errors import CorruptFileError, TruncatedFileError, UnsupportedFileError
 from penstock.jsonl import JsonlDir, JsonlFile
 from penstock.jsonl._zstd import (
     ZstdEncoder,
@@ -561,6 +561,18 @@ def test_one_byte_flipped_in_concatenated_files_gives_no_other_records(
         outcome = read(path, "sync")
         assert outcome.items == (RECORDS * 2)[: len(outcome.items)], (at, change)
         assert outcome.error is not None or len(outcome.items) == 2 * len(RECORDS)
+
+
+@both_doors
+def test_a_file_with_a_dictionary_is_not_called_damaged(door: str, tmp_path: Path) -> None:
+    samples = [b'{"number": %d, "text": "of a sample"}' % number for number in range(500)]
+    dictionary = zstandard.train_dictionary(2048, samples)
+    path = tmp_path / "a.jsonl.zst"
+    path.write_bytes(zstandard.ZstdCompressor(dict_data=dictionary).compress(samples[0]))
+    outcome = read(path, door)
+    assert outcome.items == []
+    assert isinstance(outcome.error, UnsupportedFileError)
+    assert f"zstd -D DICTIONARY -dc {path}" in str(outcome.error)
 
 
 @both_doors

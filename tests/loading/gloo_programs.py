@@ -7,6 +7,7 @@ session of its own, as if a launcher had started it.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
@@ -15,9 +16,10 @@ import time
 import traceback
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import penstock
+import penstock.order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +36,8 @@ class Run(TypedDict):
 class Training(Run):
     """What the ranks of a job that trains are told."""
 
+    mixture: NotRequired[dict[str, Any]]
+    """Arguments of a mixture, with paths in place of sources, in place of `path`."""
     checkpoint: str
     every: int
     """Steps between two checkpoints."""
@@ -69,7 +73,8 @@ def _be_rank(name: str, folder: Path, rank: int, world_size: int, run: Run) -> N
     status = 1
     try:
         with _gloo(folder, rank, world_size):
-            globals()[name](folder, rank, run)
+            module, function = name.split(":")
+            getattr(importlib.import_module(module), function)(folder, rank, run)
         (folder / f"rank-{rank}.done").touch()
         status = 0
     except BaseException:  # noqa: BLE001 (the test shows it)
@@ -95,7 +100,7 @@ def _gloo(folder: Path, rank: int, world_size: int) -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def _summed(*numbers: float) -> list[float]:
+def summed(*numbers: float) -> list[float]:
     """Add up numbers over all ranks: a rank that came too early or too late would wait for ever."""
     import torch
     import torch.distributed as dist
@@ -119,7 +124,7 @@ def go_through(folder: Path, rank: int, run: Run) -> None:
     with (folder / f"rank-{rank}.jsonl").open("w") as file:
         for batch in loader:
             row = _row(batch)
-            row["everywhere"], row["ranks"] = _summed(sum(row["valid"]), 1)
+            row["everywhere"], row["ranks"] = summed(sum(row["valid"]), 1)
             print(json.dumps({**row, "state": loader.state_dict()}), file=file)
     (folder / f"rank-{rank}.length").write_text(str(len(loader)))
 
@@ -156,14 +161,25 @@ def evaluate(folder: Path, rank: int, run: Run) -> None:
     for batch in loader:
         values = batch["n"] if batch.valid is None else batch["n"][batch.valid]
         steps, total, count = steps + 1, total + float(values.sum()), count + len(values)
-        _summed(0)
-    told = {"steps": steps, "sum": _summed(total)[0], "count": _summed(count)[0]}
+        summed(0)
+    told = {"steps": steps, "sum": summed(total)[0], "count": summed(count)[0]}
     (folder / f"rank-{rank}.json").write_text(json.dumps(told))
 
 
 def train(folder: Path, rank: int, run: Training) -> None:
-    """Go on from the last checkpoint, if there is one; write down what each step brings."""
-    loader = penstock.DataLoader(penstock.open(run["path"]), {"n": "int64"}, **run["loader"])
+    """Go on from the last checkpoint, if there is one; write down what each step brings.
+
+    The name of a plan and its arguments may stand in place of a batch size.
+    """
+    options = run["loader"]
+    if isinstance(options.get("batch_size"), list):
+        name, *arguments = options["batch_size"]
+        options = {**options, "batch_size": getattr(penstock.order, name)(*arguments)}
+    source: Any = run["path"]
+    if "mixture" in run:
+        sources = {name: penstock.open(path) for name, path in run["mixture"]["sources"].items()}
+        source = penstock.Mixture(**{**run["mixture"], "sources": sources})
+    loader = penstock.DataLoader(source, {"n": "int64"}, **options)
     checkpoint = Path(run["checkpoint"])
     if checkpoint.exists():
         loader.load_state_dict(json.loads(checkpoint.read_text()))
@@ -172,9 +188,37 @@ def train(folder: Path, rank: int, run: Training) -> None:
         state = loader.state_dict()
         row = {**_row(batch), "at": [state["epoch"], state["position"]]}
         os.write(log, json.dumps(row).encode() + b"\n")
-        _summed(1)
+        summed(1)
         time.sleep(0.002)  # What a step of a model would take.
         if rank == 0 and step % run["every"] == 0:
             draft = checkpoint.with_suffix(".draft")
             draft.write_text(json.dumps(state))
             draft.replace(checkpoint)
+
+
+def learn(folder: Path, rank: int, run: Any) -> None:
+    """Write how many labels of each batch are unknown, and what all ranks know in the end."""
+    from penstock.schema import Category, Number, Schema
+
+    schema = Schema(Category("k", p_unavailable=0), Number("x"))
+    schema.sync_every = run["every"]
+    with (folder / f"rank-{rank}.jsonl").open("w") as file:
+        loader = penstock.DataLoader(run["path"], schema, **run["loader"])
+        for batch in loader:
+            unknown = int((batch["record/k"].content == 10_000).sum())
+            file.write(json.dumps({"unknown": unknown}) + "\n")
+        state, own = loader.state_dict(), schema.state_dict()
+        schema.reset()
+        loader.load_state_dict(state)
+        assert schema.state_dict() == own
+        schema.synchronize()
+        numbers = schema.statistics["record/x"]  # type: ignore[index]
+        told = {
+            "state": state["encoder"],
+            "labels": schema.state_dict()["vocabularies"]["record/k"],
+            "count": numbers.count,
+            "mean": numbers.mean,
+            "variance": numbers.variance,
+            "counts": schema.counts["record/k"]["content"].counts[:14].tolist(),  # type: ignore[index]
+        }
+        file.write(json.dumps(told) + "\n")

@@ -33,7 +33,8 @@ class Nursery:
         """Start a job whose ranks write to a folder of its own."""
         folder.mkdir()
         env = {"PENSTOCK_CACHE": os.environ["PENSTOCK_CACHE"]}
-        call = [program.__name__, str(folder), world_size, env, run]
+        name = f"{program.__module__}:{program.__name__}"
+        call = [name, str(folder), world_size, env, run]
         self._child.tell(json.dumps(call))
         return Job(folder, json.loads(self._child.hear()))
 

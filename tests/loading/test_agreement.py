@@ -50,6 +50,7 @@ def outcomes(
         ({"source": records(800), "drop_last": True}, "drop_last True"),
         ({"source": records(800), "skip": [3]}, "skip"),
         ({"source": records(800), "epoch": 1}, "epoch 1"),
+        ({"source": records(800), "weights": [1.0, 2.0] * 400}, "order"),
     ],
 )
 def test_a_difference_is_named_on_both_sides(

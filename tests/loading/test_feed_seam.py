@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +13,13 @@ from penstock import DataLoader
 from penstock.errors import BadRecordsError, OptionError, SchemaMismatchError
 from penstock.loading._feed import HasFeed
 from penstock.order import Order
+from tests.loading import stream_samples as samples
+from tests.loading.feed_contract import FeedContract
 from tests.loading.toy_encoders import GrowingVocabulary
 from tests.loading.toy_feed import UNIT_IDS, Flow
+
+if TYPE_CHECKING:
+    from penstock.datasets import Stream
 
 SIZES = [7, 0, 4, 1, 12, 3]
 
@@ -52,17 +57,48 @@ def test_the_toy_fulfils_the_protocol() -> None:
     assert isinstance(flow(), HasFeed)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"num_workers": 0},
-        {"num_workers": "auto"},
-        {"num_workers": 2},
-        {"num_workers": 3, "multiprocessing_context": "forkserver"},
-    ],
-)
-def test_every_engine_hands_out_the_same_batches(options: dict[str, Any]) -> None:
-    found = [rows(batch) for batch in loader(epochs=2, **options)]
+class TestFlow(FeedContract):
+    @pytest.fixture
+    def source(self) -> Flow:
+        return flow()
+
+    @pytest.fixture
+    def expected(self) -> list[int]:
+        return [100 * unit + n for unit, size in enumerate(SIZES) for n in range(size)]
+
+
+class TestStream(FeedContract):
+    @pytest.fixture
+    def source(self) -> Stream:
+        return samples.flow(SIZES, buffer=4)
+
+    @pytest.fixture
+    def expected(self) -> list[int]:
+        return samples.all_of(SIZES)
+
+
+class TestMappedStreamOfBatches(TestStream):
+    @pytest.fixture
+    def source(self) -> Stream:
+        return samples.flow(SIZES, chunk=5, mapped=True, buffer=4)
+
+    @pytest.fixture
+    def expected(self) -> list[int]:
+        return samples.all_of(SIZES, mapped=True)
+
+
+class TestAddressed(FeedContract):
+    @pytest.fixture
+    def source(self) -> list[dict[str, int]]:
+        return [{"n": number} for number in range(17)]
+
+    @pytest.fixture
+    def expected(self) -> list[int]:
+        return list(range(17))
+
+
+def test_the_toy_hands_out_unit_after_unit() -> None:
+    found = [rows(batch) for batch in loader(epochs=2, num_workers=3)]
     assert found == expected(SIZES, 3) + expected(SIZES, 3, epoch=1)
 
 
@@ -113,14 +149,6 @@ def test_an_encoder_that_learns_goes_on_with_its_state() -> None:
     second = loader(encode=GrowingVocabulary(), num_workers=0)
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert begun + [batch["code"].tolist() for batch in second] == whole
-
-
-@pytest.mark.parametrize(("key", "value"), [("kind", "later-units"), ("version", 2)])
-def test_the_state_of_another_order_is_refused_by_its_name(key: str, value: object) -> None:
-    state: Any = loader().state_dict()
-    state["order"][key] = value
-    with pytest.raises(OptionError, match=str(value)):
-        loader().load_state_dict(state)
 
 
 def test_a_bad_record_is_named_or_masked() -> None:

@@ -15,7 +15,7 @@ import torch
 import penstock
 from penstock import DataLoader
 from penstock.errors import OptionError
-from penstock.loading import natural_shuffle
+from penstock.loading import chosen_order
 from penstock.order import Order
 from tests.loading.samples import (
     FLAT,
@@ -148,13 +148,13 @@ class TestOrder:
     ) -> None:
         source = make(kind, tmp_path, 20)
         for view in (source, source.split(a=0.5, b=0.5)[0], source + penstock.open([{"n": 1}])):
-            found = natural_shuffle(view)
+            found = chosen_order(view, shuffle=True)
             assert found[0] == order
             assert why in found[1]
 
     def test_of_plain_text_does_not_depend_on_its_name(self, tmp_path: Path) -> None:
         source = penstock.open(write_jsonl(tmp_path / "app.log", 20))
-        assert natural_shuffle(source)[0] == "full"
+        assert chosen_order(source, shuffle=True)[0] == "full"
 
     def test_goes_on_to_the_next_epoch_by_itself_and_where_it_is_told(self, lines: Path) -> None:
         loader = DataLoader(lines, batch_size=10, shuffle=True)

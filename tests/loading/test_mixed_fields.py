@@ -220,6 +220,19 @@ def test_names_alone_lead_to_a_batch(tmp_path: Path, is_profiled: bool) -> None:
         next(iter(DataLoader(source, ["x"], batch_size=6, materialize=False)))
 
 
+def test_no_warning_names_mixed_fields_that_are_not_read_as_strings(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.jsonl").write_bytes(
+        lines([{"u": {"m": 1}, "x": 1}, {"u": {"m": "a"}, "x": "b"}])
+    )
+    source = penstock.open(tmp_path / "a.jsonl")
+    (batch,) = DataLoader(source, {"u.m": "json"}, batch_size=2)
+    assert (batch["u.m"], caplog.text) == ([1, "a"], "")
+    source.arrow()
+    assert "field 'x' holds integers and strings and becomes a string" in caplog.text
+
+
 def test_what_has_no_type_in_a_profile_can_be_json(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(lines([{"x": None, "y": []}, {"y": []}]))
     create_default_jsonl_indexer(tmp_path, profile=True)()

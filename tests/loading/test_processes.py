@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import penstock
-from penstock.errors import OptionError, UnsafeForkError, WorkerError
+from penstock.errors import OptionError, StaleIndexError, UnsafeForkError, WorkerError
 from tests.loading import encoders
 from tests.loading.encoders import LockedError, OddError, TwoWordsError
 from tests.loading.script_programs import NOTEBOOK, OWN_ENCODER, WITHOUT_GUARD
@@ -52,6 +52,17 @@ def test_an_error_of_a_users_module_arrives_as_it_is(method: str) -> None:
     assert "in raises_odd" in shown  # Where it arose, in the worker.
     assert 'raise OddError("too odd")' in shown
     assert "In the batch of step 0 of epoch 0: records 0, 1, 2, 3 (4 in all)" in shown
+
+
+def test_a_worker_that_finds_another_index_says_so(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text('{"n": 1}\n' * 8)
+    source = penstock.open(tmp_path)
+    (tmp_path / "a.jsonl").unlink()
+    penstock.open(tmp_path)  # Numbers the records anew.
+    options: dict[str, Any] = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    with pytest.raises(StaleIndexError, match="open it again in every process"):
+        list(penstock.DataLoader(source, batch_size=4, **options))
 
 
 @FEW_METHODS

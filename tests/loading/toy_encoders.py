@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
     from penstock.batch import BatchPosition
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-def hashed(where: BatchPosition, slot: int) -> NDArray[np.uint64]:
-    """Return a number for each row that depends on seed, epoch, record and slot alone."""
-    key = np.uint64(where.seed * 1_000_003 + where.epoch * 7919 + slot)
-    mixed = (where.ids.astype(np.uint64) + key) * _MIX
-    return (mixed ^ (mixed >> np.uint64(29))) * _MIX
-
 
 def tensors(arrays: Mapping[str, Any]) -> Batch:
     import torch  # As in the contract: only in the user's process.
@@ -67,7 +58,7 @@ class HashedMask:
     fields: ClassVar[dict[str, pa.DataType]] = {"n": pa.int64()}
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
-        is_masked = hashed(where, slot=0) % np.uint64(3) == 0
+        is_masked = where.draw("mask")[:, 0] % np.uint64(3) == 0
         n = columns["n"].to_numpy()
         return {"n": np.where(is_masked, -1, n), "target": n.copy(), "is_masked": is_masked}
 
@@ -87,10 +78,9 @@ class WithNegatives:
     drawn = 2
 
     def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> dict[str, Any]:
-        negatives = [hashed(where, slot) % np.uint64(1000) for slot in range(self.drawn)]
         own = columns["n"].to_numpy()
-        drawn = np.stack(negatives, axis=1).reshape(-1).astype(np.int64)
-        return {"n": own.copy(), "candidate": np.concatenate([own, drawn])}
+        drawn = (where.draw("negatives", self.drawn) % np.uint64(1000)).reshape(-1)
+        return {"n": own.copy(), "candidate": np.concatenate([own, drawn.astype(np.int64)])}
 
     def batch(
         self, arrays: dict[str, Any], where: BatchPosition, valid: NDArray[np.bool_] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from penstock.loading import Opened, Placed, Reads, Task
 from penstock.order import Order, share_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.loading import FeedOptions, Sharing
 
@@ -55,6 +56,7 @@ class FlowRequest(NamedTuple):
 
 @dataclass(frozen=True)
 class FlowPoint:
+    seed: int
     epoch: int = 0
     position: Any = 0
     """0, or the place of a unit and how many of its records were handed out."""
@@ -66,6 +68,7 @@ class FlowPoint:
 class FlowReader(NamedTuple):
     flow: Flow
     is_remote: bool = False
+    is_numbered: bool = False
 
     def opened(self, request: FlowRequest) -> Opened:
         step, epoch, seed, place, unit, start, sharing, _ = request
@@ -79,7 +82,7 @@ class FlowReader(NamedTuple):
         task = Task(
             step, where, None if valid.all() else valid, None, (place, start + len(records))
         )
-        return Opened(RecordsAt(records, first), task)
+        return Opened(RecordsAt(records, first + np.arange(len(records))), task)
 
     def name(self, request: FlowRequest) -> str:
         return f"In the batch of unit {request.unit} from record {request.start} on."
@@ -90,6 +93,9 @@ class FlowReader(NamedTuple):
     def warm_up(self, recipe: object) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 class FlowFeed:
     """Units in the order of a permutation, each cut into global batches."""
@@ -98,8 +104,7 @@ class FlowFeed:
 
     def __init__(self, flow: Flow, options: FeedOptions) -> None:
         self._flow, self._options = flow, options
-        self._ended: set[tuple[int, int]] = set()
-        self.begin = FlowPoint()
+        self.begin = FlowPoint(options.seed)
 
     def name(self, point: FlowPoint) -> tuple[str, str]:
         return f"{len(self._flow)} units", "any order"
@@ -117,24 +122,28 @@ class FlowFeed:
         return FlowReader(self._flow), False
 
     def requests(
-        self, point: FlowPoint, sharing: Sharing, together: Callable[[], int]
+        self, point: FlowPoint, sharing: Sharing, together: Callable[[], int], peers: object
     ) -> Iterator[Placed]:
-        seed, epoch = self._options.seed, point.epoch
+        seed, epoch = point.seed, point.epoch
         order = Order(len(self._flow), seed=seed, epoch=epoch).positions(0, len(self._flow))
         place, start = point.position or (0, 0)
         step = 0
+        ended = set()
+
+        def note(request: FlowRequest, task: Task) -> Task:
+            if task.position[1] < request.start + sharing.global_batch_size:
+                ended.add(request.place)
+            return task
+
         while place < len(order):
-            if (epoch, place) in self._ended:
+            if place in ended:
                 place, start = place + 1, 0
                 continue
             unit = int(order[place])
-            yield Placed(point, FlowRequest(step, epoch, seed, place, unit, start, sharing))
+            request = FlowRequest(step, epoch, seed, place, unit, start, sharing)
+            yield Placed(point, request, partial(note, request))
             start += sharing.global_batch_size
             step += 1
-
-    def note(self, request: FlowRequest, task: Task) -> None:
-        if task.position[1] < request.start + request.sharing.global_batch_size:
-            self._ended.add((request.epoch, request.place))
 
     def steps(self, point: FlowPoint, sharing: Sharing) -> int:
         raise TypeError("a flow has no length")
@@ -144,11 +153,18 @@ class FlowFeed:
 
     def state(self, point: FlowPoint) -> dict[str, object]:
         order = {"kind": self.kind, "version": self.version}
-        return {"order": order, "epoch": point.epoch, "position": point.position}
+        place = list(point.position) if point.position else 0
+        return {"order": order, "seed": point.seed, "epoch": point.epoch, "position": place}
+
+    def is_whole(self, point: FlowPoint) -> bool:
+        return True
+
+    def joined(self, states: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+        return dict(states[0])
 
     def resumed(self, state: Mapping[str, Any]) -> FlowPoint:
         order = state["order"]
         if (order["kind"], order["version"]) != (self.kind, self.version):
             raise OptionError(f"state: this order is {order['kind']}, version {order['version']}.")
         place = state["position"]
-        return FlowPoint(state["epoch"], tuple(place) if place else 0)
+        return FlowPoint(state["seed"], state["epoch"], tuple(place) if place else 0)

@@ -18,6 +18,7 @@ class Backwards:
     VERSION: ClassVar[int] = 2
     kind = "backwards"
     lanes = 1
+    repeats = False
 
     def __init__(self, length: int, *, seed: int, epoch: int, skip: Any, **_: Any) -> None:
         self._skips = Skips(skip, length)

@@ -149,7 +149,7 @@ def test_no_blocks_and_empty_ones_cost_nothing() -> None:
         ({"cache_bytes": -1}, "cache_bytes=-1"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"hosts": 0}, "hosts=0"),
-        ({"hosts": 2}, "hosts=2: 1 ranks"),
+        ({"hosts": 2}, "hosts=2: there may be at most 1"),
         ({"block_records": None}, "give block_records"),
         ({"block_records": np.array([1])}, "1 block_records for 700"),
         ({"block_bytes": np.array([1.5])}, "block_bytes is an array of float64"),

@@ -338,7 +338,7 @@ def test_an_order_pickles_without_what_it_computed() -> None:
     assert len(pickle.dumps(order)) < 3000
     assert np.array_equal(all_of(copy), whole)
     assert copy.skip == ((3, 4), (10, 20))
-    assert repr(copy) == "<Order of 70000 records, seed=0, epoch=0, kind='block', 11 skipped>"
+    assert repr(copy) == "<Order of 70,000 records, seed=0, epoch=0, kind='block', 11 skipped>"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.servers.fault_proxy import FaultProxy
+from tests.servers.http_files import HttpFiles, http_files
 from tests.servers.moto import moto_server
 from tests.servers.radosgw import radosgw_server
 
@@ -55,6 +56,13 @@ def fault_proxy(s3_server: S3Server) -> Iterator[FaultProxy]:
     """A proxy in front of the S3 server; its `storage_options` lead through it."""
     with FaultProxy(s3_server.url, s3_server.storage_options) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def web() -> Iterator[HttpFiles]:
+    """An HTTP server without files."""
+    with http_files() as served:
+        yield served
 
 
 @pytest.fixture

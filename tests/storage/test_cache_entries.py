@@ -70,7 +70,7 @@ def test_what_was_not_used_for_longest_goes_first(
     with caplog.at_level(logging.INFO, "penstock"):
         penstock.open(paths["e"])
     assert indexes(own_cache) == {"a.jsonl", "d.jsonl", "e.jsonl"}
-    assert "2 entries of" in caplog.text
+    assert "(2 of 5)" in caplog.text
     assert not hidden_folders_in(str(own_cache / "indexes"))
     assert len(penstock.open(paths["b"])) == 2000  # Made again.
 

@@ -108,6 +108,7 @@ def _told(failure: Exception, **options: object) -> Exception:
         (GenericError(DUMP.format("Timeout")), StorageTimeoutError, "did not answer in time"),
         (ConnectionError("5 bytes asked for, 3 received"), StorageError, "3 received"),
         (NotSupportedError("not here\n\nDebug source"), StorageError, "not here."),
+        (NotSupportedError("no: Range request not supported by"), StorageError, "ignores ranges"),
     ],
     ids=itertools.count(),
 )

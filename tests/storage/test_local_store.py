@@ -15,6 +15,7 @@ from penstock.errors import (
     ObjectChangedError,
     ObjectNotFoundError,
     StorageError,
+    TruncatedFileError,
 )
 from penstock.storage import LocalStore
 from tests.rounds import rounds
@@ -50,16 +51,56 @@ def test_an_empty_directory_lists_nothing(tmp_path: Path) -> None:
     assert list(LocalStore().list(str(tmp_path), recursive=True)) == []
 
 
-def test_links_to_files_are_listed_and_links_to_directories_not_entered(tmp_path: Path) -> None:
-    (tmp_path / "outside").mkdir()
-    (tmp_path / "outside" / "file").write_bytes(b"12345")
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    (inside / "link").symlink_to(tmp_path / "outside" / "file")
-    (inside / "folder").symlink_to(tmp_path / "outside")
-    (inside / "round").symlink_to(inside)
-    found = list(LocalStore().list(str(inside), recursive=True))
-    assert [(entry.name, entry.size) for entry in found] == [(str(inside / "link"), 5)]
+def _linked(base: Path, files: list[str], links: dict[str, str]) -> None:
+    for name in files:
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_bytes(b"12345")
+    for link, target in links.items():
+        (base / link).parent.mkdir(parents=True, exist_ok=True)
+        (base / link).symlink_to(target)
+
+
+def _below(base: Path, folder: str) -> list[str]:
+    found = LocalStore().list(str(base / folder), recursive=True)
+    return sorted(entry.name.removeprefix(f"{base}/") for entry in found if entry.size == 5)
+
+
+def test_links_to_files_and_to_directories_are_followed(tmp_path: Path) -> None:
+    files = ["outside/file", "outside/deep/file", "in/own"]
+    _linked(tmp_path, files, {"in/link": "../outside/file", "in/folder": "../outside"})
+    assert _below(tmp_path, "in") == ["in/folder/deep/file", "in/folder/file", "in/link", "in/own"]
+    # Only the directory itself is asked for: what lies below is not entered.
+    flat = [entry.name for entry in LocalStore().list(str(tmp_path / "in"))]
+    assert sorted(flat) == [str(tmp_path / "in" / "link"), str(tmp_path / "in" / "own")]
+
+
+def test_links_in_a_circle_are_named_once_and_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    links = {"in/self": ".", "in/a/up": "..", "in/out": "../out", "out/back": "../in"}
+    _linked(tmp_path, ["in/own", "in/a/own", "out/own"], links)
+    for _ in range(2):
+        assert _below(tmp_path, "in") == ["in/a/own", "in/out/own", "in/own"]
+    told = [record.getMessage() for record in caplog.records]
+    assert sorted(text.split()[0] for text in told) == [
+        f"{tmp_path}/{link}" for link in ("in/a/up", "in/out/back", "in/self")
+    ]
+    assert all(f"leads back to {tmp_path}/in; it is not followed" in text for text in told)
+
+
+def test_a_directory_is_entered_once_by_its_own_name_before_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    links = {"in/b": "../out", "in/a": "../out", "in/0": "z", "in/a2": "../hop", "hop/x": "../out"}
+    _linked(tmp_path, ["in/z/own", "out/own"], links)
+    assert _below(tmp_path, "in") == ["in/a/own", "in/z/own"]
+    assert not caplog.records
+
+
+def test_many_links_to_each_of_many_folders_do_not_multiply(tmp_path: Path) -> None:
+    links = {f"{n:02}/{link}": f"../{n + 1:02}" for n in range(30) for link in ("x", "y")}
+    _linked(tmp_path, ["30/own"], links)
+    assert _below(tmp_path, "00") == [f"00/{'x/' * 30}own"]
 
 
 @pytest.mark.parametrize("target", ["nowhere", "link", "/etc/passwd/x", "x" * 300])
@@ -112,6 +153,17 @@ def test_a_file_that_shrank_while_open_is_an_error_and_not_a_short_read(tmp_path
     os.truncate(path, 100)
     assert file.read_at(0, 100) == b"x" * 100
     with pytest.raises(ObjectChangedError, match="shrank"):
+        file.read_at(50, 100)
+    file.close()
+
+
+def test_a_read_behind_the_end_of_a_file_that_nobody_changed_is_not_called_a_change(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 100)
+    file = LocalStore().open(str(path))
+    with pytest.raises(TruncatedFileError, match="has 100 bytes, and none at byte 100"):
         file.read_at(50, 100)
     file.close()
 

@@ -56,12 +56,12 @@ def test_a_bucket_alone_is_its_root_directory(scheme: str, end: str) -> None:
 
 
 @given(st.text(max_size=30) | st.builds("{}://{}".format, NAME, NAME))
-def test_remote_is_what_an_object_store_holds(path: str) -> None:
+def test_remote_is_what_no_local_path_names(path: str) -> None:
     try:
         store, _ = locate(path)
     except OptionError:
         return
-    assert is_remote(path) == isinstance(store, ObjectStore)
+    assert is_remote(path) != isinstance(store, LocalStore)
 
 
 @given(
@@ -80,10 +80,25 @@ def test_joining_to_nothing_is_the_name() -> None:
     assert join("", "a/b") == "a/b"
 
 
-@pytest.mark.parametrize("path", ["http://host/a", "ftp://host/a", "S3://b/k", "hdfs://n/a", "://"])
+@pytest.mark.parametrize("path", ["S3://b/k", "nothing://n/a", "a b://c", "://"])
 def test_an_unknown_scheme_names_those_that_are_known(path: str) -> None:
-    with pytest.raises(OptionError, match=r"file://, s3://, gs://, az://"):
+    with pytest.raises(OptionError, match=r"file://, s3://, gs://, az://, http://, https://"):
         locate(path)
+
+
+def test_a_tilde_is_a_home_directory_and_a_variable_is_a_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir("/")
+    for path, name in {
+        "~": f"{tmp_path}", "~/a b": f"{tmp_path}/a b", "~root/a": "/root/a", "./~/a": "/~/a",
+        "~no-such-user/a": "/~no-such-user/a", "a/~": "/a/~", "$HOME/a": "/$HOME/a",
+        "file:///~/a": "/~/a",
+    }.items():  # fmt: skip
+        assert locate(path) == (LocalStore(), name)
+        assert not is_remote(path)
+    assert locate(Path("~/a")) == (LocalStore(), f"{tmp_path}/a")
 
 
 def test_a_file_url_of_another_machine_is_refused() -> None:

@@ -6,6 +6,7 @@ may share with others.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,14 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.datasets import (
-    Category,
+    CategoryType,
     Dense,
     FieldType,
     Json,
     ListOf,
-    Number,
+    NumberType,
     Optional,
-    Text,
+    TextsType,
     UpTo,
     number_in,
 )
@@ -30,8 +31,6 @@ from penstock.decode import decode_line
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from numpy.typing import NDArray
 
     Array: TypeAlias = NDArray[Any]
@@ -64,18 +63,19 @@ class ValuePlace:
 def encoded(type_: FieldType, array: pa.Array, place: ValuePlace) -> Any:
     """Return the arrays of a column; the type decides how many.
 
-    An array for `Number`, `Dense` and `Category` (codes), a list for `Text` and `Json`, (values,
-    mask) for `Optional`, (values, lengths) for `UpTo`, (values, offsets) for `ListOf`, where the
-    values of lists of lists are such a pair themselves; lists of texts are lists of lists.
+    An array for `NumberType`, `Dense` and `CategoryType` (codes), a list for `TextsType` and
+    `Json`, (values, mask) for `Optional`, (values, lengths) for `UpTo`, (values, offsets) for
+    `ListOf`, where the values of lists of lists are such a pair themselves; lists of texts are
+    lists of lists.
     """
     match type_:
-        case Number():
+        case NumberType():
             return _numbers(type_, array, place)
-        case Text():
+        case TextsType():
             return _texts(type_, array)
         case Json():
             return _objects(array, place)
-        case Category():
+        case CategoryType():
             return _codes(array, place)
         case Dense():
             return _dense(type_, array, place, number_in(type_).default)
@@ -98,7 +98,7 @@ def part_of(type_: FieldType, arrays: Any, start: int, stop: int) -> Any:
     return part_of(type_.item, values, first, last), offsets[start : stop + 1] - first
 
 
-def _numbers(type_: Number, array: pa.Array, place: ValuePlace) -> Array:
+def _numbers(type_: NumberType, array: pa.Array, place: ValuePlace) -> Array:
     if not array.null_count:
         return _values(array, type_)
     nulls = _nulls(array)
@@ -109,7 +109,7 @@ def _numbers(type_: Number, array: pa.Array, place: ValuePlace) -> Array:
     return values
 
 
-def _values(array: pa.Array, type_: Number) -> Array:
+def _values(array: pa.Array, type_: NumberType) -> Array:
     """Return a copy of the values; undefined where they are null."""
     if not len(array):
         return np.empty(0, type_.dtype)
@@ -120,7 +120,7 @@ def _values(array: pa.Array, type_: Number) -> Array:
     return memory[array.offset :].copy()
 
 
-def _texts(type_: Text, array: pa.Array) -> list[Any]:
+def _texts(type_: TextsType, array: pa.Array) -> list[Any]:
     if type_.default is not None and array.null_count:
         array = array.fill_null(type_.default)
     # Many times faster than `to_pylist`.
@@ -179,7 +179,7 @@ def _optional(type_: Optional, array: pa.Array, place: ValuePlace) -> tuple[Arra
     mask = ~_nulls(array)
     if isinstance(type_.item, Dense):
         return _dense(type_.item, array, place, 0), mask
-    assert isinstance(type_.item, Number)  # noqa: S101 (other types have no mask)
+    assert isinstance(type_.item, NumberType)  # noqa: S101 (other types have no mask)
     values = _values(array, type_.item)
     values[~mask] = 0
     return values, mask
@@ -232,7 +232,7 @@ def _nulls(array: pa.Array) -> NDArray[np.bool_]:
     return nulls
 
 
-def _null(type_: Number | Dense, place: ValuePlace, value: int) -> SchemaMismatchError:
+def _null(type_: NumberType | Dense, place: ValuePlace, value: int) -> SchemaMismatchError:
     """Return the error of a null in a type that has no place for it, with the types that do."""
     record = int(place.ids[place.row_of(value)])
     kind, name = number_in(type_).arrow, type_.name

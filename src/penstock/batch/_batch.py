@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,6 @@ from penstock.decode import json_texts
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import ItemsView, Iterator, KeysView, ValuesView
-    from typing import Self
-
     import torch
     from numpy.typing import NDArray
 
@@ -38,23 +35,27 @@ class Batch(Movable, Mapping[str, Any]):
     (tensor([0.5000, 2.0000]), 2, ['price'])
     """
 
-    __slots__ = ("_fields", "ids", "valid")
+    __slots__ = ("_fields", "bins", "ids", "valid")
 
     ids: torch.Tensor | None
     """The record number of each row, int64[B]; None for a batch made without."""
     valid: torch.Tensor | None
     """Which rows count, bool[B]; None when all do."""
+    bins: torch.Tensor | None
+    """Of a `PackingPlan`: the first row of each bin, and at last B, int64[bins + 1]; else None."""
 
     def __init__(
         self,
         fields: Mapping[str, Any],
         ids: torch.Tensor | NDArray[np.int64] | None = None,
         valid: torch.Tensor | NDArray[np.bool_] | None = None,
+        bins: torch.Tensor | NDArray[np.int64] | None = None,
     ) -> None:
         """Make a batch of fields, record numbers and which rows count, as tensors or arrays."""
         self._fields = dict(fields)
         self.ids = _tensor(ids)
         self.valid = _tensor(valid)
+        self.bins = _tensor(bins)
 
     def __getitem__(self, name: str) -> Any:
         try:
@@ -100,14 +101,14 @@ class Batch(Movable, Mapping[str, Any]):
     __hash__ = object.__hash__
 
     def _parts(self) -> tuple[Any, ...]:
-        return (*self._fields.values(), self.ids, self.valid)
+        return (*self._fields.values(), self.ids, self.valid, self.bins)
 
     def _of(self, *parts: Any) -> Self:
-        *values, ids, valid = parts
+        *values, ids, valid, bins = parts
         # A copy, so that a subclass keeps its other attributes.
         other = copy(self)
         other._fields = dict(zip(self._fields, values, strict=True))
-        other.ids, other.valid = ids, valid
+        other.ids, other.valid, other.bins = ids, valid, bins
         return other
 
     def as_torchrec(self) -> Any:
@@ -157,6 +158,8 @@ class Batch(Movable, Mapping[str, Any]):
                 return tensordict.TensorDict(dict(parts), rows)
             if isinstance(value, Categories):
                 return value.codes
+            if hasattr(value, "tensors"):
+                return tensordict.TensorDict(value.tensors(), rows)
             if isinstance(value, list) and value:
                 return tensordict.NonTensorStack(*value)
             # A stack has at least one.
@@ -275,6 +278,10 @@ def _column(value: Any) -> pa.Array:
         )
     if hasattr(value, "detach"):
         return _dense(_numpy(value))
+    value = value.tensors() if hasattr(value, "tensors") else value
+    if isinstance(value, dict):
+        filled = {name: part for name, part in value.items() if part != {}}
+        return pa.StructArray.from_arrays([*map(_column, filled.values())], [*filled])
     try:
         return pa.array(value)
     except (pa.ArrowException, OverflowError):  # Objects of `json` that no Arrow type holds.

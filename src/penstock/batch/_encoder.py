@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+import numpy as np
 
-    import numpy as np
+from penstock.order import keys, mixed
+
+if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.batch._batch import Batch
 
 
+LOOSE = b"penstock.loose"
+"""Key of the metadata of columns that were read by `loose_fields`."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchPosition:
-    """The position of a batch in a run: an encoder derives all randomness from it."""
+    """The position of a batch in a run: an encoder derives all randomness from it.
+
+    >>> where = BatchPosition(seed=1, epoch=0, positions=np.arange(3), ids=np.array([7, 3, 7]))
+    >>> (where.draw("mask") % 10).tolist()
+    [[6], [5], [6]]
+    """
 
     seed: int
     epoch: int
@@ -27,6 +38,25 @@ class BatchPosition:
     """The record number of each row, int64[B]."""
     split: str = ""
     """The name of the split, where it should change random draws."""
+    repeats: bool = False
+    """Whether a record may come more than once in an epoch, so that its position changes draws."""
+    bins: NDArray[np.int64] | None = None
+    """The first row of each bin of a `PackingPlan`, and at last B: int64[bins + 1]; else None."""
+
+    def draw(self, purpose: str, slots: int = 1) -> NDArray[np.uint64]:
+        """Return `slots` random numbers for each row, uint64[B, slots], all values equally likely.
+
+        They are a hash of seed, epoch, split, purpose, record number and slot, and of the position
+        where the record may come again: a row has the same numbers in any batch, worker and rank,
+        and after a resume. Give each decision a purpose of its own. More slots add numbers and
+        keep the first ones.
+        """
+        text = f"draw {self.split!r} {purpose}"
+        for_ids, for_positions, for_slots = keys(text, self.seed, self.epoch, count=3)
+        rows = mixed(self.ids.astype(np.uint64), for_ids)
+        if self.repeats:
+            rows = mixed(rows ^ self.positions.astype(np.uint64), for_positions)
+        return mixed(np.add.outer(rows, np.arange(slots, dtype=np.uint64)), for_slots)
 
     def part(self, start: int, stop: int) -> BatchPosition:
         """Return the position of some of the rows, in memory of their own.
@@ -34,7 +64,11 @@ class BatchPosition:
         Users get the rows, and one batch must not keep its neighbours alive.
         """
         own = (self.positions[start:stop].copy(), self.ids[start:stop].copy())
-        return BatchPosition(self.seed, self.epoch, *own, self.split)
+        bins = self.bins
+        if bins is not None:
+            first, last = np.searchsorted(bins, (start, stop))
+            bins = bins[first : last + 1] - start
+        return BatchPosition(self.seed, self.epoch, *own, self.split, self.repeats, bins)
 
 
 @runtime_checkable
@@ -43,8 +77,8 @@ class Encoder(Protocol):
 
     `arrays` runs where batches are made: in a thread or a worker process, many at once, in any
     order, without torch. It is a pure function of its arguments: the same columns at the same
-    position give the same arrays. Randomness is a hash of the position and the record numbers,
-    never a generator with a state. `batch` runs in the user's process, once for each batch, in the
+    position give the same arrays. All randomness comes from `where.draw`, never from a generator
+    with a state. `batch` runs in the user's process, once for each batch, in the
     order in which batches are handed over. An encoder pickles.
 
     An encoder may also have:
@@ -54,12 +88,22 @@ class Encoder(Protocol):
       may know more of the source.
     - `read(source, ids)`: returns the input of `arrays` in place of columns, with `len`, `nbytes`,
       slices of rows and `filled(rows)`, as `penstock.batch.TokenRows` has them.
+    - `loose_fields`: columns, by name and type, to read in place of `fields` for a batch with
+      records that do not fit them. Their metadata has the key `penstock.batch.LOOSE`. Fields of
+      such an encoder may be missing in all records.
+    - `record_column`: the name of one more column, with the records themselves, each pickled.
     - `part(arrays, start, stop)`: returns some rows of the output of `arrays`. With it, many small
       batches are made together and cut last, which is faster.
     - `has_even_rows = True`: all records have the same size.
     - `state_dict()` and `load_state_dict(state)`: the state of `batch` (a vocabulary, running
       statistics), in plain JSON types. It is part of the loader's state, as of the last batch
       handed over.
+    - `mark()`: returns a small value of which `state_dict(mark)` makes the state as it was then,
+      for loops that take batches ahead of their use. Without it the state itself is kept.
+    - `configure_distributed(rank, world_size)`: called in the user's process before a pass begins
+      and before a state is loaded, if it has a state.
+    - `merged(states)`: makes one state of those of several ranks, each of which learnt from its own
+      batches. Without it a state holds that of each rank, and continues on as many ranks.
     - `describe()`: one sentence for `DataLoader.explain()`.
     """
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock._words import counted, few
 from penstock.batch._arrays import ValuePlace, encoded, part_of
 from penstock.batch._batch import Batch
 from penstock.batch._parts import decorated
 from penstock.datasets import (
     GRAMMAR,
-    Category,
+    CategoryType,
     Dense,
     FieldType,
     Json,
     ListOf,
-    Number,
+    NumberType,
     Optional,
-    Text,
+    Source,
+    TextsType,
     closest,
     may_be_missing,
     meant,
@@ -34,13 +37,10 @@ from penstock.decode import JSON, TEXT, fit_batch, plain_columns, plain_type
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 
     from penstock.batch._encoder import BatchPosition
-    from penstock.datasets import Source
 
 is_ = pa.types
 _STRINGS = (is_.is_string, is_.is_large_string, is_.is_string_view)
@@ -83,12 +83,12 @@ class FieldEncoder:
         }
         """The values of each category in the order of their codes."""
         for name, values in self.vocabularies.items():
-            if not isinstance(self._types.get(name), Category):
+            if not isinstance(self._types.get(name), CategoryType):
                 raise OptionError(
                     f"there is a vocabulary for {name!r}, which is no category: "
                     f"{self.types.get(name, 'no such field')}"
                 )
-            self._types[name] = Category(values.type)
+            self._types[name] = CategoryType(values.type)
 
     @classmethod
     def from_schema(cls, names: Sequence[str], schema: pa.Schema) -> FieldEncoder:
@@ -113,7 +113,7 @@ class FieldEncoder:
         return [
             name
             for name, type_ in self._types.items()
-            if isinstance(type_, Category) and name not in self.vocabularies
+            if isinstance(type_, CategoryType) and name not in self.vocabularies
         ]
 
     def with_vocabularies(
@@ -129,6 +129,12 @@ class FieldEncoder:
         """
         if not self.categories or type(self) is not FieldEncoder:
             return source, self  # A subclass may not be copied in this way.
+        if not isinstance(source, Source):
+            raise OptionError(
+                f"the category {self.categories[0]!r} has the values of all records, and these "
+                "only flow: give them, as in penstock.batch.FieldEncoder(types, "
+                f"{{{self.categories[0]!r}: [… all values …]}})."
+            )
         unknown = {missing.path for missing in missing_fields(source, self.categories)}
         if not unknown <= self.may_be_missing:
             return source, self  # The loader refuses it, without a pass over all records.
@@ -188,7 +194,7 @@ class FieldEncoder:
 
     def describe(self) -> str:
         """Return one sentence for `explain()`."""
-        return f"tensors of {len(self.fields)} field{'s' * (len(self.fields) != 1)}: {self}"
+        return f"tensors of {counted(len(self.fields), 'field')}: {self}"
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -249,7 +255,7 @@ def _field_type(name: str, type_: str | pa.DataType) -> FieldType:
 
 def _without_sign(type_: FieldType) -> FieldType:
     """Return the type that decides about the values: only numbers have a mask for `?`."""
-    has_mask = isinstance(type_, Optional) and isinstance(type_.item, Number | Dense)
+    has_mask = isinstance(type_, Optional) and isinstance(type_.item, NumberType | Dense)
     return type_.item if isinstance(type_, Optional) and not has_mask else type_
 
 
@@ -267,28 +273,32 @@ def _known(schema: pa.Schema, name: str) -> pa.DataType:
     if below and _of(type_) is None:
         raise OptionError(
             f"field {name!r} holds objects, and no tensor stands for those: name the fields "
-            f"below it, {', '.join(map(repr, below))}, or ask for {{{name!r}: 'json'}}"
+            f"below it, {few([*map(repr, below)], 5)}, or ask for {{{name!r}: 'json'}}"
         )
     return type_
 
 
 def _of(type_: pa.DataType) -> FieldType | None:
     if type_ in (TEXT, JSON):
-        return Text(TEXT) if type_ == TEXT else Json()
+        return TextsType(TEXT) if type_ == TEXT else Json()
     if isinstance(type_, pa.BaseExtensionType):
         return _of(type_.storage_type)
     if _is(type_, _NUMBERS):
-        return None if is_.is_interval(type_) else Number(type_)
+        return None if is_.is_interval(type_) else NumberType(type_)
     if _is(type_, _STRINGS) or _is(type_, BYTES):
-        return Text(pa.string() if _is(type_, _STRINGS) else pa.binary())
+        return TextsType(pa.string() if _is(type_, _STRINGS) else pa.binary())
     if is_.is_dictionary(type_):
-        return Category(pa.string())
+        return CategoryType(pa.string())
     if is_.is_fixed_size_list(type_):
         item = _of(type_.value_type)
-        return Dense(item, type_.list_size) if isinstance(item, Number | Dense) else None
+        return Dense(item, type_.list_size) if isinstance(item, NumberType | Dense) else None
     if _is(type_, _LISTS):
         item = _of(type_.value_type)
-        return ListOf(item) if isinstance(item, Number | Dense | Text | Json | ListOf) else None
+        return (
+            ListOf(item)
+            if isinstance(item, NumberType | Dense | TextsType | Json | ListOf)
+            else None
+        )
     return None
 
 

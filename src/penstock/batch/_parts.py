@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
 from penstock._lazy import require
 from penstock._words import counted
-from penstock.datasets import Category, Dense, ListOf, Number, Optional, UpTo
+from penstock.datasets import CategoryType, Dense, FieldType, ListOf, NumberType, Optional, UpTo
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Self
-
     import torch
     from numpy.typing import NDArray
-
-    from penstock.datasets import FieldType
 
     Device: TypeAlias = str | int | torch.device | None
 
@@ -41,9 +37,9 @@ def tensor(array: NDArray[Any]) -> torch.Tensor:
 def decorated(type_: FieldType, arrays: Any, vocabulary: Sequence[Any]) -> Any:
     """Return the value of a batch for the arrays that `_arrays.encoded` made of a column."""
     match type_:
-        case Number() | Dense():
+        case NumberType() | Dense():
             return tensor(arrays)
-        case Category():
+        case CategoryType():
             return Categories(tensor(arrays), vocabulary)
         case Optional():
             return Masked(*map(tensor, arrays))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,19 +22,16 @@ from penstock.batch._token_arrays import (
     inputs_and_labels,
     segments,
 )
-from penstock.datasets import is_tokens, type_at
+from penstock.datasets import Source, TokenSource, is_tokens, schema_of, type_at
 from penstock.decode import fit_batch
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.order import whole_number
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import DTypeLike, NDArray
 
     from penstock.batch._encoder import BatchPosition
-    from penstock.datasets import Source, TokenSource
 
 _FIELD = "tokens"
 _TYPE = pa.list_(pa.int64())
@@ -118,10 +117,10 @@ class Tokens:
                 f"{self.field!r} has them, give the source to a DataLoader with encode={self}."
             )
         self._check_fits(source)
-        if source.is_stream:
-            rows = source.windows(self.length, self.stride, ahead=int(self.shift))
-        else:
-            rows = self._as_they_are(source)
+        rows = source.each(partial(self._rows_of, ahead=int(self.shift)))
+        if rows.sample_size is None:
+            # Of joined sources, some have no token ahead: then none has one.
+            rows = source.each(partial(self._rows_of, ahead=0))
         if self._needs_ends(rows) and rows.document_ends(np.zeros(0, np.int64)) is None:
             raise OptionError(
                 f"boundaries={self.boundaries}: the ends of documents are not known for these "
@@ -154,8 +153,10 @@ class Tokens:
         """Whether the known ends of documents are used."""
         return source.keeps_apart if self.boundaries is None else self.boundaries is True
 
-    def _as_they_are(self, source: TokenSource) -> TokenSource:
-        """Return samples that do not follow each other, if they are as wide as was asked for."""
+    def _rows_of(self, source: TokenSource, ahead: int) -> TokenSource:
+        """Return windows; or samples that do not follow each other, if they are wide enough."""
+        if source.is_stream:
+            return source.windows(self.length, self.stride, ahead=ahead)
         size = source.sample_size
         if self.stride is None and size in (self.length, self.length + self.shift):
             return source
@@ -195,10 +196,12 @@ class Tokens:
             raise OptionError(
                 f"stride={self.stride}: a record of a column is a row. Leave the stride out."
             )
+        if not isinstance(source, Source):
+            return  # Records that flow are known when they come.
         lies_remote = any(map(is_remote, source.files))
         if not len(source) or (lies_remote and not source.schema_is_complete):
             return  # Nothing is fetched now.
-        type_ = type_at(source.schema, self.field)
+        type_ = type_at(schema_of(source, [self.field]), self.field)
         if type_ is None or type_ == pa.null():
             raise OptionError(
                 f"the records have no field {self.field!r} with tokens. Make some of their text: "

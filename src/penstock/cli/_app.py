@@ -53,8 +53,8 @@ class _Verbs(click.Group):
 def app() -> None:
     """Look at, index, check and convert the records that you have.
 
-    PATH is a file of records (.jsonl, .csv, .parquet …), a directory of them, or a pattern
+    PATH is a file of records (.jsonl, .csv, .parquet, .arrow …), a directory of them, or a pattern
     in quotes ('logs/*.jsonl'); files and directories may lie in object storage (s3://, gs://,
-    az://). All verbs but tokenize read CSV and Parquet, too; those that look, plan or
-    run also tokens (a folder of penstock tokenize, Megatron-LM's .bin and .idx) and MDS folders.
+    az://), on an HTTP server, or where fsspec reads (hf:// …). Verbs that look, plan or run also
+    read tokens (a folder of penstock tokenize, Megatron-LM's .bin and .idx) and MDS folders.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,20 +17,16 @@ import numpy as np
 from penstock.cli._paths import as_typed, indexed_source, places_of
 from penstock.cli._stream import Record, sampled_numbers
 from penstock.cli._terminal import Progress
-from penstock.datasets import column_folders, open_found
+from penstock.datasets import Chosen, Source, column_folders, open_found
 from penstock.decode import OF_A_RECORD, read_around_bad
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
-from penstock.index import list_files, place_of
+from penstock.index import Detected, Listing, Scanner, list_files, place_of
 from penstock.jsonl import compression_of
 from penstock.storage import StorageOptions, is_remote, locate, read_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
-    from penstock.datasets import Chosen, Source
-    from penstock.index import Detected, Listing, Scanner
 
 _log = logging.getLogger("penstock.cli")
 _STEP = 256

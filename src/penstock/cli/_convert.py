@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from penstock.cli._stream import read_fast, read_lines, texts_of
 from penstock.cli._terminal import Progress, Report
 from penstock.cli._units import bytes_text, counted, parse_size
 from penstock.cli._verb import COUNT, FINE, flag, option, verb
-from penstock.datasets import open_found
+from penstock.datasets import Source, open_found
 from penstock.errors import MalformedLineError, ObjectNotFoundError, OptionError
 from penstock.index import LINES
 from penstock.jsonl import (
@@ -31,14 +32,10 @@ from penstock.jsonl import (
     compression_of,
     names_file,
 )
-from penstock.storage import LocalStore, locate
+from penstock.storage import LocalStore, StorageOptions, locate, refuse_read_only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from penstock.datasets import Source
     from penstock.jsonl import JsonlWriterSync, TextPiece
-    from penstock.storage import StorageOptions
 
 _log = logging.getLogger("penstock.cli")
 _STEP = 1024
@@ -112,12 +109,13 @@ def convert(
     published by then are removed again. The storage options hold for SRC and DST.
     """
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]
+    refuse_read_only(target)
     at_path = look_at(source, storage_options)
     row, files = at_path.format, at_path.listing.files
     is_mixed = row.folder is not None and any(LINES.names(f.entry.name) for f in files)
     has_lines = row.is_lines or row.is_tokens or is_mixed
     if has_lines:
-        found = find(source, storage_options, at_path)
+        found = find(source, storage_options, at_path.checked())
     elif on_error == "skip":
         raise OptionError(f"--on-error skip is for lines, and {source} holds {row.title}.")
     else:

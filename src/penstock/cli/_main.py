@@ -11,11 +11,8 @@ import select
 import signal
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 INTERRUPTED = 128 + signal.SIGINT
 _OBEYED = (signal.SIGINT, signal.SIGTERM)

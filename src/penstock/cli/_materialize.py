@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -34,15 +35,12 @@ from penstock.errors import (
     SchemaMismatchError,
     StaleIndexError,
 )
-from penstock.storage import free_bytes, is_remote
+from penstock.storage import StorageOptions, free_bytes, is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     import pyarrow as pa
 
     from penstock.datasets import ListedColumn
-    from penstock.storage import StorageOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class _ColumnsTask:
         """Return a folder relative to PATH, if it lies there."""
         if is_remote(folder) or is_remote(self.path):
             return folder
-        is_below = Path(folder).is_relative_to(Path(self.path).absolute())
+        is_below = Path(folder).is_relative_to(locate(self.path)[1])
         return as_typed(self.path, folder) if is_below else folder
 
 

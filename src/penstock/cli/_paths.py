@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from penstock._words import counted
 from penstock.cli._verb import FORMAT, FORMAT_OPTIONS
-from penstock.datasets import open_found
+from penstock.datasets import Source, open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import (
     COLUMNS,
@@ -30,6 +31,7 @@ from penstock.index import (
     is_own,
     list_files,
     meta_of,
+    place_beside,
     place_of,
     records_beside,
     refuse_put_aside,
@@ -39,9 +41,6 @@ from penstock.jsonl import JsonlFile
 from penstock.storage import drafts_in, hidden_folders_in, is_remote, join, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from penstock.datasets import Source
     from penstock.index import Detected, Format, Found, IndexPlace, Listing, Meta, Refresh
     from penstock.storage import Leftover, StorageOptions
 
@@ -49,17 +48,17 @@ _ROW_BYTES = 24
 _log = logging.getLogger("penstock.cli")
 
 
-def look_at(path: str, options: StorageOptions, index: str | None = None) -> Detected:
-    """Return what lies at a PATH, by the options of formats that the command was given."""
+def given_format() -> tuple[str | None, dict[str, Any] | None]:
+    """Return the format and its options that the command was given."""
     ctx = click.get_current_context(silent=True)
     given = {} if ctx is None else ctx.meta
-    return detected_at(
-        path,
-        options,
-        index,
-        format_name=given.get(FORMAT),
-        format_options=given.get(FORMAT_OPTIONS),
-    )
+    return given.get(FORMAT), given.get(FORMAT_OPTIONS)
+
+
+def look_at(path: str, options: StorageOptions, index: str | None = None) -> Detected:
+    """Return what lies at a PATH, by the options of formats that the command was given."""
+    name, chosen = given_format()
+    return detected_at(path, options, index, format_name=name, format_options=chosen)
 
 
 def refuse_tokens(path: str, found: Detected, why: str) -> None:
@@ -120,8 +119,8 @@ def find(path: str, options: StorageOptions, found: Detected | None = None) -> P
     """Return the files of lines that a PATH names, or raise where it holds something else."""
     found = look_at(path, options) if found is None else found
     listing = found.listing
-    if listing.folder is None or not found.format.is_lines or found.problem is not None:
-        found.checked()
+    if found.problem is not None or not isinstance(found.trouble, ObjectNotFoundError):
+        found.checked()  # An empty folder may still have leftovers.
     if not found.format.is_lines:
         is_mixed = found.format.folder is not None
         lines = [one for one in listing.files if is_mixed and LINES.names(one.entry.name)]
@@ -130,7 +129,7 @@ def find(path: str, options: StorageOptions, found: Detected | None = None) -> P
             raise OptionError(f"{path} holds {title}, not lines. Copy the files as they are.")
         listing = replace(listing, files=lines)
     if not listing.files:
-        _log.warning("%s holds no %s files", path, LINES.title)
+        _log.warning("%s holds no files with records", path)
     check_heads(listing.files, LINES.name)
     return PathFiles.of(path, listing, options)
 
@@ -207,7 +206,7 @@ def places_of(found: Detected) -> Iterator[IndexPlace]:
     listing, options, scanner = found.listing, found.options, found.scanner()
     yield place_of(listing, scanner, options, found.index)
     if listing.is_remote and listing.folder is not None and found.index is None:
-        yield place_of(listing, scanner, options, beside_remote=True)
+        yield place_beside(listing.folder, options)
 
 
 def indexed_source(

@@ -7,6 +7,7 @@ import logging
 import math
 import os
 import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._paths import index_or_problem, look_at, refuse_tokens
+from penstock.cli._paths import Indexed, index_or_problem, look_at, refuse_tokens
 from penstock.cli._terminal import Progress, echo, table
 from penstock.cli._typed_fields import parse_fields, schema_types
 from penstock.cli._units import age_text, counted
@@ -22,11 +23,9 @@ from penstock.cli._verb import FINE, option, verb, workers_option
 from penstock.datasets import keep_profile, known_profile, open_found, profile_of, profile_types
 from penstock.errors import OptionError
 from penstock.index import BuildOptions, make_index, place_of, read_profile
+from penstock.schema import proposed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from penstock.cli._paths import Indexed
     from penstock.datasets import Source
     from penstock.index import Detected, Listing, Meta, Mode, Scanner
     from penstock.storage import StorageOptions
@@ -163,13 +162,15 @@ def _keeps_numbers(indexed: Indexed, meta: Meta) -> bool:
     "penstock profile logs",
     "penstock profile logs --fields price,user",
     "penstock profile logs --as fields",
+    "penstock profile logs --as schema",
     "penstock profile 'tables/*.parquet' --workers 4 --json",
     "penstock profile s3://bucket/logs -o region=eu-west-1",
     index=True,
 )
 @option(
-    "--as table|fields|json",
-    "Form of the output; fields is a dict for DataLoader, with types that hold every value.",
+    "--as table|fields|schema|json",
+    "Form of the output; fields is a dict for DataLoader, with types that hold every value; schema "
+    "proposes a penstock.Schema, with --json as a file for check --schema.",
     dest="form",
     default="table",
 )
@@ -178,7 +179,7 @@ def _keeps_numbers(indexed: Indexed, meta: Meta) -> bool:
 def profile(  # noqa: PLR0913 (one argument an option)
     *,
     path: str,
-    form: Literal["table", "fields", "json"],
+    form: Literal["table", "fields", "schema", "json"],
     names: str | None,
     workers: int | None,
     folder: str | None,
@@ -202,7 +203,9 @@ def profile(  # noqa: PLR0913 (one argument an option)
     wanted = None if names is None else list(parse_fields(names))
     found = ProfileSearch(path, at_path, workers).find()
     document = found.document if wanted is None else _only(found.document, wanted)
-    if as_json or form == "json":
+    if form == "schema":
+        echo(proposed(document).text(as_json=as_json))
+    elif as_json or form == "json":
         # As in the file, but in plain ASCII, which every locale can print.
         click.echo(json.dumps(document, indent=1))
     elif form == "fields":

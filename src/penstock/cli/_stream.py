@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -15,8 +16,6 @@ from penstock.errors import OptionError
 from penstock.jsonl import ErrorPolicy, MalformedLine, read_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
-
     from penstock.cli._terminal import Progress
     from penstock.jsonl import JsonlFile, TextPiece
 

@@ -8,17 +8,14 @@ import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import click
 
 from penstock.cli._units import bytes_text
 from penstock.storage import rank
 from penstock.work import Bar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def echo(text: str, *, err: bool = False) -> None:

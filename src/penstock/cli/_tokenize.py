@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
@@ -15,6 +16,7 @@ import click
 import numpy as np
 
 import penstock
+from penstock.cli._paths import given_format
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import counted
 from penstock.cli._verb import COUNT, FINDINGS, FINE, FROM_0, flag, option, verb, workers_option
@@ -31,13 +33,10 @@ from penstock.index import (
     input_of,
     load_tokenizer,
 )
-from penstock.storage import hidden_folders_in, is_remote, locate
+from penstock.storage import StorageOptions, hidden_folders_in, is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.index import TokenReport
-    from penstock.storage import StorageOptions
 
 _NARROW = 1 << 16
 """So many token ids fit two bytes."""
@@ -56,13 +55,15 @@ _NARROW = 1 << 16
     "penstock tokenize chats.jsonl tokens --tokenizer model/ --sample-size 4096 "
     "--packing best_fit --messages messages",
     path=False,
+    reads=True,
 )
 @click.argument("src")
 @click.argument("dst")
 @option(
     "--tokenizer FILE",
     "tokenizer.json (tokenizers, transformers), or the .model of sentencepiece; a folder with one; "
-    "or the name of a model in the local Hugging Face cache. Nothing is downloaded.",
+    "or the name of a model in the local Hugging Face cache, or of an encoding in tiktoken's. "
+    "Nothing is downloaded.",
     dest="file",
     required=True,
 )
@@ -145,8 +146,12 @@ def tokenize(  # noqa: PLR0913 (one argument an option)
     if ends is None and sample_size is not None:
         raise OptionError(f"{file} does not say which token ends a document. Give its id: --eos ID")
     what: object = src
-    if where is not None:
-        what = penstock.open(src, storage_options=storage_options).where(where)
+    row, chosen = given_format()
+    if where is not None or row is not None or chosen is not None:
+        source = penstock.open(
+            src, format=row, format_options=chosen, storage_options=storage_options
+        )
+        what = source if where is None else source.where(where)
     texts = input_of(what, storage_options)
     is_narrow = dtype == "uint16" or (dtype == "auto" and known.vocabulary <= _NARROW)
     width: np.dtype[np.unsignedinteger[Any]] = np.dtype(np.uint16 if is_narrow else np.uint32)
@@ -202,8 +207,8 @@ def _unescaped(template: str) -> str:
 
 _EXISTS = "Give another DST. --overwrite replaces tokens only, in a local folder."
 _REMEDIES: dict[type[Exception], str] = {
-    MalformedLineError: "Repair it, give another --text-key FIELD or --template TEXT, or leave "
-    "such lines out: --on-error skip.",
+    MalformedLineError: "Repair it, give another --text-key FIELD or --template TEXT (a chat: "
+    "--messages FIELD), or leave such lines out: --on-error skip.",
     IndexExistsError: _EXISTS,
     ObjectExistsError: _EXISTS,
     StorageError: "Give another DST, or free space there.",

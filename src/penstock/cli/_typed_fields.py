@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from penstock.batch import FieldEncoder
@@ -9,8 +10,6 @@ from penstock.datasets import paths_in
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pyarrow as pa
 
 _OPEN, _CLOSE = "<[(", ">])"

@@ -6,8 +6,9 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -15,9 +16,6 @@ from penstock.cli._main import INTERRUPTED, Terminated
 from penstock.cli._terminal import echo
 from penstock.errors import MalformedLineError, OptionError, PenstockError
 from penstock.storage import StorageOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
@@ -242,6 +240,12 @@ _format_options = (
         "header",
         flag_value=False,
         default=None,
+    ),
+    _format_option(
+        "--columns A,B",
+        "CSV: names of the columns, in place of the header.",
+        "column_names",
+        type=lambda text: (*text.split(","),),
     ),
     _format_option("--quote SIGN", "CSV: sign around fields, or none; found by default.", "quote"),
     _format_option(

@@ -34,6 +34,9 @@ class AboutSource:
     reads_blocks = ""
     """Why a block is read as a whole, where a record costs as much as its block."""
 
+    may_hold_bad_texts = False
+    """Whether its strings come from Arrow unchecked, and may not be UTF-8."""
+
     no_columns = ""
     """Why columns of its records cannot be kept; "" where they can."""
 
@@ -41,6 +44,11 @@ class AboutSource:
     def schema_is_complete(self) -> bool:
         """Whether `schema` has every field of every record."""
         return False
+
+    @property
+    def free_fields(self) -> frozenset[str]:
+        """Top-level fields that are known without reading a file."""
+        return frozenset()
 
     @property
     def sample_index(self) -> SampleIndex | None:

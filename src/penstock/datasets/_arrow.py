@@ -150,8 +150,11 @@ def read_fields(source: Source, names: Sequence[str], length: int) -> Iterator[p
 
 
 def lies_in_files(source: Source) -> bool:
-    """Whether all records lie in files, so that the fingerprint holds beyond this process."""
-    return all(origin.files for origin in origins_of(source))
+    """Whether all records lie in files, so that the fingerprint holds beyond this process.
+
+    That of records which a function makes knows the name of the function, not what it does.
+    """
+    return all(origin.files and not origin.no_columns for origin in origins_of(source))
 
 
 def refuse_unknown(source: Source, path: str) -> None:

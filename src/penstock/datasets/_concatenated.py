@@ -9,8 +9,14 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
-from penstock.datasets._join_batches import joined, joined_inferred, joined_schema
+from penstock.datasets._join_batches import (
+    joined,
+    joined_inferred,
+    joined_schema,
+    label_of,
+)
 from penstock.datasets._projection import typed_schema
 from penstock.datasets._source import Location, Source
 from penstock.datasets._views import fingerprint_of
@@ -18,9 +24,7 @@ from penstock.datasets.fields._paths import steps_of
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from penstock.datasets._source import Fields
 
@@ -30,13 +34,29 @@ def concatenated(one: Source, other: Source) -> Concatenated:
     return Concatenated([one, other])
 
 
-class Concatenated(Source):
-    """The records of several sources, one source after the other."""
+def schema_of(source: Source, paths: Collection[str]) -> pa.Schema:
+    """Return the schema of a source, with at least the fields that paths lead to.
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    Where several sources are one, other fields may have types that no type holds.
+    """
+    if not isinstance(source, Concatenated):
+        return source.schema
+    roots = {str(steps_of(path)[0]) for path in paths}.union(paths)
+    schemas = (schema_of(one, roots) for one in source.sources)
+    kept = [pa.schema([field for field in one if field.name in roots]) for one in schemas]
+    return joined_schema(kept, source.labels())
+
+
+class Concatenated(Source):
+    """The records of several sources, one source after the other; with names, of a mixture."""
+
+    def __init__(self, sources: Sequence[Source], names: Sequence[str] = ()) -> None:
         if not sources:
             raise OptionError("nothing to concatenate: give at least one source.")
-        nested = (one.sources if isinstance(one, Concatenated) else [one] for one in sources)
+        self.names = list(names)
+        nested = (
+            one.sources if isinstance(one, Concatenated) and not names else [one] for one in sources
+        )
         self.sources: list[Source] = list(chain.from_iterable(nested))
         # Fixed here: a source that grows later must not move the records of those after it.
         self.sizes = [len(one) for one in self.sources]
@@ -52,11 +72,12 @@ class Concatenated(Source):
     @property
     def fingerprint(self) -> str:
         """A hash of the sources' own, and of all lengths that later numbers rest on."""
-        return self._fingerprint_over(self.sources[-1].fingerprint)
+        return self._fingerprint_over(_fingerprint_at(self.sources[-1], self.sizes[-1]))
 
     def _fingerprint_over(self, last: str) -> str:
         """Return the fingerprint when that of the last source is, or was, this one."""
-        prints = [*(one.fingerprint for one in self.sources[:-1]), last]
+        parts = zip(self.sources[:-1], self.sizes[:-1], strict=True)
+        prints = [*(_fingerprint_at(*part) for part in parts), last]
         return fingerprint_of("concatenated", *prints, *map(str, self.sizes[:-1]))
 
     def _past(self, least: int, most: int) -> Iterator[tuple[int, str]]:
@@ -65,10 +86,22 @@ class Concatenated(Source):
         for length, known in self.sources[-1]._past(least - start, min(most, end) - start):
             yield start + length, self._fingerprint_over(known)
 
+    def cut(self, sizes: Sequence[int]) -> Concatenated:
+        """Return the first records of each source, as they were before sources grew."""
+        view = copy(self)
+        view.sizes = list(sizes)
+        return view
+
     @property
     def schema(self) -> pa.Schema:
         """The narrowest schema that holds the records of every source."""
-        return joined_schema([one.schema for one in self.sources], self.sources)
+        return joined_schema([one.schema for one in self.sources], self.labels())
+
+    def labels(self) -> list[str]:
+        """Return what errors call each source."""
+        if self.names:
+            return [f"source {name!r}" for name in self.names]
+        return [label_of(one) for one in self.sources]
 
     @property
     def schema_is_complete(self) -> bool:
@@ -169,6 +202,13 @@ class Concatenated(Source):
 
     def _inferred(self, ids: np.ndarray) -> pa.RecordBatch:
         shares, back = self._shares(ids)
-        asked = [self.sources[number] for number, _ in shares]
+        labels = self.labels()
         parts = [self.sources[number]._inferred(own) for number, own in shares]
-        return joined_inferred(parts, back, asked)
+        return joined_inferred(parts, back, [labels[number] for number, _ in shares])
+
+
+def _fingerprint_at(source: Source, length: int) -> str:
+    """Return the fingerprint that a source has, or had with so many records if that is known."""
+    if length == len(source):
+        return source.fingerprint
+    return next((known for _, known in source._past(length, length)), source.fingerprint)

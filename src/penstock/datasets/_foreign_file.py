@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from penstock._words import counted
-from penstock.datasets._network import is_network
 from penstock.datasets._source import Location, Source
 from penstock.datasets.text._block_texts import BLOCK_BYTES, BlockText, plain_parts
 from penstock.datasets.text._texts import MappedText, RangedText
 from penstock.errors import ObjectNotFoundError, StaleIndexError
-from penstock.storage import LocalStore
+from penstock.storage import LocalStore, is_network
 
 if TYPE_CHECKING:
     from typing import Self

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from penstock.datasets._source import Source
 
 
-def joined_schema(schemas: Sequence[pa.Schema], sources: Sequence[Source]) -> pa.Schema:
+def joined_schema(schemas: Sequence[pa.Schema], labels: Sequence[str]) -> pa.Schema:
     """Return the narrowest schema that holds records of all, or name the field where none can."""
-    distinct: dict[pa.Schema, Source] = {}
-    for schema, source in zip(schemas, sources, strict=True):
-        distinct.setdefault(schema, source)
+    distinct: dict[pa.Schema, str] = {}
+    for schema, label in zip(schemas, labels, strict=True):
+        distinct.setdefault(schema, label)
     if len(distinct) == 1:
         return schemas[0]
     for pair in combinations(distinct, 2):
         for path, _ in WholeSchema([empty_batch(schema, 0) for schema in pair]).mixed():
-            held = (f"{type_at(schema, path)} in {_name(distinct[schema])}" for schema in pair)
+            held = (f"{type_at(schema, path)} in {distinct[schema]}" for schema in pair)
             raise SchemaMismatchError(
                 f"field {path!r} is {' and '.join(held)}: no type holds both. Say which one you "
                 f"want, such as JSON text: source.arrow(fields={{{path!r}: 'json'}})"
@@ -41,10 +41,10 @@ def joined(batches: Sequence[pa.RecordBatch], order: np.ndarray) -> pa.RecordBat
 
 
 def joined_inferred(
-    batches: Sequence[pa.RecordBatch], order: np.ndarray, sources: Sequence[Source]
+    batches: Sequence[pa.RecordBatch], order: np.ndarray, labels: Sequence[str]
 ) -> pa.RecordBatch:
     """Return the rows of batches in an order, with types as wide as all of them need."""
-    joined_schema([batch.schema for batch in batches], sources)
+    joined_schema([batch.schema for batch in batches], labels)
     return _in_order(unify(batches), order)
 
 
@@ -63,7 +63,8 @@ def _in_order(table: pa.Table, order: np.ndarray) -> pa.RecordBatch:
     return found[0] if len(found) == 1 else pa.concat_batches(found)
 
 
-def _name(source: Source) -> str:
+def label_of(source: Source) -> str:
+    """Return what errors call a source."""
     files = source.files
     more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
     return f"{type(source).__name__} of {files[0]}{more}" if files else type(source).__name__

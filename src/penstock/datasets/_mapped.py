@@ -51,7 +51,6 @@ class Mapped(ObjectSource, OverSource):
     def __init__(self, source: Source, function: Callable[[Any], Any]) -> None:
         if not callable(function):
             raise OptionError(f"map takes a function of one record, not {function!r}.")
-        ObjectSource.__init__(self)
         OverSource.__init__(self, source)
         self._function = function
 

@@ -8,23 +8,26 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 
-from penstock.datasets._source import Source
+from penstock.datasets._source import Location, Source
 from penstock.datasets._table_source import TableSource
 from penstock.decode import inferred_batch, typed_batch
 from penstock.errors import RecordIndexError, SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.datasets._subsampled import MapStyle
+
+    Places: TypeAlias = tuple[list[str], NDArray[np.int64], NDArray[np.int64]]
+    """Texts that name units, and for each record its unit and its number there, int64[B]."""
 
 _SAMPLE = 1000
 """Records that the schema of a list is taken from."""
@@ -62,9 +65,6 @@ def _is_frame(what: object) -> bool:
 class ObjectSource(Source):
     """The base of sources of Python values, of which columns are made."""
 
-    def __init__(self) -> None:
-        self._warned: set[str] = set()
-
     _sample: ClassVar[int]
     """How many of the first records decide the schema."""
 
@@ -77,7 +77,7 @@ class ObjectSource(Source):
         return typed_batch(self._mappings(ids), schema, ids)
 
     def _inferred(self, ids: NDArray[np.int64]) -> pa.RecordBatch:
-        return inferred_batch(self._mappings(ids), self._warned)
+        return inferred_batch(self._mappings(ids))
 
     def _mappings(self, ids: NDArray[np.int64]) -> list[Mapping[str, Any]]:
         records = self._records(ids)
@@ -104,7 +104,6 @@ class ListSource(ObjectSource):
     _sample = _SAMPLE
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
-        super().__init__()
         self._list = list(records)
 
     def __len__(self) -> int:
@@ -129,36 +128,104 @@ class ListSource(ObjectSource):
         for number, record in enumerate(islice(self._list, most)):
             if number >= least:
                 yield digest.hexdigest()
-            digest.update(_bytes_of(record))
+            digest.update(bytes_of(record))
         yield digest.hexdigest()
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
         return [self._list[number] for number in ids.tolist()]
 
 
-class RecordsAt(ListSource):
-    """A few records of many, which are numbered from `first` on; a feed hands them out.
+def _no_places() -> Places:
+    return [], np.zeros(0, np.int64), np.zeros(0, np.int64)
 
-    >>> RecordsAt([{"a": 1}, {"a": 2}], first=1000).read([1001])
+
+class _Numbered(Source):
+    """The base of a few records of many, under the numbers that they have there."""
+
+    schema_is_complete = False
+    ids: NDArray[np.int64]
+    _places: Callable[[], Places]
+
+    def _numbers(self, ids: Any) -> NDArray[np.int64]:
+        return np.asarray(ids, np.int64)
+
+    def _rows(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return which of these records have some numbers."""
+        if ids is self.ids:
+            return np.arange(len(ids))
+        order = np.argsort(self.ids, kind="stable")
+        at = np.searchsorted(self.ids, ids, sorter=order)
+        is_known = at < len(order)
+        is_known[is_known] = self.ids[order[at[is_known]]] == ids[is_known]
+        if not is_known.all():
+            raise RecordIndexError(f"record {ids[~is_known][0]:,} is not one of these.")
+        rows: NDArray[np.int64] = order[at]
+        return rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._records(self.ids))
+
+    @property
+    def files(self) -> list[str]:
+        """The units that the records come from."""
+        return self._places()[0]
+
+    def location(self, which: Any) -> Location:
+        names, units, numbers = self._places()
+        rows = self._rows(np.atleast_1d(which))
+        if np.ndim(which):
+            return Location(units[rows], numbers[rows], np.zeros(len(rows), np.int64))
+        return Location(names[units[rows[0]]], int(numbers[rows[0]]), 0)
+
+
+class RecordsAt(_Numbered, ListSource):
+    """A few records of many, under the numbers that they have there; a feed hands them out.
+
+    >>> RecordsAt([{"a": 1}, {"a": 2}], np.array([700, 12])).read([12])
     [{'a': 2}]
     """
 
-    def __init__(self, records: Iterable[Mapping[str, Any]], first: int) -> None:
+    def __init__(
+        self,
+        records: Iterable[Any],
+        ids: NDArray[np.int64],
+        places: Callable[[], Places] = _no_places,
+    ) -> None:
         super().__init__(records)
-        self._first = first
-
-    def __len__(self) -> int:
-        return self._first + len(self._list)
+        self.ids, self._places = ids, places
 
     @cached_property
     def schema(self) -> pa.Schema:
-        first = self._first
-        return self._inferred(np.arange(first, min(len(self), first + self._sample))).schema
+        return self._inferred(self.ids[: self._sample]).schema
+
+    @cached_property
+    def field_names(self) -> frozenset[str]:
+        # The types of values, which a schema has as well, would cost more than reading them.
+        return frozenset().union(*self._mappings(self.ids[: self._sample]))
 
     def _records(self, ids: NDArray[np.int64]) -> list[Any]:
-        if len(ids) and int(ids.min()) < self._first:
-            raise RecordIndexError(f"record {int(ids.min()):,} is before {self._first:,}.")
-        return super()._records(ids - self._first)
+        return super()._records(self._rows(ids))
+
+
+class RowsAt(_Numbered, TableSource):
+    """A few rows of many, as `RecordsAt`; the batch has types of `plain_table`.
+
+    >>> import pyarrow as pa
+    >>> RowsAt(pa.record_batch({"a": [1, 2]}), np.array([700, 12])).read([12])
+    [{'a': 2}]
+    """
+
+    def __init__(
+        self,
+        batch: pa.RecordBatch,
+        ids: NDArray[np.int64],
+        places: Callable[[], Places] = _no_places,
+    ) -> None:
+        self._table = pa.Table.from_batches([batch])
+        self.ids, self._places = ids, places
+
+    def _batch(self, ids: NDArray[np.int64], names: list[str]) -> pa.RecordBatch:
+        return super()._batch(self._rows(ids), names)
 
 
 class MapStyleSource(ObjectSource):
@@ -174,7 +241,6 @@ class MapStyleSource(ObjectSource):
     no_columns = "a map-style dataset does not say when its records change"
 
     def __init__(self, dataset: MapStyle[Any]) -> None:
-        super().__init__()
         self._dataset = dataset
         self._length = len(dataset)
 
@@ -195,7 +261,7 @@ class MapStyleSource(ObjectSource):
         return [self._dataset[number] for number in numbers]
 
 
-def _bytes_of(record: Mapping[str, Any]) -> bytes:
+def bytes_of(record: Mapping[str, Any]) -> bytes:
     """Return bytes that stand for a record, the same in every process."""
     try:
         return _pack(record)

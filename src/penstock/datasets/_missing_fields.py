@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from penstock.datasets._memory import ListSource
+from penstock.datasets._memory import ListSource, RecordsAt
 from penstock.datasets._profile_source import known_profile
 from penstock.datasets._views import origins_of
 from penstock.datasets.fields._paths import LIST, Steps, closest, is_listlike, paths_in, steps_of
@@ -42,7 +42,7 @@ def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
     head_of = cache(_head)
     found = {path: {_has(origin, path, head_of) for origin in origins} for path in paths}
     missing = [path for path, answers in found.items() if True not in answers]
-    there = paths_in(source.schema) if missing else []
+    there = [path for origin in origins for path in paths_in(origin.schema)] if missing else []
     # The search for similar names takes time for each field.
     hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
     return [_missing(path, hints.get(path, "."), None not in found[path]) for path in missing]
@@ -57,7 +57,8 @@ def _missing(path: str, hint: str, is_certain: bool) -> Missing:  # noqa: FBT001
 def _has(source: Source, path: str, head_of: Callable[[Source], list[Any]]) -> bool | None:
     """Whether a source has a field; None where only reading all records can decide."""
     if isinstance(source, ListSource):
-        return _any_holds(source, path) if len(source) else None
+        is_part = isinstance(source, RecordsAt)  # Others may have it.
+        return _any_holds(source, path) or (None if is_part or not len(source) else False)
     if source.schema_is_complete:
         return _is_in(source.schema, path)
     is_near = source.sample_index is not None and _any_holds(head_of(source), path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -16,12 +16,13 @@ from penstock.storage import (
     LocalStore,
     cache_directory,
     mark_as_cache,
+    only_one,
     open_regular,
     trim_cache,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from penstock.storage import Draft
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.datasets")
 
 _WHAT = "Facts that Penstock found about sources; it finds them again when they are gone."
+
+_PATIENCE = 3600.0
+"""Seconds after which a process finds by itself what another one is at."""
 
 T = TypeVar("T")
 
@@ -71,28 +75,54 @@ class Once(Generic[T]):
 def kept_ids(
     names: Sequence[str], length: int, find: Callable[[], list[np.ndarray]]
 ) -> list[np.ndarray]:
-    """Return arrays of ascending record numbers below `length` (int64), mapped from files.
+    """Return arrays of ascending record numbers below `length` (int64); see `kept_arrays`."""
+    return kept_arrays(names, find, partial(_mapped, length=length))
 
-    The first caller finds all of them and writes `views/<name>.npy` in the cache directory; two
-    callers at once find the same. Without a writable cache the numbers stay in memory.
+
+def kept_arrays(
+    names: Sequence[str],
+    find: Callable[[], list[np.ndarray]],
+    mapped: Callable[[Path], np.ndarray],
+) -> list[np.ndarray]:
+    """Return arrays mapped from files: `mapped` maps one of them, and raises where it is damaged.
+
+    Of all processes of a host one finds them and writes `views/<name>.npy` in the cache directory;
+    the others wait. Without a writable cache the arrays stay in memory.
     """
-    folder = cache_directory() / "views"
-    paths = [folder / f"{name}.npy" for name in names]
-    map_ids = partial(_mapped, length=length)
-    mapped = [from_cache(path, map_ids) for path in paths]
-    kept = [ids for ids in mapped if ids is not None]
-    if len(kept) == len(names):
-        return kept
-    found = find()
-    try:
-        for path, ids in zip(paths, found, strict=True):
-            keep_file(path, partial(np.lib.format.write_array, array=ids))
-    except StorageError as error:
-        count = sum(map(len, found))
-        _log.warning("%d record numbers stay in the memory of every process: %s", count, error)
-        return found
-    mapped = [from_cache(path, map_ids) for path in paths]
-    return [own if ids is None else ids for ids, own in zip(mapped, found, strict=True)]
+    paths = [cache_directory() / "views" / f"{name}.npy" for name in names]
+
+    def kept() -> list[np.ndarray] | None:
+        arrays = [array for path in paths if (array := from_cache(path, mapped)) is not None]
+        return arrays if len(arrays) == len(paths) else None
+
+    were_there = all(path.exists() for path in paths)
+    if (known := kept()) is not None:
+        return known
+    with _only_finder(names[0]):
+        is_new = not were_there and all(path.exists() for path in paths)
+        if is_new and (known := kept()) is not None:  # Another process found them meanwhile.
+            return known
+        found = find()
+        try:
+            for path, array in zip(paths, found, strict=True):
+                keep_file(path, partial(np.lib.format.write_array, array=array))
+        except StorageError as error:
+            count = sum(map(len, found))
+            _log.warning("%d numbers stay in the memory of every process: %s", count, error)
+            return found
+    return kept() or found
+
+
+@contextmanager
+def _only_finder(name: str) -> Iterator[None]:
+    """Be the only process that finds what a name stands for; do not wait for another for ever."""
+    with ExitStack() as stack:
+        with suppress(OSError):  # No locks, or no end of another's work.
+            locks = cache_directory() / "locks"
+            locks.mkdir(parents=True, exist_ok=True)
+            late = TimeoutError()
+            stack.enter_context(only_one(locks / f"{name}.lock", _PATIENCE, late))
+        yield
 
 
 def _mapped(path: Path, length: int) -> np.ndarray:

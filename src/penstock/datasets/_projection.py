@@ -24,7 +24,7 @@ from penstock.datasets.fields._paths import (
     steps_of,
     type_at,
 )
-from penstock.decode import fit_batch, unify
+from penstock.decode import fit_batch, refuse_bad_texts, unify
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
@@ -55,10 +55,14 @@ def projected(source: Source, ids: NDArray[np.int64], fields: Fields) -> pa.Reco
     """
     schema = typed_fields(source, fields, lambda: source._inferred(ids).schema)  # noqa: SLF001
     try:
-        return project(source, ids, schema)
+        batch = project(source, ids, schema)
+        if source.may_hold_bad_texts and has_types(fields):
+            refuse_bad_texts(batch, ids)
     except SchemaMismatchError:
         if has_types(fields):
             raise
+    else:
+        return batch
     # The schema is that of other records: these hold wider values.
     return projected(TableSource(whole_records(source, ids)), np.arange(len(ids)), fields)
 
@@ -106,7 +110,7 @@ def project(source: Source, ids: NDArray[np.int64], schema: pa.Schema) -> pa.Rec
     paths = [name for name in schema.names if len(steps_of(name)) > 1]
     if not paths:
         return source._columns(ids, schema)  # noqa: SLF001
-    names = frozenset(paths) & frozenset(source.schema.names)
+    names = frozenset(paths) & source.field_names
     if source.schema_is_complete:
         return _read(source, ids, schema, _plan(schema, names, complete=True))
     # A field whose type has too few lists for its path is meant by name.

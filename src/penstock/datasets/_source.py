@@ -12,8 +12,8 @@ import numpy as np
 
 from penstock._words import counted
 from penstock.datasets._about import AboutSource, ColumnHome
-from penstock.datasets._numbers import record_number
-from penstock.errors import OptionError, RecordIndexError
+from penstock.datasets._numbers import record_number, record_numbers
+from penstock.errors import OptionError
 
 if TYPE_CHECKING:
     import os
@@ -191,6 +191,11 @@ class Source(AboutSource, ABC):
         return []
 
     @property
+    def field_names(self) -> frozenset[str]:
+        """The names of the top-level fields of `schema`."""
+        return frozenset(self.schema.names)
+
+    @property
     def unit_borders(self) -> np.ndarray:
         """Record offsets (int64) at which reading may begin without reading what lies before."""
         return self.blocks
@@ -304,28 +309,7 @@ class Source(AboutSource, ABC):
         return record_number(which, len(self))
 
     def _numbers(self, ids: Any) -> np.ndarray:
-        """Return record numbers from 0 on as int64; an unknown one raises."""
-        if isinstance(ids, slice):
-            return np.arange(*ids.indices(len(self)), dtype=np.int64)
-        # The array of a loader: the checks below cost a fifth of gathering a batch. Without a sign
-        # a negative number is a large one.
-        is_plain = type(ids) is np.ndarray and ids.dtype == np.int64 and ids.ndim == 1 and ids.size
-        if is_plain and ids.view(np.uint64).max() < len(self):
-            found: np.ndarray = ids
-            return found
-        numbers = np.asarray(ids)
-        if not numbers.size:
-            return np.empty(0, np.int64)
-        if numbers.dtype == bool or not np.issubdtype(numbers.dtype, np.integer):
-            raise TypeError(f"records are numbered by integers, not {numbers.dtype}")
-        if numbers.ndim != 1:
-            shown = "one number" if not numbers.ndim else f"{numbers.ndim} axes"
-            raise TypeError(f"expected a flat list of record numbers, not {shown}")
-        bad = numbers[(numbers < -len(self)) | (numbers >= len(self))]
-        if bad.size:
-            raise RecordIndexError(f"there is no record {bad[0]}: there are {len(self):,}.")
-        numbers = numbers.astype(np.int64, copy=False)
-        return np.where(numbers < 0, numbers + len(self), numbers)
+        return record_numbers(ids, len(self))
 
     def arrow(self, ids: Any = None, fields: Fields | None = None) -> pa.Table | pa.RecordBatch:
         """Return a batch of the records of `ids`, or without them a table of all records."""

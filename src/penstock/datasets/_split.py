@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from penstock.datasets._arrow import id_ranges, read_fields, refuse_unknown
 from penstock.datasets._rule_views import Rule, RuleView
 from penstock.datasets._views import fingerprint_of
+from penstock.decode import uuids_as_texts
 from penstock.errors import OptionError
 from penstock.order import keys, mixed
 
@@ -136,7 +137,7 @@ def key_hashes(array: pa.Array, key: int, path: str) -> np.ndarray:
     >>> (key_hashes(whole, 1, "user") == key_hashes(text, 1, "user")).tolist()
     [True, True, False]
     """
-    encoded = _plain_keys(array, path).dictionary_encode()
+    encoded = _plain_keys(uuids_as_texts(array), path).dictionary_encode()
     own = key.to_bytes(8, "little")
     hashes = [_hash(_key_text(value).encode(), own) for value in _key_values(encoded.dictionary)]
     # Null stands at the end, where a number that is null is made to point.

@@ -40,9 +40,10 @@ class TableSource(Source):
     """
 
     schema_is_complete = True
+    may_hold_bad_texts = True
 
     def __init__(self, table: Any) -> None:
-        self._table = _without_views(_as_table(table))
+        self._table = plain_table(table)
 
     def __len__(self) -> int:
         return int(self._table.num_rows)
@@ -98,10 +99,19 @@ class TableSource(Source):
             table = table.slice(int(ids[0]), len(ids))
         else:
             table = table.take(pa.array(ids))
-        return _one_batch(table)
+        batch = _one_batch(table)
+        arrays = [_without_unused(column) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+
+
+def plain_table(what: Any) -> pa.Table:
+    """Return the table that something is or hands over, in types that rows can be taken out of."""
+    return _without_views(_as_table(what))
 
 
 def _as_table(what: Any) -> pa.Table:
+    if isinstance(what, pa.RecordBatch):
+        what = pa.Table.from_batches([what])  # `pa.table` cuts off names at a NUL.
     if hasattr(what, "__arrow_c_stream__") or hasattr(what, "__arrow_c_array__"):
         try:
             table = what if isinstance(what, pa.Table) else pa.table(what)
@@ -136,10 +146,20 @@ def _without_views(table: pa.Table) -> pa.Table:
     # One by one, and only those that change: of a slice of lists of nothing but nulls, Arrow's
     # cast loses values even where the type stays as it is.
     columns = [
-        column if column.type == field.type else column.cast(field.type)
+        column if column.type == field.type else _recast(column, field.type)
         for column, field in zip(table.columns, schema, strict=True)
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _recast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    found = column.cast(type_)
+    try:
+        found.validate()
+    except pa.ArrowInvalid:
+        # The cast of list views leaves out their last offset (pyarrow 26).
+        return pa.chunked_array([pa.array(column.to_pylist(), type_)])
+    return found
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
@@ -160,6 +180,14 @@ def _plain(type_: pa.DataType) -> pa.DataType:
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
     arrays = [column.combine_chunks() for column in table.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+
+
+def _without_unused(column: pa.Array) -> pa.Array:
+    """Return a column whose dictionary is no longer than it: to check and read it takes time."""
+    is_dictionary = pa.types.is_dictionary(column.type)
+    if not is_dictionary or len(column.dictionary) <= len(column) or column.type.ordered:
+        return column
+    return column.dictionary_decode().dictionary_encode().cast(column.type)
 
 
 class ArrowSink(io.RawIOBase):

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock._words import counted
+from penstock._words import counted, warn_once
 from penstock.datasets._arrow import id_ranges, lies_in_files, read_fields, refuse_unknown
 from penstock.datasets._concatenated import Concatenated
 from penstock.datasets._once import from_cache, keep_file
 from penstock.datasets._table_source import TableSource
 from penstock.datasets._views import Chosen, fingerprint_of
 from penstock.datasets.columns._place import state_of
-from penstock.decode import read_around_bad
+from penstock.decode import read_around_bad, uuids_as_texts
 from penstock.errors import MalformedLineError, OptionError, SchemaMismatchError, StorageError
 from penstock.storage import cache_directory, open_regular
 
@@ -127,10 +127,9 @@ def _found(source: Source, name: str, length: int, may_be_missing: bool) -> pa.A
             distinct = column.unique().drop_null()
             places.update(dict.fromkeys(_words(distinct)))
     if left_out:
-        _log.warning(
-            "the vocabulary of %r is without %s that cannot be read, the first: %s",
-            *(name, counted(len(left_out), "record"), left_out[0]),
-        )
+        bad = counted(len(left_out), "record")
+        text = f"the vocabulary of {name!r} is without {bad} that cannot be read, the first: "
+        warn_once(_log, f"{text}{left_out[0]}")
     return _array(list(places), types[0])
 
 
@@ -195,7 +194,7 @@ def _types_of(source: Source, name: str, number: int) -> tuple[pa.DataType, ...]
     The first value stays the first when records are appended.
     """
     whole = source._inferred(np.array([number], np.int64))  # noqa: SLF001 (the contract's own)
-    type_ = TableSource(whole).read([0], [name]).schema.field(0).type
+    type_ = uuids_as_texts(TableSource(whole).read([0], [name]).column(0)).type
     if is_.is_dictionary(type_):
         type_ = type_.value_type
     if is_.is_string(type_) or is_.is_large_string(type_) or is_.is_string_view(type_):

@@ -35,7 +35,7 @@ def as_values(column: pa.Array, name: str, numbers: NDArray[np.int64]) -> list[A
     """Return a column as Python values; see `as_records`."""
     try:
         values: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError) as why:
+    except (ValueError, ArithmeticError) as why:
         record = next(
             (int(number) for number, value in zip(numbers, column, strict=True) if _is_odd(value)),
             int(numbers[0]),
@@ -58,6 +58,6 @@ def as_shown(value: pa.Scalar) -> object:
 def _is_odd(value: pa.Scalar) -> bool:
     try:
         value.as_py()
-    except (ValueError, OverflowError):
+    except (ValueError, ArithmeticError):
         return True
     return False

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from penstock.errors import MalformedLineError, SchemaMismatchError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Errors = tuple[type[Exception], ...]
 OF_A_RECORD = (MalformedLineError, SchemaMismatchError)

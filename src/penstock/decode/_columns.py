@@ -7,15 +7,13 @@ a value only when the type can hold it, and otherwise raises `Misfit`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decode._bad_rows import bad_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 WHOLE_FLOATS = 2**53
 """Up to here a float that is a whole number is exactly that number."""

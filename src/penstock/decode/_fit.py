@@ -6,12 +6,14 @@ are never parsed as numbers. Arrow's own casts are more generous.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock._words import counted
 from penstock.decode._as_records import as_shown
 from penstock.decode._assemble import (
     LISTS,
@@ -33,8 +35,6 @@ from penstock.decode._value_types import TEXT, ValueType
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     Cast = Callable[[pa.Array, pa.DataType, str], pa.Array]
@@ -95,7 +95,9 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
     if array.null_count == len(array):
         return pa.nulls(len(array), type_)
     if isinstance(array, pa.ExtensionArray):
-        return fit_array(array.storage, type_, path, cast)
+        is_text = isinstance(type_, ValueType) or is_any(type_, STRINGS)
+        plain = uuids_as_texts(array) if is_text else array
+        return fit_array(array.storage if plain is array else plain, type_, path, cast)
     if is_.is_dictionary(array.type):
         return fit_array(array.dictionary_decode(), type_, path, cast)
     if isinstance(type_, pa.BaseExtensionType) and not isinstance(type_, ValueType):
@@ -103,13 +105,61 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
         return pa.ExtensionArray.from_storage(type_, storage)
     if is_.is_dictionary(type_):
         return cast(fit_array(array, type_.value_type, path, cast), type_, path)
-    for is_nested, fit in _NESTED:
-        if is_nested(type_) and is_nested(array.type):
+    for is_nested, may_become, fit in _NESTED:
+        if is_nested(type_) and may_become(array.type):
             return fit(array, type_, path, cast)
         if is_nested(type_):
             row = int((~null_rows(array)).argmax())
             raise Misfit(path, as_shown(array[row]), str(type_), row=row)
     return cast(array, type_, path)
+
+
+def uuids_as_texts(array: pa.Array) -> pa.Array:
+    """Return UUIDs as texts, and an array of another type as it is."""
+    if getattr(array.type, "extension_name", "") != "arrow.uuid":
+        return array
+    return pa.array([None if one is None else str(one) for one in array.to_pylist()], pa.string())
+
+
+def refuse_bad_texts(batch: pa.RecordBatch, numbers: NDArray[np.int64]) -> None:
+    """Raise where a text is not UTF-8, which files of other tools may hold."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        row = _bad_text(column) if _holds_texts(column.type) else None
+        if row is not None:
+            raise SchemaMismatchError(
+                f"record {numbers[row]:,}: field {name!r} holds text that is not UTF-8.",
+                remedy="Ask for binary in place of string, or write the text again as UTF-8.",
+                field=name,
+                record=int(numbers[row]),
+            )
+
+
+def _bad_text(column: pa.Array) -> int | None:
+    def check(start: int, stop: int) -> None:
+        # Taken, not sliced: the items of nested values are checked as a whole.
+        if not _are_texts(column.take(pa.array(range(start, stop)))):
+            raise ValueError
+
+    if _are_texts(column):
+        return None
+    return next((row for row, _ in bad_rows(len(column), check, (ValueError,))), None)
+
+
+def _are_texts(array: pa.Array) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as why:
+        return "UTF8" not in str(why)
+    return True
+
+
+def _holds_texts(type_: pa.DataType) -> bool:
+    if isinstance(type_, pa.BaseExtensionType):
+        type_ = type_.storage_type
+    if is_.is_dictionary(type_):
+        type_ = type_.value_type
+    parts = [type_.field(at).type for at in range(type_.num_fields)]
+    return is_any(type_, STRINGS) or any(map(_holds_texts, parts))
 
 
 def mismatch(misfit: Misfit, number: int) -> SchemaMismatchError:
@@ -127,7 +177,14 @@ def _is_list(type_: pa.DataType) -> bool:
     return is_any(type_, LISTS)
 
 
+def _has_items(type_: pa.DataType) -> bool:
+    return _is_list(type_) or is_.is_map(type_)
+
+
 def _fit_lists(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
+    if is_.is_map(array.type):
+        entry = {"key": array.type.key_type, "value": array.type.item_type}
+        array = array.cast(pa.list_(pa.struct(entry)))
     nulls, lengths, items = null_rows(array), list_lengths(array), array.flatten()
     if not type_.value_field.nullable and items.null_count:
         missing = _null(type_.value_field, f"{path}[]", null_rows(items))
@@ -137,7 +194,7 @@ def _fit_lists(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa
         wrong = ~nulls & (lengths != type_.list_size)
         if wrong.any():
             row = int(wrong.argmax())
-            why = f"it does not have {type_.list_size} items"
+            why = f"it does not have {counted(type_.list_size, 'item')}"
             raise Misfit(path, as_shown(array[row]), str(type_), why, row)
         # Such a list keeps room for its items also where it is null.
         rooms = np.full(len(array), type_.list_size)
@@ -214,6 +271,10 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
     raise TypeError(f"it is {have}")
 
 
-_NESTED = ((_is_list, _fit_lists), (is_.is_struct, _fit_structs), (is_.is_map, _fit_maps))
+_NESTED = (
+    (_is_list, _has_items, _fit_lists),
+    (is_.is_struct, is_.is_struct, _fit_structs),
+    (is_.is_map, is_.is_map, _fit_maps),
+)
 _FAMILIES = (("integer",), TEXTS, ("decimal",), ("timestamp", "date"), ("time",), ("duration",))
 """Types that Arrow casts into each other safely, by their tests in `pyarrow.types`."""

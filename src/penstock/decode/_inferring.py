@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -32,8 +33,6 @@ from penstock.decode._unify import batch_of_records, warn_of_mixed, widen_batch
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
 
@@ -51,9 +50,9 @@ class InferringDecoder:
     Integers next to floats make a double, a field that is new or was null so far takes the type
     that arrives, objects and lists merge theirs. Fields of mixed types, and integers that fit
     neither int64 nor uint64, become strings: strings stay as they are, other values become their
-    JSON text, and a warning says so once a field. With `strict`, a record after the first text
-    that asks for another schema raises `SchemaMismatchError` instead. `name` is the file's, for
-    messages.
+    JSON text, and a warning says so once a field, where it `warns`. With `strict`, a record after
+    the first text that asks for another schema raises `SchemaMismatchError` instead. `name` is the
+    file's, for messages.
 
     >>> decoder = InferringDecoder()
     >>> decoder.settle(b'{"a": 1}\n', None, print).to_pylist()
@@ -62,11 +61,11 @@ class InferringDecoder:
     [DataType(double), StructType(struct<>)]
     """
 
-    def __init__(self, *, strict: bool = False, name: str = "") -> None:
+    def __init__(self, *, strict: bool = False, name: str = "", warns: bool = True) -> None:
         self._strict = strict
         self._name = name
+        self._warns = warns
         self._started = False
-        self._warned: set[str] = set()
         self._record = Fields({})
         # Replaced as a whole, never changed: `attempt` takes it in any thread while `settle` runs.
         self._reader = ArrowReader(self._record.schema)
@@ -135,8 +134,9 @@ class InferringDecoder:
         if first_change(self._record, record):
             self._reader = ArrowReader(record.schema)
         self._record = record
-        remedy = "Give a schema to choose another type"
-        warn_of_mixed(record, "", self._warned, remedy, self._name)
+        if self._warns:
+            remedy = "Give a schema to choose another type"
+            warn_of_mixed(record, "", remedy, self._name)
 
     def _mismatch(self, records: ParsedRecords) -> SchemaMismatchError:
         changes = (

@@ -6,6 +6,7 @@ between uint64 and string when one beyond int64 arrives, and whether strings sta
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
@@ -18,8 +19,6 @@ from penstock.decode._assemble import STRINGS, is_any
 from penstock.decode._columns import json_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from penstock.decode._records import Record
 
 

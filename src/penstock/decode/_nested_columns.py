@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 from operator import attrgetter, is_
@@ -12,6 +13,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from penstock._words import counted
 from penstock.decode._assemble import (
     LISTS,
     TEXTS,
@@ -38,8 +40,6 @@ from penstock.decode._value_types import ValueType, column_of_values
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
     Make = Callable[[Sequence[object]], pa.Array]
@@ -145,7 +145,7 @@ class ListColumn(JsonColumn):
             raise ValueError("its items may not be null")
         if self.size is not None:
             if (lengths[~nulls] != self.size).any():
-                raise ValueError(f"it does not have {self.size} items")
+                raise ValueError(f"it does not have {counted(self.size, 'item')}")
             items = list(chain.from_iterable(filled(values, nulls, [None] * self.size)))
         return list_array(lengths, nulls, make(items), self.type)
 

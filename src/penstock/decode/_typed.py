@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.decode._assemble import record_batch
@@ -14,8 +15,6 @@ from penstock.decode._text import count_object_lines, is_utf8, may_hold_endless_
 from penstock.errors import OptionError, SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import msgspec
     import numpy as np
     import pyarrow as pa

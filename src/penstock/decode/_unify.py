@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock._words import warn_once
 from penstock.decode._assemble import STRINGS, is_any, record_batch
 from penstock.decode._columns import JsonColumn, JsonTextColumn, json_text
 from penstock.decode._fit import cast_batch
@@ -26,8 +28,6 @@ from penstock.decode._kinds import (
 from penstock.decode._nested_columns import ListColumn, StructColumn, column_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from penstock.decode._records import Record
 
 _log = logging.getLogger("penstock.decode")
@@ -55,7 +55,8 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     for path, what in whole.mixed():
         # Where strings meet other values, the decoder that turned to strings has said so.
         if Scalar.TEXT.words not in what:
-            _log.warning("field %r holds %s and becomes a string in the unified table", path, what)
+            text = f"field {path!r} holds {what} and becomes a string in the unified table"
+            warn_once(_log, text)
     return pa.Table.from_batches([whole.widen(part) for part in parts], whole.schema)
 
 
@@ -84,19 +85,15 @@ class WholeSchema:
         return widen_batch(batch, self.record)
 
 
-def warn_of_mixed(kind: Kind, path: str, warned: set[str], remedy: str, name: str = "") -> None:
-    """Warn of each field of a kind that becomes a string, once for all with the same `warned`."""
+def warn_of_mixed(kind: Kind, path: str, remedy: str, name: str = "") -> None:
+    """Warn of each field of a kind that becomes a string, once for all files called `name`."""
     for field, what in mixed_fields(kind, path):
-        if field not in warned:
-            warned.add(field)
-            _log.warning(
-                "%sfield %r holds %s and becomes a string: strings stay as they are, other values "
-                "become their JSON text. %s",
-                f"{name}: " if name else "",
-                field,
-                what,
-                remedy,
-            )
+        warn_once(
+            _log,
+            f"{f'{name}: ' if name else ''}field {field!r} holds {what} and becomes a string: "
+            f"strings stay as they are, other values become their JSON text. {remedy}",
+            ("mixed", name, field),
+        )
 
 
 def batch_of_records(rows: Sequence[Record], record: Fields) -> pa.RecordBatch:

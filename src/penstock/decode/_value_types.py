@@ -7,7 +7,7 @@ this name; users get plain strings.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, time
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -17,8 +17,6 @@ import pyarrow as pa
 from penstock.decode._columns import JsonColumn, json_types
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     Columns = TypeVar("Columns", pa.RecordBatch, pa.Table)
 
 

@@ -5,7 +5,7 @@ Values that JSON does not have (instants, bytes, decimals …) become what Arrow
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,6 @@ from penstock.decode._unify import column_of_kind, warn_of_mixed
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 _PLAIN = frozenset({type(None), bool, int, float, str, list, dict})
@@ -61,21 +59,21 @@ def typed_batch(
     return record_batch(arrays, len(rows), schema)
 
 
-def inferred_batch(rows: Sequence[Row], warned: set[str]) -> pa.RecordBatch:
+def inferred_batch(rows: Sequence[Row]) -> pa.RecordBatch:
     """Return all fields of records, with types as wide as these records need.
 
-    Fields of mixed types become strings, with a warning unless the field is in `warned`.
+    Fields of mixed types become strings, with a warning.
 
-    >>> inferred_batch([{"a": 1}, {"a": 0.5, "b": b"x"}], set()).schema.types
+    >>> inferred_batch([{"a": 1}, {"a": 0.5, "b": b"x"}]).schema.types
     [DataType(double), DataType(binary)]
     """
     names = dict.fromkeys(chain.from_iterable(rows))
-    columns = [_inferred(name, [row.get(name) for row in rows], warned) for name in names]
+    columns = [_inferred(name, [row.get(name) for row in rows]) for name in names]
     types = [column.type for column in columns]
     return record_batch(columns, len(rows), pa.schema(list(zip(names, types, strict=True))))
 
 
-def _inferred(name: str, values: Sequence[object], warned: set[str]) -> pa.Array:
+def _inferred(name: str, values: Sequence[object]) -> pa.Array:
     kind = _kind(values)
     if kind is None:
         values = [_plain(value) for value in values]
@@ -93,7 +91,7 @@ def _inferred(name: str, values: Sequence[object], warned: set[str]) -> pa.Array
             f"Convert them, or ask for other fields"
         ) from None
     if kind is not None:
-        warn_of_mixed(kind, name, warned, "Ask for the field with a type to choose another")
+        warn_of_mixed(kind, name, "Ask for the field with a type to choose another")
     return array
 
 

@@ -6,20 +6,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from penstock.decode import decode_as_json
 from penstock.errors import MalformedLineError
-from penstock.index._parts import LinePiece
-from penstock.index._scan import ScannedFrames, opened, text_blocks
+from penstock.index._scan import Scanner, escaped_bytes
 from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from numpy.typing import NDArray
-
-    from penstock.index._parts import FilePart
-    from penstock.index._scan import Scanner
-    from penstock.index.checked._build import LineCheck
-    from penstock.index.checked._checks import Look, PartFound
 
 LARGEST_ELEMENT = 256 << 20
 """Bytes; without a limit, a quote that is never closed makes the rest of the file one element."""
@@ -30,13 +25,11 @@ _DEPTH = np.zeros(256, np.int64)
 _DEPTH[list(b"[{")], _DEPTH[list(b"]}")] = 1, -1
 
 
-class ArrayScanner:
+class ArrayScanner(Scanner):
     """Every element of the array that a file holds is a record, without the space around it."""
 
     kind = "json"
-
-    def options(self) -> dict[str, object]:
-        return {}
+    decode = staticmethod(decode_as_json)
 
     def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> ArrayScan:
         return ArrayScan(path, start)
@@ -153,7 +146,8 @@ class ArrayScan:
         quotes = np.flatnonzero(data == _QUOTE)
         escapes = np.flatnonzero(data == _BACKSLASH)
         if len(escapes) or self._is_escaped:
-            quotes = quotes[~self._escaped(data, escapes)[quotes]]
+            escaped = escaped_bytes(len(data), escapes, is_first=self._is_escaped)
+            quotes, self._is_escaped = quotes[~escaped[quotes]], bool(escaped[-1])
         brackets = data | 0x20  # [ and ] become { and }.
         is_mark = (data == _COMMA) | (brackets == _OPEN) | (brackets == _CLOSE)
         marks = np.flatnonzero(is_mark)
@@ -161,19 +155,6 @@ class ArrayScan:
         outside: NDArray[np.int64] = marks[is_odd == self._is_quoted]
         self._is_quoted ^= bool(len(quotes) & 1)
         return outside
-
-    def _escaped(self, data: NDArray[np.uint8], escapes: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which bytes are escaped: in a run of backslashes every second one is."""
-        escaped = np.zeros(len(data) + 1, bool)
-        if self._is_escaped:
-            escaped[0] = True
-            escapes = escapes[escapes > 0]
-        numbers = np.arange(len(escapes))
-        is_first = np.diff(escapes, prepend=-2) != 1
-        rank = numbers - np.maximum.accumulate(np.where(is_first, numbers, 0))
-        escaped[escapes[rank % 2 == 0] + 1] = True
-        self._is_escaped = bool(escaped[-1])
-        return escaped[:-1]
 
     def _wrong(self, why: str, at: int) -> MalformedLineError:
         offset = self._start + at
@@ -217,39 +198,3 @@ class _Filled:
         side: Literal["left", "right"] = "left" if step > 0 else "right"
         found: NDArray[np.int64] = filled[np.searchsorted(filled, at, side) - (step < 0)]
         return found - 1
-
-
-def scan_elements(
-    part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
-) -> PartFound:
-    """Return the elements of a file, each of them read."""
-    from penstock.index.checked._build import LineCheck  # noqa: PLC0415 (only where it is used)
-    from penstock.index.checked._checks import PartFound  # noqa: PLC0415
-
-    check = LineCheck(look)
-    newlines, frames = check_elements(part, scanner, check, advance)
-    rows = [(begin, size, *text) for begin, size, *text in frames.rows.tolist()]
-    return PartFound(check.records, check.aside, newlines, rows)
-
-
-def check_elements(
-    part: FilePart, scanner: Scanner, check: LineCheck, advance: Callable[[int], object]
-) -> tuple[int, ScannedFrames]:
-    """Hand the elements of a file to a check; return newlines and frames of the file."""
-    frames, scan = ScannedFrames(), scanner.begin(part.found.path, None, part.start)
-    held, at, newlines = bytearray(), part.start, 0  # The text of the element that is not over.
-    with opened(part.found) as file:
-        for block in text_blocks(file, part.start, advance, frames):
-            held += block
-            places = scan.add(block)
-            if len(places):
-                end = part.start + int(places[-1].sum()) - at
-                piece = LinePiece(at, newlines, bytes(held[:end]))
-                places[:, 0] += part.start - at
-                texts = [piece.text[begin : begin + size] for begin, size in places.tolist()]
-                check.add_found(piece, texts, places)
-                newlines += piece.text.count(b"\n")
-                del held[:end]
-                at += end
-    scan.finish()
-    return newlines + held.count(b"\n"), frames

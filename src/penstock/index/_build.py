@@ -19,9 +19,9 @@ from penstock.index._heads import check_heads
 from penstock.index._load import meta_of
 from penstock.index._meta import FileMeta, Meta, RecordRun, write_meta
 from penstock.index._names import COLUMNS, FRAMES, ROWS, refuse_unnamable
+from penstock.index._parts import parts_of
 from penstock.index._scan import (
     LARGEST_FRAME,
-    LineScanner,
     ScannedFrames,
     is_local_text,
     opened,
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found, IndexPlace, Listing
+    from penstock.index._parts import FilePart
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner
     from penstock.storage import OpenFile
@@ -142,9 +143,10 @@ def _take_long(builder: Builder) -> bool:
         return builder.options.num_workers > 0
     if builder.bytes <= _MUCH:
         return False
-    is_lines = builder.scanner.kind == LineScanner.kind
-    slow = [one for one in builder.waiting if not (is_lines and is_local_text(one.found.path))]
-    return len(slow) > 1 and sum(one.found.entry.size - one.start for one in slow) > _MUCH
+    is_quick = builder.scanner.is_quick
+    slow = [one for one in builder.waiting if not (is_quick and is_local_text(one.found.path))]
+    parts = [part for one in slow for part in builder.parts_of(one)]
+    return len(parts) > 1 and sum(part.size for part in parts) > _MUCH
 
 
 def _scan_all(builder: Builder, folder: Path) -> None:
@@ -249,6 +251,11 @@ class Builder:
     def bytes(self) -> int:
         """Stored bytes to scan."""
         return sum(one.found.entry.size - one.start for one in self.waiting)
+
+    def parts_of(self, one: FileToScan) -> list[FilePart]:
+        """Return the parts in which processes scan a file."""
+        facts = one.was.facts if one.was else None
+        return parts_of(one.found, one.start, self.scanner, self.options.unit_bytes, facts)
 
     def progress(self) -> AbstractContextManager[View]:
         return viewed(self.options.progress, self.bytes, "indexing")

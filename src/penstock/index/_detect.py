@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock._words import counted, few
+from penstock._words import counted, few, warn_once
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.index._formats import (
     FORMATS,
@@ -22,8 +22,8 @@ from penstock.index._formats import (
     record_formats,
 )
 from penstock.index._heads import format_by_head, open_by_name
-from penstock.index._listing import Listing, joined, list_files
-from penstock.storage import StorageOptions, is_pattern
+from penstock.index._listing import Listing, joined, list_each, list_files
+from penstock.storage import StorageOptions, is_pattern, without_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ class Detected:
     def warn_of_left_out(self) -> None:
         """Log the files that are left out, in one line."""
         if self.others:
-            _log.warning("%s: %s", self.listing.named[0], self.left_out())
+            warn_once(_log, f"{self.listing.named[0]}: {self.left_out()}")
 
     def checked(self) -> Detected:
         """Return this, or raise where it does not open."""
@@ -218,7 +218,7 @@ def _together(
 
 def _several(paths: Sequence[What], options: StorageOptions) -> Listing:
     """Return the files of several paths; raise for a folder that only opens alone."""
-    parts = [list_files(path, (), options) for path in paths]
+    parts = list_each(paths, (), options)
     for part in parts:
         at_path = Detected(str(part.folder), LINES, part, options)
         found = _together(at_path, _marked(at_path), part)
@@ -256,7 +256,7 @@ def _of_records(at_path: Detected) -> Detected:
     ]
     others: list[Found] = []
     for found in listing.files:  # Of which there may be millions.
-        name = found.entry.name.lower()
+        name = without_query(found.entry.name).lower()
         for ends, group in endings:
             if name.endswith(ends):
                 group.append(found)
@@ -295,7 +295,9 @@ def _of_records(at_path: Detected) -> Detected:
 def _told_by_bytes(row: Format, files: Sequence[Found]) -> Format:
     """Return the format of files, by the first bytes of one where their names leave it open."""
     rows = open_by_name(files[0].entry.name)
-    rows = [one for one in rows if all(f.entry.name.lower().endswith(one.endings) for f in files)]
+    if len(rows) > 1:
+        names = [without_query(one.entry.name).lower() for one in files]
+        rows = [one for one in rows if all(name.endswith(one.endings) for name in names)]
     if len(rows) > 1:
         found = format_by_head(next((one for one in files if one.entry.size), files[0]))
         row = found if found in rows else row
@@ -306,9 +308,11 @@ def _several_formats(present: Mapping[Format, list[Found]], listing: Listing) ->
     held = " and ".join(f"{len(files):,} of {row.title}" for row, files in present.items())
     if listing.folder is None and not listing.is_pattern:
         return OptionError(f"the files named are {held}; a source has one format.")
-    example = pattern_of(listing, next(iter(present.values())))
-    shown = listing.folder or listing.named[0]
-    return OptionError(f"{shown} holds {held}. Choose by a pattern: {example!r}")
+    row, files = next(iter(present.items()))
+    choice = f"a pattern: {pattern_of(listing, files)!r}"
+    if listing.folder is not None:  # All names of the format, which no pattern has.
+        choice = f"format={row.name!r} (--format {row.name}), or by a pattern"
+    return OptionError(f"{listing.folder or listing.named[0]} holds {held}. Choose by {choice}.")
 
 
 def _without_records(at_path: Detected) -> Detected:

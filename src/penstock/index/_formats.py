@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
 from penstock.jsonl import BOM, COMPRESSED
+from penstock.storage import without_query
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,9 +54,13 @@ class Format:
     """Says whether several files together are this format; see `FolderFormat` in `_detect.py`."""
     marks: tuple[str, ...] = ()
     """Names in a folder that make it worth asking `folder` although records lie beside."""
-    validate: str | None = None
-    """Finds the records of a part of a file and reads each of them, for `--validate` and
-    `--profile`; see `scan_rows` in `csv/_scan.py`."""
+    scan: str | None = None
+    """Finds the records of a part of a file and reads each of them, where that takes more than the
+    scanner's `decode`; see `scan_part` in `checked/_build.py`, which stands for None."""
+    check_meta: str | None = None
+    """Checks options and facts of `meta.json`: called with the `Meta`, raises `ValidationError`."""
+    head: str | None = None
+    """Reads the head of a file that is a table; see `penstock.tables.TableHead`."""
     check: str | None = None
     """Yields the parts of a table that `penstock check` reads; None: it reads lines, or records."""
 
@@ -72,7 +77,7 @@ class Format:
 
     def names(self, path: str) -> bool:
         """Whether the name of a file or a pattern says that it has records of this format."""
-        return path.lower().endswith(self.sure_endings)
+        return without_query(path).lower().endswith(self.sure_endings)
 
     def scanner_for(self, options: Mapping[str, object] | None = None) -> Scanner:
         """Return what finds records, with options of its own: those of an index, or given ones."""
@@ -83,7 +88,10 @@ class Format:
 
     def check_options(self, options: Mapping[str, object]) -> None:
         """Raise for options that this format does not have."""
-        known = signature(load(self.scanner)).parameters if self.scanner is not None else {}
+        every = signature(load(self.scanner)).parameters if self.scanner is not None else {}
+        # Until its first call, a protocol without a constructor has `*args` and `**kwargs`.
+        starred = Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD
+        known = [name for name, one in every.items() if one.kind not in starred]
         for name in options:
             if name not in known:
                 has = f"there are: {', '.join(known)}" if known else "it has none"
@@ -111,7 +119,7 @@ LINES = Format(
     scanner="penstock.index._scan:LineScanner",
     is_lines=True,
     has_index=True,
-    validate="penstock.index.checked._build:scan_lines",
+    scan="penstock.index.checked._build:scan_lines",
 )
 """The one format that can be streamed and tokenised."""
 
@@ -125,7 +133,6 @@ ARRAY = Format(
     first_bytes=(b"[",),
     scanner="penstock.index._array:ArrayScanner",
     has_index=True,
-    validate="penstock.index._array:scan_elements",
     check="penstock.cli.check._elements:array_parts",
 )
 """Each element of an array is a record. Of `.json` files, the first byte says which they are."""
@@ -139,24 +146,54 @@ CSV = Format(
     scanner="penstock.index.csv._scan:CsvScanner",
     dialect="penstock.index.csv._dialect:found_options",
     has_index=True,
-    validate="penstock.index.csv._scan:scan_rows",
+    scan="penstock.index.csv._scan:scan_rows",
+    check_meta="penstock.index.csv._meta:check_csv",
     check="penstock.cli.check._tables:csv_parts",
 )
 
-PARQUET = Format(
-    "parquet",
-    "Parquet",
-    "penstock.datasets.parquet._parquet:ParquetRows",
-    suffixes=(".parquet",),
-    first_bytes=(b"PAR1",),
-    check="penstock.cli.check._tables:parquet_parts",
-)
+_UNITS = "penstock.cli.check._tables:unit_parts"
+"""How files with a `head` are checked."""
 
 FORMATS: list[Format] = [
     LINES,
     ARRAY,
     CSV,
-    PARQUET,
+    Format(
+        "parquet",
+        "Parquet",
+        "penstock.datasets.tables._rows:ParquetRows",
+        suffixes=(".parquet",),
+        first_bytes=(b"PAR1",),
+        head="penstock.tables.parquet._footers:read_footer",
+        check=_UNITS,
+    ),
+    Format(
+        "arrow",
+        "Arrow IPC",
+        "penstock.datasets.tables._rows:ArrowRows",
+        suffixes=(".arrow", ".feather", ".ipc"),
+        first_bytes=(b"ARROW1", b"FEA1"),
+        head="penstock.tables._ipc:read_ipc",
+        check=_UNITS,
+    ),
+    Format(
+        "orc",
+        "ORC",
+        "penstock.datasets.tables._rows:OrcRows",
+        suffixes=(".orc",),
+        first_bytes=(b"ORC",),
+        head="penstock.tables._orc:read_orc",
+        check=_UNITS,
+    ),
+    Format(
+        "avro",
+        "Avro",
+        "penstock.datasets.tables._rows:AvroRows",
+        suffixes=(".avro",),
+        first_bytes=(b"Obj\x01",),
+        head="penstock.tables._avro:read_avro",
+        check=_UNITS,
+    ),
     Format(
         "tokens",
         "tokens",

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, cast
 from penstock.decode import decode_as_json
 from penstock.errors import CorruptFileError, OptionError
 from penstock.index._formats import format_by_bytes, format_named, record_formats
-from penstock.jsonl import BOM, compression_of, decompressed
+from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
+from penstock.storage import without_query
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 _HEAD_BYTES = 4096
 _BLOCK_BYTES = 64 << 10
 _AT_ONCE = 16
-_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
 
 
 def head_of(found: Found) -> bytes:
@@ -46,7 +46,7 @@ def format_by_head(found: Found) -> Format | None:
     head = head_of(found) if found.entry.size else b""
     row = format_by_bytes(head)
     if row is None:
-        _refuse_compressed(found, head)
+        refuse_compressed(found.path, head)
     elif row.is_lines and is_document(head):
         raise OptionError(
             f"{found.path} holds a JSON object over several lines. Records are lines, or elements "
@@ -63,19 +63,20 @@ def is_document(head: bytes) -> bool:
     >>> is_document(b'{\n  "a": 1\n}'), is_document(b'{"a": 1}\n{"a": 2}\n')
     (True, False)
     """
-    lines = [line for line in head.removeprefix(BOM).splitlines() if line.strip()][:2]
-    if len(lines) == 1 or not lines or lines[1].lstrip().startswith(b"{"):
+    lines = [one for line in head.removeprefix(BOM).splitlines() if (one := line.strip())]
+    first, *others = lines or [b""]
+    if not others or not first.startswith(b"{"):
         return False
     try:
-        decode_as_json(lines[0])
+        decode_as_json(first)
     except ValueError:
-        return lines[0].lstrip().startswith(b"{")
+        return first.endswith((b"{", b"[", b",", b":")) or not others[0].startswith(b"{")
     return False
 
 
 def open_by_name(name: str) -> list[Format]:
     """Return the formats that a file of this name may have."""
-    lower = name.lower()
+    lower = without_query(name).lower()
     return [row for row in record_formats() if lower.endswith(row.endings)]
 
 
@@ -92,13 +93,3 @@ def check_heads(files: Sequence[Found], kind: str) -> None:
                     f"{one.path} holds {row.title}, and files beside it {expected.title}; a source "
                     "has one format. Name the files of one of them, as a list or by a pattern."
                 )
-
-
-def _refuse_compressed(found: Found, head: bytes) -> None:
-    ending = next((end for magic, end in _MAGIC.items() if head.startswith(magic)), None)
-    if ending is not None:
-        again = " once more" if compression_of(found.path) else ""
-        raise OptionError(
-            f"{found.path} is compressed{again}, and its name does not say how. Rename it: "
-            f"{found.path}{ending}"
-        )

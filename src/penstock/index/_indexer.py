@@ -26,7 +26,7 @@ from penstock.index._open_index import load_beside, make_index
 from penstock.index._sample_schema import SAMPLE_SCHEMA, encode_schema
 from penstock.index._scan import LineScan, LineScanner, ScannedFrames, opened, scan_file
 from penstock.jsonl import BOM, JsonlFile, decompressed, read_pieces
-from penstock.storage import StorageOptions, join, locate
+from penstock.storage import StorageOptions, join, local_path, locate
 from penstock.work import Bar
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class IndexStore:
         index_data_folder: str = INDEX_FOLDER,
         name: str | None = None,
     ) -> None:
-        self._base = os.path.abspath(base_path)
+        self._base = local_path(base_path)
         self._index = index_data_folder
         self._folder = join(self._base, index_data_folder)
         self._new: NewFolder | None = None
@@ -115,7 +115,7 @@ class IndexStore:
     def add_sample(self, file_location: str, byte_offset: int, num_bytes: int) -> None:
         if self._rows is None:
             raise OptionError("call init_store() before add_sample(), and close() after the last.")
-        path = os.path.abspath(file_location)
+        path = local_path(file_location)
         if path not in self._files and not path.startswith(f"{self._base}/"):
             raise OptionError(f"{path} does not lie below {self._base}; an index names no others.")
         number = self._files.setdefault(path, len(self._files))
@@ -255,7 +255,7 @@ class FileTextLinesIndexer:
         description: str | None = None,
         name: str | None = None,
     ) -> None:
-        self._paths = [os.fspath(path) for path in input_file_paths]
+        self._paths = [os.path.expanduser(path) for path in input_file_paths]
         self._store = index_store
         is_noop = type(sample_generator) is NOOPSampleGenerator
         self._generator = None if is_noop else sample_generator

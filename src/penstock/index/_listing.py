@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,11 +22,14 @@ from penstock.storage import (
     LocalStore,
     StorageOptions,
     cache_directory,
+    carried,
     is_pattern,
+    is_read_only,
     is_remote,
     join,
     locate,
     match,
+    without_query,
 )
 
 if TYPE_CHECKING:
@@ -37,6 +42,7 @@ INDEX_FOLDER = "index"
 INDEXER_ENDINGS = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
 """What `create_default_jsonl_indexer` reads of a folder; `penstock.open` reads other names, too."""
 
+_AT_ONCE = 16
 _APART = frozenset({INDEX_FOLDER, TOKEN_FOLDER})
 What = str | os.PathLike[str]
 
@@ -102,7 +108,7 @@ def list_files(
     without regard to case; a file that is named itself is always taken.
     """
     if not isinstance(what, str | os.PathLike):
-        return joined([list_files(one, suffixes, options) for one in what])
+        return joined(list_each(what, suffixes, options))
     listing = _listed(os.fspath(what), options)
     if suffixes and (listing.folder is not None or listing.is_pattern):
         files = [found for found in listing.files if found.entry.name.lower().endswith(suffixes)]
@@ -113,6 +119,17 @@ def list_files(
     return listing
 
 
+def list_each(
+    paths: Sequence[What], suffixes: tuple[str, ...], options: StorageOptions | None
+) -> list[Listing]:
+    """Return the files of each path; remote ones are asked for side by side."""
+    look = partial(list_files, suffixes=suffixes, options=options)
+    if len(paths) <= 1 or not any(map(is_remote, paths)):
+        return [*map(look, paths)]
+    with ThreadPoolExecutor(_AT_ONCE, "penstock-list") as pool:
+        return [*pool.map(carried(look), paths)]
+
+
 def list_again(
     listing: Listing, endings: Sequence[tuple[str, ...]], options: StorageOptions
 ) -> Listing:
@@ -120,7 +137,7 @@ def list_again(
 
     The first of `endings` that all names have chooses among the files of a folder or a pattern.
     """
-    names = [found.entry.name.lower() for found in listing.files]
+    names = [without_query(found.entry.name).lower() for found in listing.files]
     fitting = (ends for ends in endings if all(name.endswith(ends) for name in names))
     chosen = next(fitting, ())  # Else the first bytes said what they are.
     return replace(listing, files=list_files(listing.named, chosen, options).files)
@@ -146,7 +163,7 @@ def joined(parts: Sequence[Listing]) -> Listing:
         twice = counts.most_common(1)[0][0]
         raise OptionError(f"{twice} is named more than once; each file is read once.")
     if len({found.store for found in files}) > 1:
-        raise OptionError("a list of paths must be all local, or all in one bucket.")
+        raise OptionError("a list of paths must be all local, in one bucket or on one server.")
     named = tuple(named for part in parts for named in part.named)
     around = os.path.commonprefix([part.base.split("/") for part in parts])  # noqa: RUF071 (parts)
     return Listing(named, None, "/".join(around) or "/", files)
@@ -246,7 +263,8 @@ def place_of(
     """Return where the index of these files lies, or would lie.
 
     A writable folder holds its own index; others are in the cache directory, under a hash of the
-    names that the user gave. `chosen` overrides both.
+    names that the user gave. With `beside_remote` remote data that may be written to holds its own,
+    too. `chosen` overrides all that.
     """
     if chosen is not None:
         store, name = locate(chosen, options)
@@ -254,14 +272,19 @@ def place_of(
         beside = folder == join(listing.base, INDEX_FOLDER)
         return IndexPlace(folder, listing.base, options, beside)
     if listing.folder is not None:
-        own = join(listing.folder, INDEX_FOLDER)
+        own = place_beside(listing.folder, options)
         if listing.is_remote:
-            is_own = beside_remote
+            is_own = beside_remote and not is_read_only(listing.folder)
         else:  # Read-only data may come with its index.
-            is_own = os.access(listing.folder, os.W_OK | os.X_OK) or os.path.isdir(own)
+            is_own = os.access(listing.folder, os.W_OK | os.X_OK) or os.path.isdir(own.folder)
         if is_own:
-            return IndexPlace(own, listing.folder, options, beside=True)
+            return own
     return cached_place(listing, scanner, options)
+
+
+def place_beside(folder: str, options: StorageOptions) -> IndexPlace:
+    """Return where a folder, local or remote, has the index of its files."""
+    return IndexPlace(join(folder, INDEX_FOLDER), folder, options, beside=True)
 
 
 def cached_place(listing: Listing, scanner: Scanner, options: StorageOptions) -> IndexPlace:

@@ -11,6 +11,7 @@ import numpy as np
 
 from penstock.errors import CorruptIndexError
 from penstock.index._fingerprint import digest
+from penstock.index._formats import format_named, load
 from penstock.index._names import FILES, META, is_of_tokens, rebuilding
 from penstock.storage import readable_metadata
 
@@ -25,26 +26,6 @@ VERSION = 2
 """2 if a release that knows 1 would misread it: tokens that are not all trained."""
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 """What int64 holds, so that forged counts cannot overflow an array."""
-
-
-_Sign: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[\x00-\x09\x0b\x0c\x0e-\x7f]$")]
-
-
-class _CsvOptions(msgspec.Struct):
-    delimiter: _Sign
-    quote: _Sign | None
-    escape: _Sign | None
-    header: bool
-    column_names: list[str] | None
-    null_values: list[str] = []
-    types: dict[str, str] = {}
-
-
-class _CsvFacts(msgspec.Struct):
-    columns: list[str]
-    types: list[Literal["null", "bool", "int64", "integer", "float64", "string"]]
-    ragged: Count = 0
-    first_ragged: Count = 0
 
 
 class FileMeta(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -154,6 +135,11 @@ class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     it; None: a release without this key."""
 
     @property
+    def is_of_tokens(self) -> bool:
+        row = format_named(self.kind)
+        return row is not None and row.is_tokens
+
+    @property
     def is_hashed(self) -> bool:
         """Whether every byte of every file was hashed."""
         files = [*self.files, *self.empty]
@@ -245,7 +231,9 @@ def decode_meta(text: bytes, path: str, base: str, again: Callable[[], str] | No
                 path=path,
             )
         meta = msgspec.json.decode(text, type=Meta)
-        _check_csv(meta)
+        row = format_named(meta.kind)
+        if row is not None and row.check_meta is not None:
+            load(row.check_meta)(meta)
         if max([run.file for run in meta.runs], default=-1) >= len(meta.files):
             raise msgspec.ValidationError("it names files that it does not list")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as why:
@@ -256,14 +244,3 @@ def decode_meta(text: bytes, path: str, base: str, again: Callable[[], str] | No
             path=path,
         ) from None
     return meta
-
-
-def _check_csv(meta: Meta) -> None:
-    """Raise `msgspec.ValidationError` if an index of CSV does not describe its columns."""
-    if meta.kind != "csv":
-        return
-    msgspec.convert(meta.options, _CsvOptions)
-    for file in [*meta.files, *(file for file in meta.empty if file.facts)]:
-        facts = msgspec.convert(file.facts, _CsvFacts)
-        if len(facts.columns) != len(facts.types):
-            raise msgspec.ValidationError(f"{file.path} has columns without types")

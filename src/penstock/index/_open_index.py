@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from penstock._words import counted
 from penstock.errors import (
     CorruptIndexError,
     IndexExistsError,
@@ -33,6 +34,7 @@ from penstock.storage import (
     join,
     locate,
     publish_folder,
+    refuse_read_only,
     trim_cache,
 )
 
@@ -58,9 +60,10 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     index: str | os.PathLike[str] | None = None,
     build: BuildOptions | None = None,
 ) -> Meta:
-    """Build an index that a caller asks for; that of remote data lies beside the data."""
+    """Build an index that a caller asks for; that of remote data goes beside it, if it can."""
     options = options or StorageOptions()
     place = place_of(listing, scanner, options, index, beside_remote=True)
+    refuse_read_only(place.folder)
     build = build or BuildOptions()
     build.check()
     _refuse_no_files(listing)
@@ -155,10 +158,10 @@ def refuse_unasked(listing: Listing, to_read: int) -> None:
         requests = sum(-(-found.entry.size // (8 << 20)) for found in listing.files)
         requests = requests * to_read // listing.bytes
         raise OptionError(
-            f"{shown(listing)} holds {listing.bytes / 1e9:,.1f} GB in {len(listing.files):,} "
-            f"objects, and {to_read / 1e9:,.1f} GB of them have no index; building one reads all "
-            f"of that, about {requests:,} requests. Do that once, where it is cheap: penstock "
-            f"index {shown(listing)}"
+            f"{shown(listing)} holds {listing.bytes / 1e9:,.1f} GB in "
+            f"{counted(len(listing.files), 'object')}, and {to_read / 1e9:,.1f} GB of that have no "
+            f"index; building one reads all of them, about {requests:,} requests. Do that once, "
+            f"where it is cheap: penstock index {shown(listing)}"
         )
 
 
@@ -206,7 +209,7 @@ def repairing(
     listing: Listing, place: IndexPlace, index: str | os.PathLike[str] | None, meta: Meta
 ) -> str:
     """Return the command that repairs an index, as far as one command can."""
-    if meta.kind == "tokens":
+    if meta.is_of_tokens:
         return rebuilding(listing.base, tokens=True)
     if len(listing.named) > 1:
         return f"remove {shlex.quote(place.folder)} and open the files again, or: penstock index"

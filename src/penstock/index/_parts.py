@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -14,7 +14,6 @@ import msgspec
 from penstock.errors import CorruptFileError
 from penstock.index._scan import (
     TEXT_BYTES,
-    LineScanner,
     ScannedFrames,
     is_local_text,
     opened,
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from penstock.index._scan import Scanner
     from penstock.storage import Draft, OpenFile
 
-_LEAST = 4
-"""Bytes of a part, so that a first line behind a byte order mark begins in the first part."""
 _LENGTH_BYTES = 8
 T = TypeVar("T")
 
@@ -55,23 +52,17 @@ class LongLine(NamedTuple):
 
 
 class LinePieces:
-    r"""Cuts the blocks of a file, from byte `start` on, into pieces of the lines before `stop`.
+    r"""Cuts the blocks of a file, from byte `start` on, where a line begins, into pieces of lines.
 
-    A line belongs to the part in which it begins. Unless `is_begun`, the first bytes are the end of
-    a line that began before. Lines of more than `longest` bytes are not kept in memory.
+    Lines of more than `longest` bytes are not kept in memory.
 
-    >>> lines = LinePieces(2, 9, is_begun=False)
-    >>> [piece.text for piece in lines.of([b"a\nbb", b"b\nc", b"c\nd\n"])], lines.newlines
+    >>> lines = LinePieces(4)
+    >>> [piece.text for piece in lines.of([b"bb", b"b\nc", b"c\n"])], lines.newlines
     ([b'bbb\n', b'cc\n'], 2)
     """
 
-    def __init__(
-        self, start: int, stop: float, *, is_begun: bool = True, longest: int | None = None
-    ) -> None:
-        self._at = start  # Where the next block begins.
+    def __init__(self, start: int, longest: int | None = None) -> None:
         self._begun = start  # Where the unfinished line begins.
-        self._stop = stop
-        self._is_begun = is_begun
         self._longest = float("inf") if longest is None else longest
         self._held: list[bytes] = []  # The bytes of that line so far, unless it is too long.
         self._held_bytes = 0
@@ -83,39 +74,23 @@ class LinePieces:
     def of(self, blocks: Iterable[bytes]) -> Iterator[LinePiece | LongLine]:
         """Yield the lines of all blocks; the first has three bytes or more, if the file has."""
         for block in blocks:
-            if not self._at and block.startswith(BOM):
-                self._at = self._begun = len(BOM)
+            if not self._begun and not self._held_bytes and block.startswith(BOM):
+                self._begun = len(BOM)
                 yield from self._cut(block[len(BOM) :])
             else:
                 yield from self._cut(block)
-            if (self._begun if self._is_begun else self._at) >= self._stop:
-                return
         if self._held_bytes:
             yield from self._finished(b"")
 
     def _cut(self, block: bytes) -> Iterator[LinePiece | LongLine]:
-        start, done = self._at, 0
-        self._at += len(block)
-        if not self._is_begun:
-            done = block.find(b"\n") + 1
-            if not done:
-                return
-            self._is_begun = True
-            self._begun = start + done
-            self.newlines += self._begun <= self._stop
+        done = 0
         if self._is_long:
             done = block.find(b"\n") + 1
             if done:
                 yield from self._finished(block[:done])
-        if self._begun >= self._stop:
-            return
         if not self._is_long:
-            # All lines that end here and begin before the stop: the last of them ends at the first
-            # newline from the last byte of the part on.
-            last = self._stop - 1 - start
-            end = block.find(b"\n", max(done, int(last))) + 1 if last < len(block) else 0
-            end = end or block.rfind(b"\n", done) + 1
-            if end > done:
+            end = block.rfind(b"\n", done) + 1
+            if end:
                 yield from self._finished(block[done:end])
                 done = end
         self._hold(block[done:])
@@ -128,8 +103,7 @@ class LinePieces:
         text = b"".join([*self._held, end])
         self._held, self._held_bytes, self._is_long, self._is_blank = [], 0, False, True
         self._begun += size
-        if end:
-            self.newlines += end.count(b"\n") - (self._begun > self._stop)
+        self.newlines += end.count(b"\n")
         if not is_long:
             yield LinePiece(offset, newlines, text)
         elif not is_blank:
@@ -146,7 +120,7 @@ class LinePieces:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """A range of stored bytes of a file; the records that begin there belong to it."""
+    """A range of stored bytes of a file, of whole records."""
 
     found: Found
     start: int
@@ -202,7 +176,7 @@ class PartsUnit(PublishedUnit):
 
 
 class PartLines(LinePieces):
-    """The lines that begin in a part, some whole ones at a time."""
+    """The lines of a part, some whole ones at a time."""
 
     blocks: Iterator[bytes]
     scanned: ScannedFrames
@@ -212,7 +186,7 @@ class PartLines(LinePieces):
 
     @property
     def frames(self) -> list[tuple[int, int, int, int]]:
-        return [(begin, size, *text) for begin, size, *text in self.scanned.rows.tolist()]
+        return self.scanned.as_tuples
 
 
 @contextmanager
@@ -220,39 +194,41 @@ def opened_lines(
     part: FilePart, advance: Callable[[int], object], longest: int | None = None
 ) -> Iterator[PartLines]:
     """Open the lines of a part; lines of more than `longest` bytes are not kept in memory."""
-    frames = ScannedFrames()
+    lines = PartLines(part.start, longest)
+    lines.scanned = ScannedFrames()
+    with opened_blocks(part, advance, lines.scanned) as lines.blocks:
+        yield lines
+
+
+@contextmanager
+def opened_blocks(
+    part: FilePart, advance: Callable[[int], object], frames: ScannedFrames
+) -> Iterator[Iterator[bytes]]:
+    """Open the text of a part, in blocks; `advance` is called with the bytes read."""
     with opened(part.found) as file:
-        start, is_begun, stop = part.start, True, float("inf")
         if is_local_text(part.found.path):
-            is_begun = not start or file.read_at(start - 1, 1) == b"\n"
-            stop = part.stop
             blocks = _local_blocks(file, part, advance)
         else:
-            blocks = text_blocks(file, start, advance, frames)
-        lines = PartLines(start, stop, is_begun=is_begun, longest=longest)
-        lines.blocks, lines.scanned = blocks, frames
-        try:
-            yield lines
-        finally:
-            blocks.close()  # No thread may read ahead in a closed file.
+            blocks = text_blocks(file, part.start, advance, frames)
+        with closing(blocks):  # No thread may read ahead in a closed file.
+            yield blocks
 
 
 def _local_blocks(
     file: OpenFile, part: FilePart, advance: Callable[[int], object]
 ) -> Generator[bytes, None, None]:
-    """Yield the blocks of a part, and those behind it, in which its last line ends."""
-    for at in range(part.start, file.size, TEXT_BYTES):
-        block = file.read_at(at, min(TEXT_BYTES, file.size - at))
+    for at in range(part.start, part.stop, TEXT_BYTES):
+        block = file.read_at(at, min(TEXT_BYTES, part.stop - at))
         yield block
-        advance(max(0, min(len(block), part.stop - at)))
+        advance(len(block))
 
 
 def parts_of(
     found: Found, start: int, scanner: Scanner, unit_bytes: int, facts: dict[str, Any] | None
 ) -> list[FilePart]:
     """Return the parts in which a file is scanned, from a byte on."""
-    size = found.entry.size
-    if start >= size or not isinstance(scanner, LineScanner) or not is_local_text(found.path):
-        return [FilePart(found, start, size, facts)]
-    cuts = [*range(start, size, max(unit_bytes, _LEAST)), size]
-    return [FilePart(found, *ends, facts) for ends in pairwise(cuts)]
+    size, cuts = found.entry.size, []
+    if size - start > unit_bytes and is_local_text(found.path):
+        with opened(found) as file:
+            cuts = list(scanner.cuts(file, start, unit_bytes))
+    return [FilePart(found, *ends, facts) for ends in pairwise([start, *cuts, size])]

@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
-from penstock._words import counted
+from penstock._words import counted, warn_once
 from penstock.errors import CorruptIndexError, IndexExistsError, ObjectNotFoundError, OptionError
 from penstock.index._build import BuildOptions, build_index, has_additions
 from penstock.index._folder import bring_back_records, only_builder, refuse_put_aside
 from penstock.index._formats import format_named
-from penstock.index._listing import cached_place, list_again, place_of
+from penstock.index._listing import cached_place, list_again, place_beside, place_of
 from penstock.index._load import meta_of
 from penstock.index._names import META
 from penstock.index._open_index import (
@@ -28,7 +28,7 @@ from penstock.index._open_index import (
     shown,
 )
 from penstock.index._stale import changes, refuse_stale
-from penstock.storage import StorageOptions, cache_directory, is_below, join, locate
+from penstock.storage import StorageOptions, cache_directory, is_below, is_read_only, join, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -65,7 +65,7 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
     options = options or StorageOptions()
     places = [place_of(listing, scanner, options, index)]
     if index is None and listing.is_remote and listing.folder is not None:
-        places.append(place_of(listing, scanner, options, beside_remote=True))
+        places.append(place_beside(listing.folder, options))
     there = next(filter(exists, places), None)
     place, build = there or places[0], BuildOptions(progress, made_by=_OPEN)
     if there is not None and given is not None:
@@ -87,11 +87,8 @@ def open_or_build(  # noqa: PLR0913 (options, given by name)
     command = repairing(listing, place, index, meta)
     refuse_stale(found, meta, command)
     if found.new:
-        _log.warning(
-            "%s not in the index; %s --update adds what is new",
-            counted(len(found.new), "new file", ("is", "are")),
-            command,
-        )
+        new = counted(len(found.new), "new file", ("is", "are"))
+        warn_once(_log, f"{new} not in the index; {command} --update adds what is new")
     return opened
 
 
@@ -205,7 +202,8 @@ class _Refreshing:
     def target(self) -> IndexPlace:
         """Where the new index goes: in the cache directory if the old one is read-only."""
         place, folder = self.place, os.path.dirname(self.place.folder)
-        if place.is_remote or not os.path.exists(folder) or os.access(folder, os.W_OK | os.X_OK):
+        is_elsewhere = place.is_remote or not os.path.exists(folder)
+        if not is_read_only(folder) and (is_elsewhere or os.access(folder, os.W_OK | os.X_OK)):
             return place
         return cached_place(self.listing, self.scanner, place.options)
 

@@ -111,7 +111,7 @@ class SampleIndex:
         folder, base = (
             ("", "PATH") if self.origin is None else (self.origin.folder, self.origin.base)
         )
-        tokens = None if self.meta is None else self.meta.kind == "tokens"
+        tokens = None if self.meta is None else self.meta.is_of_tokens
         return CorruptIndexError(
             f"the index{folder and f' in {folder}'} is damaged: {why}. Build it again: "
             f"{rebuilding(base, tokens=tokens)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from abc import abstractmethod
 from array import array
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from penstock._cpus import usable_cpus
-from penstock.decode import blank_lines
+from penstock.decode import blank_lines, decode_as_json
 from penstock.errors import StaleIndexError
-from penstock.jsonl import BOM, compression_of, decompressed
+from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
 from penstock.storage import MeteredFile, ReadAhead, is_remote
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _DENSE = 8
 """If one in so many runs of eight bytes holds a newline, searching each byte is quicker."""
 _BLOCK_BYTES = 1 << 20
 _REMOTE_BLOCK_BYTES = 8 << 20
+_HEAD_BYTES = 16
+_CUT_BYTES = 64 << 10
 _MOST_THREADS = 4
 _AHEAD_BYTES = 32 << 20
 TEXT_BYTES = 512 << 10
@@ -59,35 +62,67 @@ class FileScan(Protocol):
 
 
 class Scanner(Protocol):
-    """Defines what a record is; small, immutable, picklable.
+    """Defines what a record is; small, immutable, picklable. A format's scanner inherits this.
 
-    A format whose lines are not JSON does not inherit `LineScanner`, whose lines `validate` and
-    `profile` read as JSON; its `begin` may return `LineScanner().begin(path, facts, start)`.
+    A format whose records are lines inherits `LineScanner`, with its own `kind` and `decode`.
     """
 
     kind: str
     """The name of the row in `_formats.py`, kept in `meta.json`."""
+    decode: Callable[[bytes], object] | None = None
+    """Returns the value of a record, or raises `ValueError`, for `--validate` and `--profile`; None
+    where the row's `scan` reads records, or nothing does."""
+    is_quick: bool = False
+    """Whether threads find the records of plain local files as fast as memory is read."""
+    is_typed: bool = True
+    """Whether values have types; those of texts are guesses."""
 
     def options(self) -> dict[str, object]:
         """Return the options that change an index, as plain JSON."""
+        return {}
 
+    @abstractmethod
     def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> FileScan:
         """Begin a file.
 
-        A file that grew continues at byte `start` with its former facts; offsets count from there.
+        A file that grew continues at byte `start` with its former facts, as a part of a file does;
+        offsets count from there.
         """
 
+    def cuts(self, file: OpenFile, start: int, step: int) -> Iterable[int]:
+        """Return where parts of plain text behind `start` begin, about every `step` bytes.
 
-class LineScanner:
+        A record begins at each. Processes scan the parts; the facts of the last one are the file's.
+        Without cuts, a file is one part.
+        """
+        del file, start, step
+        return ()
+
+
+class LineScanner(Scanner):
     """Every line that is not blank is a record, its newline included."""
 
     kind = "jsonl"
-
-    def options(self) -> dict[str, object]:
-        return {}
+    is_quick = True
+    decode = staticmethod(decode_as_json)
 
     def begin(self, path: str, facts: Mapping[str, Any] | None = None, start: int = 0) -> LineScan:
         return LineScan(may_be_marked=not start)
+
+    def cuts(self, file: OpenFile, start: int, step: int) -> Iterable[int]:
+        at = _first_line(file, start + step)
+        while at < file.size:
+            yield at
+            at = _first_line(file, at + step)
+
+
+def _first_line(file: OpenFile, at: int) -> int:
+    """Return where the first line from a byte on begins, or the file ends."""
+    for begin in range(at - 1, file.size, _CUT_BYTES):
+        end = file.read_at(begin, min(_CUT_BYTES, file.size - begin)).find(b"\n") + 1
+        if end:
+            return begin + end
+    return file.size
 
 
 class LineScan:
@@ -204,6 +239,24 @@ def _is_blank(part: bytes | memoryview) -> bool:
     return not bytes(part[:64]).strip() and not bytes(part).strip()
 
 
+def escaped_bytes(size: int, escapes: NDArray[np.int64], *, is_first: bool) -> NDArray[np.bool_]:
+    """Return which bytes of a block are escaped, and whether the one behind it is.
+
+    In a run of escapes every second one is itself escaped; so is the first byte with `is_first`.
+
+    >>> escaped_bytes(4, np.array([0, 1, 3]), is_first=False).tolist()
+    [False, True, False, False, True]
+    """
+    escaped = np.zeros(size + 1, bool)
+    escaped[0] = is_first
+    escapes = escapes[escapes > 0] if is_first else escapes
+    numbers = np.arange(len(escapes))
+    is_begun = np.diff(escapes, prepend=-2) != 1
+    rank = numbers - np.maximum.accumulate(np.where(is_begun, numbers, 0))
+    escaped[escapes[rank % 2 == 0] + 1] = True
+    return escaped
+
+
 class ScannedFrames:
     """The zstd frames of a file, as its scan meets them."""
 
@@ -219,6 +272,11 @@ class ScannedFrames:
     def rows(self) -> NDArray[np.int64]:
         """Offset, bytes, offset of the text, bytes of the text: int64[k, 4]."""
         return np.array(self._numbers, np.int64).reshape(-1, 4)
+
+    @property
+    def as_tuples(self) -> list[tuple[int, int, int, int]]:
+        """The same rows, for the result of a unit."""
+        return [(begin, size, *text) for begin, size, *text in self.rows.tolist()]
 
 
 def scan_file(
@@ -256,6 +314,8 @@ def opened(found: Found) -> Iterator[OpenFile]:
                 f"{found.path} shrank while it was being indexed.", path=found.path
             )
         file.size = found.entry.size
+        if is_local_text(found.path):
+            refuse_compressed(found.path, file.read_at(0, min(_HEAD_BYTES, file.size)))
         yield file
 
 
@@ -314,7 +374,10 @@ def _line_ends(file: OpenFile, start: int) -> Iterator[LineEnds]:
 
 def _fetched(file: OpenFile, start: int) -> Iterator[bytes]:
     for at in range(start, file.size, _REMOTE_BLOCK_BYTES):
-        yield file.read_at(at, min(_REMOTE_BLOCK_BYTES, file.size - at))
+        block = file.read_at(at, min(_REMOTE_BLOCK_BYTES, file.size - at))
+        if not at:
+            refuse_compressed(file.path, block)
+        yield block
 
 
 def _of_one_size(blocks: Iterable[bytes]) -> Iterator[bytes]:

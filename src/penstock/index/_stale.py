@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock._words import counted
+from penstock._words import counted, few
 from penstock.errors import StaleIndexError
 from penstock.index._fingerprint import file_fingerprint, whole_hash
 from penstock.index._listing import Found, Listing
@@ -44,7 +44,7 @@ def changes(listing: Listing, meta: Meta) -> Changes:
         if was is None:
             new.append(found)
         elif found.entry.size > was.size:
-            if meta.kind == "tokens" or not _is_same(found, was):
+            if meta.is_of_tokens or not _is_same(found, was):
                 changed.append((found.path, _sizes(was, found)))
             elif not _ended_whole(found, was):
                 changed.append((found.path, "its last line went on"))
@@ -92,12 +92,11 @@ def refuse_stale(found: Changes, meta: Meta, command: str) -> None:
     stale = [f"{path} ({what})" for path, what in found.changed]
     stale += [f"{grown.path} (grew)" for grown in found.grown]
     if stale:
-        more = f" and {len(stale) - _SHOWN:,} more" if len(stale) > _SHOWN else ""
         flag = " --overwrite" if found.changed else " --update"
-        flag = "" if meta.kind == "tokens" else flag  # Tokens are always rebuilt.
+        flag = "" if meta.is_of_tokens else flag  # Tokens are always rebuilt.
         raise StaleIndexError(
             f"{len(stale):,} of {counted(len(meta.files) + len(meta.empty), 'file')} changed since "
-            f"the index was built: {', '.join(stale[:_SHOWN])}{more}. Repair it: {command}{flag}",
+            f"the index was built: {few(stale, _SHOWN)}. Repair it: {command}{flag}",
             path=stale[0],
         )
 
@@ -105,7 +104,7 @@ def refuse_stale(found: Changes, meta: Meta, command: str) -> None:
 def _is_other_version(found: Found, was: FileMeta) -> bool:
     if was.version is not None and found.entry.version is not None:
         return was.version != found.entry.version
-    return was.modified != found.entry.modified
+    return was.modified != found.entry.modified or not was.modified  # 0 says nothing.
 
 
 def _is_same(found: Found, was: FileMeta) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -16,18 +17,13 @@ from penstock.decode import InferringDecoder, TypedDecoder, unify
 from penstock.errors import OptionError, SchemaMismatchError
 from penstock.jsonl._decode import MalformedLine
 from penstock.jsonl._records import AsyncRuns
-from penstock.jsonl._text import and_failure
+from penstock.jsonl._text import TextPiece, and_failure
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from concurrent.futures import Future
-
-    from penstock.jsonl._text import TextPiece
-
     SchemaChoice: TypeAlias = pa.Schema | Literal["strict"] | None
 
 __all__ = ["PIECE_BYTES", "AsyncArrowRuns", "SchemaChoice", "alone", "runs_of", "unify"]

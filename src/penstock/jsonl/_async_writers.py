@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterable, Iterable
+from typing import TYPE_CHECKING, Self
 
 from penstock.jsonl._lines import Lines, ShardLines, refuse_part_lines, refuse_single
 from penstock.jsonl._records import SLICE_BYTES
@@ -11,9 +12,6 @@ from penstock.jsonl._text import lines_of_blocks
 from penstock.jsonl._threads import in_thread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Iterable
-    from typing import Self
-
     from penstock.jsonl._targets import Target
 
 _LEAST_BYTES = 256

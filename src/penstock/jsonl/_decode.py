@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Sequence
 from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from penstock.decode import decode_as_json, decode_fast
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-
     from penstock.jsonl._text import TextPiece
 
 _LINES_A_RUN = 1024

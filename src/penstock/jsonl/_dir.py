@@ -5,29 +5,26 @@ from __future__ import annotations
 import logging
 import math
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock.jsonl._async_writers import JsonlDirWriter
 from penstock.jsonl._file import DEFAULT_QUEUE, JsonlFile, JsonlPath
 from penstock.jsonl._names import base_name, in_reading_order
-from penstock.jsonl._policy import ErrorPolicy
+from penstock.jsonl._policy import ErrorPolicy, OnError
 from penstock.jsonl._records import batches_of, record_stream, records_of, stream, stream_async
 from penstock.jsonl._sync_writers import JsonlDirWriterSync
 from penstock.jsonl._targets import DirTarget, WriteOptions
 from penstock.jsonl._text import TextFile
 from penstock.jsonl._threads import awaited, in_thread
 from penstock.order import whole_number
-from penstock.storage import StorageOptions, join, locate, new_remote_path
+from penstock.storage import Entry, StorageOptions, join, locate, new_remote_path
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncGenerator, Iterator, Mapping
     from pathlib import Path
-    from typing import Self
 
-    from penstock.jsonl._policy import OnError
-    from penstock.jsonl._records import AsyncStream, Stream
-    from penstock.storage import Entry
+    from penstock.jsonl._records import AsyncRecordIterator, RecordIterator
 
 _log = logging.getLogger("penstock.jsonl")
 _NO_DIRECTORY = "::flyte-empty-dir::"
@@ -184,7 +181,7 @@ class JsonlDir(JsonlPath):
         on_error: OnError = "raise",
         prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
         queue_size: int = DEFAULT_QUEUE,
-    ) -> Stream[Any]:
+    ) -> RecordIterator[Any]:
         """Yield the records one by one, shard after shard.
 
         With `prefetch` the next shard is read and decoded while this one is consumed, up to
@@ -197,7 +194,7 @@ class JsonlDir(JsonlPath):
         on_error: OnError = "raise",
         prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
         queue_size: int = DEFAULT_QUEUE,
-    ) -> AsyncStream[Any]:
+    ) -> AsyncRecordIterator[Any]:
         """Yield the records one by one, for `async for`."""
         runs = self._runs_async(_queue(prefetch, queue_size))
         return stream_async(runs, ErrorPolicy(on_error), records_of)
@@ -208,7 +205,7 @@ class JsonlDir(JsonlPath):
         on_error: OnError = "raise",
         prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
         queue_size: int = DEFAULT_QUEUE,
-    ) -> Stream[list[Any]]:
+    ) -> RecordIterator[list[Any]]:
         """Yield lists of `batch_size` records; only the last may be shorter."""
         runs = self._runs(_queue(prefetch, queue_size))
         return stream(runs, ErrorPolicy(on_error), batches_of(batch_size))
@@ -219,7 +216,7 @@ class JsonlDir(JsonlPath):
         on_error: OnError = "raise",
         prefetch: bool = True,  # noqa: FBT001, FBT002 (the seed's signature)
         queue_size: int = DEFAULT_QUEUE,
-    ) -> AsyncStream[list[Any]]:
+    ) -> AsyncRecordIterator[list[Any]]:
         """Yield lists of `batch_size` records, for `async for`."""
         runs = self._runs_async(_queue(prefetch, queue_size))
         return stream_async(runs, ErrorPolicy(on_error), batches_of(batch_size))

@@ -10,15 +10,13 @@ import json
 import math
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import orjson
 
 from penstock.errors import UnserializableRecordError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # Dataclasses pass through to us because orjson leaves out fields that begin with an underscore.
 OPTIONS = orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_DATACLASS

@@ -6,19 +6,20 @@ import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, cast
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from penstock.errors import ObjectNotFoundError, OptionError
 from penstock.jsonl._async_writers import JsonlWriter
 from penstock.jsonl._names import base_name, compression_of
-from penstock.jsonl._policy import ErrorPolicy
+from penstock.jsonl._policy import ErrorPolicy, OnError
 from penstock.jsonl._prefetch import ShardRuns, runs_of_shards
 from penstock.jsonl._records import batches_of, record_stream, records_of, stream, stream_async
 from penstock.jsonl._sync_writers import JsonlWriterSync
 from penstock.jsonl._targets import FileTarget, WriteOptions
-from penstock.jsonl._text import TextFile, read_pieces
+from penstock.jsonl._text import TextFile, TextPiece, read_pieces
 from penstock.jsonl._threads import AsyncFile, awaited, in_thread
 from penstock.storage import (
     LocalStore,
@@ -31,15 +32,10 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Literal, Self
-
     import pyarrow as pa
 
     from penstock.jsonl._arrow import SchemaChoice
-    from penstock.jsonl._policy import OnError
-    from penstock.jsonl._records import AsyncStream, Run, Stream
-    from penstock.jsonl._text import TextPiece
+    from penstock.jsonl._records import AsyncRecordIterator, RecordIterator, Run
     from penstock.storage import Store
 
 DEFAULT_QUEUE = 8192
@@ -69,7 +65,7 @@ class JsonlPath(ABC):
                 f"a hash is a string, not {type(hash).__name__}: Penstock computes none while it "
                 "writes. Give the key itself; storage options are storage_options=."
             )
-        self.path = os.fspath(path)
+        self.path = os.path.expanduser(os.fspath(path))  # noqa: PTH111 (a URL is no Path)
         self.storage_options = storage_options
         self.hash = hash
         _, name = locate(self.path, storage_options)
@@ -85,7 +81,7 @@ class JsonlPath(ABC):
         storage_options: StorageOptions,
     ) -> Self:
         """Copy local data to a destination, or to a new place below a remote default root."""
-        local = cls(Path(local_path).absolute(), hash=key)
+        local = cls(Path(local_path).expanduser().absolute(), hash=key)
         local._look()
         if destination is None:
             destination = new_remote_path(local.name)
@@ -161,7 +157,7 @@ class JsonlPath(ABC):
         temporary directory.
         """
         if local_path is not None:
-            return self._copied_to(Path(local_path).absolute())
+            return self._copied_to(Path(local_path).expanduser().absolute())
         store, name = locate(self.path, self.storage_options)
         if isinstance(store, LocalStore):
             return name
@@ -176,19 +172,19 @@ class JsonlPath(ABC):
 
     def iter_batches_sync(
         self, batch_size: int = 1000, on_error: OnError = "raise"
-    ) -> Stream[list[Any]]:
+    ) -> RecordIterator[list[Any]]:
         """Yield lists of `batch_size` records; only the last may be shorter."""
         return stream(self._runs(), ErrorPolicy(on_error), batches_of(batch_size))
 
     def iter_batches(
         self, batch_size: int = 1000, on_error: OnError = "raise"
-    ) -> AsyncStream[list[Any]]:
+    ) -> AsyncRecordIterator[list[Any]]:
         """Yield lists of `batch_size` records, for `async for`."""
         return stream_async(self._runs_async(), ErrorPolicy(on_error), batches_of(batch_size))
 
     def iter_arrow_batches_sync(
         self, batch_size: int = 65536, on_error: OnError = "raise", schema: SchemaChoice = None
-    ) -> Stream[pa.RecordBatch]:
+    ) -> RecordIterator[pa.RecordBatch]:
         """Yield Arrow record batches of `batch_size` rows; only the last may be shorter.
 
         With a `schema` just those columns are decoded. Without, it is inferred from the first
@@ -202,7 +198,7 @@ class JsonlPath(ABC):
 
     def iter_arrow_batches(
         self, batch_size: int = 65536, on_error: OnError = "raise", schema: SchemaChoice = None
-    ) -> AsyncStream[pa.RecordBatch]:
+    ) -> AsyncRecordIterator[pa.RecordBatch]:
         """Yield Arrow record batches, for `async for`."""
         from penstock.jsonl import _arrow  # noqa: PLC0415
 
@@ -286,14 +282,14 @@ class JsonlFile(JsonlPath):
         store, name = locate(self.path, self.storage_options)
         return TextFile(store, name)
 
-    def iter_records_sync(self, on_error: OnError = "raise") -> Stream[Any]:
+    def iter_records_sync(self, on_error: OnError = "raise") -> RecordIterator[Any]:
         """Yield the records one by one.
 
         `on_error`: `"raise"`, `"skip"`, or a function of (line number, raw line, exception).
         """
         return record_stream(self._runs(), ErrorPolicy(on_error))
 
-    def iter_records(self, on_error: OnError = "raise") -> AsyncStream[Any]:
+    def iter_records(self, on_error: OnError = "raise") -> AsyncRecordIterator[Any]:
         """Yield the records one by one, for `async for`."""
         return stream_async(self._runs_async(), ErrorPolicy(on_error), records_of)
 

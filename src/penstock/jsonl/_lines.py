@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -13,8 +14,6 @@ from penstock.errors import OptionError, StorageError, UnsafeForkError, Unserial
 from penstock.jsonl._encode import LineEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.jsonl._targets import DirTarget, Target
 
 _log = logging.getLogger("penstock.jsonl")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeVar
 
 from natsort import natsort_keygen, ns
 
 from penstock.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from penstock.storage import without_query
 
 T = TypeVar("T")
 Compression = Literal["zstd", "gzip", "bz2"]
@@ -26,7 +25,9 @@ _COMPRESSIONS: dict[str, Compression] = {
 }
 COMPRESSED = tuple(_COMPRESSIONS)
 """Endings of the names of compressed files."""
-_OTHER_FORMATS = (".parquet", ".csv", ".tsv", ".feather", ".arrow", ".orc", ".avro", ".json")
+_OTHER_FORMATS = (
+    ".parquet", ".csv", ".tsv", ".feather", ".arrow", ".ipc", ".orc", ".avro", ".json",
+)  # fmt: skip
 """Names that promise a format which this release does not write."""
 _READ = (".jsonl", *(f".jsonl{end}" for end in COMPRESSED))
 _SHARD = re.compile(r"part-(\d+)\.jsonl(?:\.zstd?)?", re.IGNORECASE)
@@ -40,7 +41,7 @@ def compression_of(path: str) -> Compression | None:
     >>> compression_of("a/part-00000.jsonl.zst"), compression_of("c4.json.gz")
     ('zstd', 'gzip')
     """
-    lower = path.lower()
+    lower = without_query(path).lower()
     return next((kind for end, kind in _COMPRESSIONS.items() if lower.endswith(end)), None)
 
 
@@ -50,13 +51,13 @@ def without_compression(path: str) -> str:
     >>> without_compression("C4.json.gz")
     'c4.json'
     """
-    lower = path.lower()
+    lower = without_query(path).lower()
     return next((lower.removesuffix(end) for end in COMPRESSED if lower.endswith(end)), lower)
 
 
 def is_jsonl(path: str) -> bool:
     """Whether a file of a directory is read as JSON Lines."""
-    return path.lower().endswith(_READ)
+    return without_query(path).lower().endswith(_READ)
 
 
 def names_file(path: str) -> bool:

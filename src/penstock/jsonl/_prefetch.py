@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.jsonl._decode import DecodedRun, MalformedLine
@@ -19,8 +20,6 @@ from penstock.storage import ReadAhead
 from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from penstock.jsonl._records import Run
     from penstock.jsonl._text import TextPiece
 

@@ -5,27 +5,18 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from penstock.jsonl._decode import DecodedRun, MalformedLine, Record, decode_piece
-from penstock.jsonl._text import and_failure
+from penstock.jsonl._text import TextPiece, and_failure
 from penstock.jsonl._threads import in_thread
 from penstock.order import whole_number
 from penstock.storage._read_ahead import close_source
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Generator,
-        Iterable,
-        Iterator,
-    )
-
     from penstock.jsonl._policy import ErrorPolicy
-    from penstock.jsonl._text import TextPiece
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -40,7 +31,7 @@ _PIECES_A_HOP = 16
 _BYTES_A_HOP = _PIECES_A_HOP * SLICE_BYTES
 
 
-class Stream(Generic[T]):
+class RecordIterator(Generic[T]):
     """An iterator over records or batches, with the number of lines it `skipped`."""
 
     def __init__(self, items: Iterator[T], policy: ErrorPolicy, closing: Generator[object]) -> None:
@@ -65,7 +56,7 @@ class Stream(Generic[T]):
         self._items = iter(())
 
 
-class AsyncStream(Generic[T]):
+class AsyncRecordIterator(Generic[T]):
     """An async iterator over records or batches, with the number of lines it `skipped`."""
 
     def __init__(self, items: AsyncGenerator[T], policy: ErrorPolicy) -> None:
@@ -147,15 +138,15 @@ class DecodedRuns(AsyncRuns[DecodedRun]):
 
 def stream(
     runs: Iterator[R | MalformedLine], policy: ErrorPolicy, cut: Callable[[R | None], Iterable[T]]
-) -> Stream[T]:
+) -> RecordIterator[T]:
     """Return what `cut` makes of each run, and at the end of None; bad lines go to the policy."""
     items = _settled(runs, policy, cut)
-    return Stream(items, policy, items)
+    return RecordIterator(items, policy, items)
 
 
 def stream_async(
     runs: AsyncRuns[R], policy: ErrorPolicy, cut: Callable[[R | None], Iterable[T]]
-) -> AsyncStream[T]:
+) -> AsyncRecordIterator[T]:
     """Return the same for `async for`."""
 
     async def items() -> AsyncGenerator[T]:
@@ -172,12 +163,12 @@ def stream_async(
         finally:
             await runs.aclose()
 
-    return AsyncStream(items(), policy)
+    return AsyncRecordIterator(items(), policy)
 
 
-def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> Stream[Record]:
+def record_stream(runs: Iterator[Run], policy: ErrorPolicy) -> RecordIterator[Record]:
     lists = _settled(runs, policy, lambda run: (run.items,) if run else ())
-    return Stream(chain.from_iterable(lists), policy, lists)
+    return RecordIterator(chain.from_iterable(lists), policy, lists)
 
 
 def records_of(run: DecodedRun | None) -> list[Record]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import bz2
 import zlib
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from penstock._words import counted
 from penstock.errors import CorruptFileError, TruncatedFileError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 _GZIP_WINDOW = 31
 _TEXT_BYTES = 1 << 20
@@ -115,6 +113,8 @@ class _Bz2Member:
             yield self._inner.decompress(b"", _TEXT_BYTES)
 
 
+_FIRST_BYTES = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd"}
+_SHOWN = 12
 _MEMBERS: dict[str, Callable[[], _Member]] = {"gzip": _GzipMember, "bz2": _Bz2Member}
 
 
@@ -134,11 +134,8 @@ def decode_stream(blocks: Iterable[bytes], path: str, kind: str = "gzip") -> Ite
             try:
                 yield from filter(None, member.texts(rest))
             except (zlib.error, OSError) as failure:
-                message = (
-                    f"{path} is damaged: the {kind} data near byte {at:,} cannot be read "
-                    f"({failure}). Get the file again, or write it anew from its source."
-                )
-                raise CorruptFileError(message, path=path) from None
+                begins = rest if members == 1 and not at else None
+                raise damaged_data(path, kind, at, failure, begins) from None
             rest = member.rest
             if rest is not None:
                 member = None
@@ -149,3 +146,16 @@ def decode_stream(blocks: Iterable[bytes], path: str, kind: str = "gzip") -> Ite
             held = counted(at, "byte")
             what = f"no {kind} data is in its {held}, and {kind} writes some even for no text"
         raise TruncatedFileError(f"{path} is cut off: {what}. Get it again.", path=path)
+
+
+def damaged_data(
+    path: str, kind: str, at: int, why: object, begins: bytes | None = None
+) -> CorruptFileError:
+    """Return the error about compressed data; `begins` where the fault is at its beginning."""
+    if begins is not None and not begins.startswith(_FIRST_BYTES[kind]):
+        fact = f"{path} holds no {kind} data: it begins with {begins[:_SHOWN]!r}."
+        remedy = "Give the file the name of what it holds, or get it again."
+    else:
+        fact = f"{path} is damaged: the {kind} data near byte {at:,} cannot be read ({why})."
+        remedy = "Get the file again, or write it anew from its source."
+    return CorruptFileError(fact, remedy=remedy, path=path, offset=at)

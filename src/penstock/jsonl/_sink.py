@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Mapping
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from penstock._words import counted
 from penstock.errors import OptionError
@@ -15,9 +16,6 @@ from penstock.jsonl._names import names_file
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Self
-
     from penstock.jsonl._sync_writers import JsonlWriterSync
 
 
@@ -95,7 +93,8 @@ def _rows(data: Any) -> Iterable[object]:  # noqa: ANN401 (whatever the user has
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         import pyarrow as pa  # noqa: PLC0415 (only for Arrow data)
 
-        rows: list[object] = pa.table(data).to_pylist()
+        is_arrow = isinstance(data, pa.Table | pa.RecordBatch)  # `pa.table` cuts names at a NUL.
+        rows: list[object] = (data if is_arrow else pa.table(data)).to_pylist()
         return rows
     names = getattr(getattr(data, "dtype", None), "names", None)
     if names:

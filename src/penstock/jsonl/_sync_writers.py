@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from orjson import dumps
 
@@ -12,9 +13,6 @@ from penstock.jsonl._encode import LOOKED_AT, OPTIONS, contains
 from penstock.jsonl._lines import Lines, ShardLines, refuse_part_lines, refuse_single
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Self
-
     from penstock.jsonl._targets import Target
 
 _TOGETHER = 128

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,13 +15,17 @@ from penstock.jsonl._names import checked_extension, compression_of, next_number
 from penstock.jsonl._sequential import Bz2Encoder, GzipEncoder, PlainEncoder
 from penstock.jsonl._zstd import OneFrameEncoder, ZstdEncoder
 from penstock.order import whole_number
-from penstock.storage import LocalStore, join, refuse_special_file
+from penstock.storage import (
+    Draft,
+    LocalStore,
+    Store,
+    join,
+    refuse_read_only,
+    refuse_special_file,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.jsonl._names import Compression
-    from penstock.storage import Draft, Store
 
 _log = logging.getLogger("penstock.jsonl")
 _LARGEST_REMOTE_SHARD = 4 << 30
@@ -84,6 +89,7 @@ class Target(ABC):
             message = f"compression_level={level}: {compression} takes {lowest} to {highest}."
             raise OptionError(message)
         self.path = store.path(name)
+        refuse_read_only(self.path)
         self._store = store
         self._directory = directory
         self._label = label

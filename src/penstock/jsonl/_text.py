@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.errors import OptionError
 from penstock.jsonl import _sequential, _zstd
 from penstock.jsonl._names import compression_of
 from penstock.storage import HeldFile, LocalStore, MeteredFile, ReadAhead, read_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from penstock.storage import Entry, OpenFile, Store
 
 _LOCAL_BLOCK_BYTES = 256 << 10
 _REMOTE_BLOCK_BYTES = 8 << 20
 _AHEAD_BYTES = 16 << 20
 BOM = b"\xef\xbb\xbf"
+_PACKED = {
+    b"\x1f\x8b\x08": ".gz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    **{b"BZh%d1AY&SY" % level: ".bz2" for level in range(1, 10)},
+}
+"""First bytes of compressed files, and the ending of their names."""
 
 
 @dataclass(slots=True)
@@ -113,7 +119,24 @@ def decompressed(
         return _zstd.decode_stream(blocks, file.path, on_frame)
     if compression is not None:
         return _sequential.decode_stream(blocks, file.path, compression)
-    return blocks
+    return _unpacked(blocks, file.path)
+
+
+def refuse_compressed(path: str, text: bytes) -> None:
+    """Raise where the text of a file begins as a compressed file does."""
+    ending = next((end for magic, end in _PACKED.items() if text.startswith(magic)), None)
+    if ending is not None:
+        again = " once more" if compression_of(path) else ""
+        raise OptionError(
+            f"{path} is compressed{again}, and its name does not say how. Rename it: {path}{ending}"
+        )
+
+
+def _unpacked(blocks: Iterator[bytes], path: str) -> Iterator[bytes]:
+    for first in blocks:
+        refuse_compressed(path, first)
+        yield first
+        yield from blocks
 
 
 def whole_lines(blocks: Iterable[bytes], piece_bytes: int) -> Iterator[bytes]:

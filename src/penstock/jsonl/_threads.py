@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import IO, TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Self
+from typing import IO, Any, Concatenate, ParamSpec, Self, TypeVar
 
 P = ParamSpec("P")
 S = TypeVar("S")

@@ -11,19 +11,18 @@ import logging
 import struct
 import threading
 from collections import deque
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NoReturn
 
 import zstandard
 
 from penstock._cpus import usable_cpus
-from penstock.errors import CorruptFileError, StorageError, TruncatedFileError
-from penstock.jsonl._sequential import PlainEncoder
+from penstock._words import counted
+from penstock.errors import StorageError, TruncatedFileError, UnsupportedFileError
+from penstock.jsonl._sequential import PlainEncoder, damaged_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Future
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -222,7 +221,7 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
             try:
                 text = frame.decompress(part)
             except zstandard.ZstdError as failure:
-                _fail(path, at + start, failure)
+                _fail(path, at + start, failure, part)
             start += len(part)
             step = _SLICE_BYTES if len(text) < _HELD_BYTES else _DENSE_SLICE_BYTES
             if text:
@@ -238,7 +237,7 @@ def decode_stream(  # noqa: C901 (one state machine, with nothing to share betwe
                 held.clear()
         at += len(block)
     if frame is not None or not frames:
-        what = f"its last zstd frame is incomplete after {at:,} bytes"
+        what = f"its last zstd frame is incomplete after {counted(at, 'byte')}"
         if not frames:
             what = "it has 0 bytes, and zstd writes a frame even for no text"
         raise TruncatedFileError(f"{path} is cut off: {what}. Get the file again.", path=path)
@@ -287,7 +286,9 @@ def _decompressor() -> zstandard.ZstdDecompressor:
     return zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
 
 
-def _fail(path: str, offset: int, why: str | zstandard.ZstdError) -> NoReturn:
+def _fail(
+    path: str, offset: int, why: str | zstandard.ZstdError, part: bytes | None = None
+) -> NoReturn:
     if "not enough memory" in str(why):
         message = (
             f"{path}: there is not enough memory for the zstd frame near byte {offset:,} (one of "
@@ -295,8 +296,10 @@ def _fail(path: str, offset: int, why: str | zstandard.ZstdError) -> NoReturn:
             f"with a smaller window: zstd -dc --long=31 {path} | zstd > FILE"
         )
         raise StorageError(message, path=path, errno=errno.ENOMEM)
-    message = (
-        f"{path} is damaged: the zstd data near byte {offset:,} cannot be read ({why}). "
-        "Get the file again, or write it anew from its source."
-    )
-    raise CorruptFileError(message, path=path, offset=offset)
+    if "Dictionary mismatch" in str(why):
+        raise UnsupportedFileError(
+            f"{path} is compressed with a dictionary, which is not supported. Write it anew "
+            f"without: zstd -D DICTIONARY -dc {path} | zstd > FILE",
+            path=path,
+        )
+    raise damaged_data(path, "zstd", offset, why, None if offset else part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,34 +9,39 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from penstock._words import counted
-from penstock.datasets import has_columns
+from penstock.datasets import Source, Stream, has_columns
 from penstock.errors import OptionError
 from penstock.loading._column_choice import choose_columns, without_any
 from penstock.loading._feed import Opened, Placed, Reads
 from penstock.loading._fetch import named_batch
+from penstock.loading._kept_plans import check_plan, describe_plan, plan_before, plan_facts
+from penstock.loading._mixing import MixtureChoice, seed_of
 from penstock.loading._options import read_skips
 from penstock.loading._order_choice import (
+    OrderChoice,
     chosen_order,
     first_sequential,
     lies_remote,
     refuse_shuffled_stream,
 )
 from penstock.loading._run import resumed
-from penstock.loading._steps import PlannedSteps, Steps, step_counts, step_records
+from penstock.loading._steps import PlannedSteps, Sharing, Steps, step_counts, step_records
+from penstock.loading._weights import WeightChoice
+from penstock.loading.streams._feed import StreamFeed
 from penstock.order import ORDERS, Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from penstock.datasets import Source
     from penstock.loading._column_choice import Columns
-    from penstock.loading._feed import FeedOptions
+    from penstock.loading._feed import Feed, FeedOptions
     from penstock.loading._recipes import Recipe
-    from penstock.loading._steps import EpochSteps, Sharing, StepRecords, Task
+    from penstock.loading._steps import EpochSteps, StepRecords, Task
+    from penstock.order import Skip
 
 
 class SourceReader(NamedTuple):
@@ -45,6 +49,7 @@ class SourceReader(NamedTuple):
 
     source: Source
     is_remote: bool
+    is_numbered: bool = True
 
     def opened(self, request: Task) -> Opened:
         return Opened(self.source, request)
@@ -66,36 +71,79 @@ class SourceReader(NamedTuple):
             with suppress(Exception):
                 recipe.read(self.source, np.zeros(1, np.int64))
 
+    def close(self) -> None:
+        """Close nothing: every read is a read of its own."""
+
+
+def feed_of(source: Any, schema: pa.Schema | None, options: FeedOptions) -> Feed:  # noqa: ANN401
+    """Return the feed of a new run over a source, or over what has a feed of its own."""
+    if options.materialize is True and schema is None:
+        raise OptionError(
+            "materialize=True needs to know the fields and their types: give them as encode, as in "
+            "{'price': 'float32'}. Records as they are have no columns."
+        )
+    if isinstance(source, Source):
+        return Addressed(source, schema, options)
+    if options.weights is not None or options.balance is not None:
+        raise OptionError("weights and balance need records that have numbers: leave them out.")
+    if isinstance(source, Stream):
+        return StreamFeed(source, options)
+    feed: Feed = source.__penstock_feed__(options)
+    return feed
+
+
+def order_choice(
+    source: Source, options: FeedOptions, skip: Skip, *, through_columns: bool = False
+) -> OrderChoice:
+    """Return the order that options ask for: of a mixture, by weights, or by `shuffle`."""
+    has_weights = options.weights is not None or options.balance is not None
+    if options.mixture is None and not has_weights:
+        return OrderChoice(*chosen_order(source, options.shuffle, through_columns=through_columns))
+    if not through_columns:
+        refuse_shuffled_stream(source)
+    if options.mixture is None:
+        return WeightChoice.of(source, options, skip)
+    if has_weights:
+        raise OptionError(
+            "a Mixture has weights of its own, of its sources: leave weights and balance out."
+        )
+    return MixtureChoice.of(source, options)
+
 
 class Addressed:
     """Tasks of record numbers, in an order that is a function; a `Feed`."""
 
     def __init__(self, source: Source, schema: pa.Schema | None, options: FeedOptions) -> None:
-        self._source = source
+        self._source = self._given = source
         self._schema = schema
         self._options = options
-        self._order = chosen_order(source, options.shuffle, through_columns=self._may_gather)
         self._skip = read_skips(options.skip, len(source))
-        plan = options.plan
+        self._choice = order_choice(source, options, self._skip, through_columns=self._may_gather)
         self.begin = Cursor(
             fingerprint=source.fingerprint,
             length=len(source),
-            seed=operator.index(options.seed),
-            kind=self._order[0],
-            order_version=ORDERS[self._order[0]].version,
-            plan=None if plan is None else (plan.name, plan.version),
+            seed=seed_of(options),
+            kind=self._choice.kind,
+            own=self._choice.own,
+            order_version=ORDERS[self._choice.kind].version,
+            plan=plan_facts(options.plan, len(source)),
             skip=self._skip,
         )
+        self.plan = options.plan
+        """The plan over `source`."""
         self._columns: Columns | None = None
         self._known_steps: tuple[Cursor, EpochSteps] | None = None
+
+    @property
+    def source(self) -> Source:
+        """The records under the numbers of the run: without those appended since it began."""
+        return self._source
 
     def name(self, point: Cursor) -> tuple[str, str]:
         return counted(len(self._source), "record"), f"{point.kind} order"
 
     def describe(self, point: Cursor) -> dict[str, str]:
-        kind, why = self._order
-        if point.kind != kind:
-            why = "as the state says"
+        why = self._choice.why if point.kind == self._choice.kind else "as the state says"
         is_kept = not self._is_gathered(point) and self._read_from(point) is not self._source
         about = self._source._about()  # noqa: SLF001 (a source describes itself)
         return {
@@ -107,7 +155,15 @@ class Addressed:
             else "read as they are needed",
             "columns": self._chosen(point).describe(self._schema),
             "state": f"epoch {point.epoch}, position {point.position:,}",
-        }
+        } | self._planned(point)
+
+    def _planned(self, point: Cursor) -> dict[str, str]:
+        plan = self.plan
+        if plan is None:
+            return {}
+        steps = self._steps(point, Sharing(1, plan=plan))
+        assert isinstance(steps, PlannedSteps)  # noqa: S101 (by its plan)
+        return {"plan": describe_plan(plan, steps.order, steps.batches)[0]}
 
     # How records are read.
 
@@ -115,22 +171,29 @@ class Addressed:
         masked = self._options.max_bad if self._options.on_error == "mask" else 0
         most_bad = masked + sum(stop - start for start, stop in self._skip)
         self._columns = self._chosen(point).built(most_bad)
+        table = self._choice.table(point, self._source)
+        if table is not None and point.order_length:
+            table()
 
     def reads(self, point: Cursor) -> Reads:
         is_remote = lies_remote(self._source)
         is_sequential = is_remote and first_sequential(self._source) is not None
-        return Reads(is_remote, is_sequential, from_columns=self._is_gathered(point))
+        is_table = self._schema is not None and not self._source.files
+        is_table = is_table and self._source.schema_is_complete
+        from_columns = is_table or self._is_gathered(point)
+        return Reads(is_remote, is_sequential, from_columns=from_columns)
 
     def reader(self, point: Cursor) -> tuple[SourceReader, bool]:
-        return SourceReader(self._read_from(point), lies_remote(self._source)), point.kind == "full"
+        is_mixed = point.kind not in ("sequential", "block")
+        return SourceReader(self._read_from(point), lies_remote(self._source)), is_mixed
 
     def _read_from(self, point: Cursor) -> Source:
         """Return the source as it is read best in the order of a point."""
         columns = self._chosen(point)
         if columns.are_used:
             return columns.source
-        kind = point.kind
-        if kind == "full" or (kind == "sequential" and not lies_remote(self._source)):
+        is_sequential = point.kind == "sequential" and lies_remote(self._source)
+        if not is_sequential and not point.needs_blocks:
             return self._source
         # A block is fetched once, for all its records, to all processes of this host.
         return self._source.by_blocks()
@@ -158,7 +221,7 @@ class Addressed:
     # Which records a step has.
 
     def requests(
-        self, point: Cursor, sharing: Sharing, together: Callable[[], int]
+        self, point: Cursor, sharing: Sharing, together: Callable[[], int], peers: object
     ) -> Iterator[Placed]:
         steps = self._steps(point, sharing)
         number = steps.first
@@ -167,10 +230,9 @@ class Addressed:
             number += task.steps
             yield Placed(steps.cursor, task)
 
-    def note(self, request: Task, task: Task) -> None:
-        """Learn nothing: a task has its records from the beginning."""
-
     def steps(self, point: Cursor, sharing: Sharing) -> int:
+        if point.own.get("stop") == "repeat":
+            raise TypeError("a loader of a mixture with stop='repeat' has no length: no epoch ends")
         if sharing.plan is not None:
             return len(self._steps(point, sharing))
         return sum(step_counts(point, sharing))
@@ -188,8 +250,9 @@ class Addressed:
         return known[1]
 
     def _epoch(self, point: Cursor, sharing: Sharing) -> EpochSteps:
-        blocks = self._blocks if point.needs_blocks else None
-        return (Steps if sharing.plan is None else PlannedSteps)(point, blocks, sharing)
+        is_blocked = point.needs_blocks
+        given = self._blocks if is_blocked else self._choice.table(point, self._source)
+        return (Steps if sharing.plan is None else PlannedSteps)(point, given, sharing)
 
     @cached_property
     def _blocks(self) -> NDArray[np.int64]:
@@ -203,17 +266,26 @@ class Addressed:
             point = point.at(lanes=point.order(self._blocks).lanes)
         return point.to_dict()
 
+    def is_whole(self, point: Cursor) -> bool:
+        return True
+
+    def joined(self, states: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+        return dict(states[0])
+
     def resumed(self, state: Mapping[str, Any]) -> Cursor:
-        cursor = resumed(state, self._source, self._skip, self._options.on_changed)
-        if cursor.plan != self.begin.plan:
-            then, now = (
-                f"batches by the plan {plan[0]!r}, version {plan[1]}" if plan else "equal batches"
-                for plan in (cursor.plan, self.begin.plan)
-            )
-            raise OptionError(
-                f"the state counts {then}, and this loader has {now}: give the batch_size that the "
-                "state was saved with."
-            )
+        cursor = resumed(state, self._given, self._skip, self._options.on_changed, self._choice)
+        source = self._choice.as_it_was(cursor, self._given)
+        plan = plan_before(self._options.plan, self._given, source)
+        cursor = check_plan(cursor, plan, self._options.on_changed)
         if cursor.kind != "sequential" and not self._may_gather:
             refuse_shuffled_stream(self._source)
+        self.plan = plan
+        self._go_over(source)
         return cursor
+
+    def _go_over(self, source: Source) -> None:
+        """Read records from another source from now on: from one that has not grown yet."""
+        if source is self._source:
+            return
+        self._source, self._columns, self._known_steps = source, None, None
+        vars(self).pop("_blocks", None)

@@ -11,6 +11,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock._words import warn_once
 from penstock.datasets import (
     columns_of,
     estimate_columns,
@@ -145,11 +146,8 @@ def choose_columns(
 
 
 def _without(source: Source, failure: PenstockError) -> Columns:
-    _log.warning(
-        "columns cannot be made, and records are decoded for each batch (materialize=False does "
-        "not try): %s",
-        failure,
-    )
+    text = "columns cannot be made, and records are decoded for each batch (materialize=False does "
+    warn_once(_log, f"{text}not try): {failure}")
     return Columns(source, f"{_DECODED}: columns cannot be made. {failure}")
 
 
@@ -160,7 +158,8 @@ def _existing(source: Source, schema: pa.Schema, patience: float) -> Source | No
         return _looked_for(source, schema, patience)
     except StorageError as why:
         # Columns beside remote data only save time, so a failure to look does not end the run.
-        _log.warning("storage does not say whether there are columns; records are decoded: %s", why)
+        text = "storage does not say whether there are columns; records are decoded"
+        warn_once(_log, f"{text}: {why}")
         return None
 
 
@@ -200,14 +199,13 @@ def _if_cheap(source: Source, schema: pa.Schema, *, needs_them: bool, shuffled: 
             f"beginning: it is shuffled through columns, but {against}. Make them: "
             f"materialize=True, or once for all: {command}"
         )
-    slow, level, text = first_stream(source) if shuffled else None, logging.INFO, against
-    if slow is not None:
-        level = logging.WARNING
-        text = (
-            f"{slow} has zstd frames so large that a record costs reading what lies before it, "
-            f"which is slow when shuffled; but {against}"
-        )
-    _log.log(level, "%s; to make columns, from which batches are gathered: %s", text, command)
+    slow = first_stream(source) if shuffled else None
+    text = f"{against}; to make columns, from which batches are gathered: {command}"
+    if slow is None:
+        _log.info("%s", text)
+    else:
+        why = f"{slow} has zstd frames so large that a record costs reading what lies before it"
+        warn_once(_log, f"{why}, which is slow when shuffled; but {text}")
     return Columns(source, f"{_DECODED}: {against}. To make them: {command}")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from penstock._lazy import require
 from penstock._words import counted
 from penstock.errors import BadRecordsError, OptionError, StallError
 from penstock.loading._fetch import listed
+from penstock.loading._recipes import binned
 from penstock.loading.engines._engines import Stalled
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from penstock.loading._feed import Feed, FeedOptions, Placed, Point
+    from penstock.loading._feed import FeedOptions, Placed, Point
     from penstock.loading._fetch import Fetch, Fetched
     from penstock.loading._ranks import Ranks
     from penstock.loading._stats import Tally
@@ -51,7 +53,6 @@ class Delivery:
     """Hands out what an engine makes."""
 
     fetch: Fetch
-    feed: Feed
     tally: Tally
     bad_ids: set[int]
     """The records that were found bad, in earlier passes as well."""
@@ -59,13 +60,14 @@ class Delivery:
     options: FeedOptions
     pin_memory: bool
 
-    def lots(self, engine: Engine, requests: Iterator[Placed]) -> Iterator[Lot]:
+    def lots(self, engine: Engine, requests: Iterator[Placed | None]) -> Iterator[Lot]:
         """Yield batches in order, with the engine always as many ahead as it likes."""
         waiting: deque[Placed] = deque()
         for placed in requests:
-            engine.submit(placed.request)
-            waiting.append(placed)
-            while waiting and len(waiting) >= engine.depth:
+            if placed is not None:
+                engine.submit(placed.request)
+                waiting.append(placed)
+            while waiting and (placed is None or len(waiting) >= engine.depth):
                 yield from self._next(engine, waiting.popleft())
         while waiting:
             yield from self._next(engine, waiting.popleft())
@@ -77,12 +79,12 @@ class Delivery:
             request, fetched = self._taken(engine, placed.request)
             left -= request.steps
             task: Task = request
-            if fetched.task is not None:
-                task = fetched.task
-                self.feed.note(request, task)
+            if fetched.task is not None and placed.note is not None:
+                task = placed.note(fetched.task)
                 if not len(task.where.ids):
                     continue
-            yield self._lot(placed.epoch, task, fetched)
+            lot = self._lot(placed.epoch, task, fetched)
+            yield from _one_by_one(lot, task.uneven) if task.uneven else (lot,)
 
     def _taken(self, engine: Engine, request: Any) -> tuple[Any, Fetched]:
         try:
@@ -99,9 +101,9 @@ class Delivery:
         records = len(where.ids) if valid is None else int(np.count_nonzero(valid))
         recipe, made = self.fetch.recipe, fetched.made
         batches: Iterable[Any] = (
-            (recipe.hand_over(made, where, valid),)
+            (binned(recipe.hand_over(made, where, valid), where.bins),)
             if steps == 1
-            else recipe.hand_over_all(made, where, steps)  # In which every row counts.
+            else recipe.hand_over_all(made, where, task.borders)  # In which every row counts.
         )
         if self.pin_memory:
             batches = map(pinned, batches)
@@ -139,6 +141,13 @@ class Delivery:
             "stall_timeout= sets how long to wait.",
             rank=self.ranks.rank,
         )
+
+
+def _one_by_one(lot: Lot, borders: Sequence[int]) -> Iterator[Lot]:
+    """Yield a lot for each batch, since they have not as many records."""
+    each = zip(lot.positions, lot.batches, pairwise(borders), strict=True)
+    for position, batch, (start, stop) in each:
+        yield lot._replace(positions=(position,), batches=(batch,), records=stop - start)
 
 
 def pinned(batch: Any) -> Any:
@@ -193,7 +202,7 @@ def _moved(batch: Any, target: object, **how: bool) -> Any:
 def _like(copy: Any, batch: Any) -> Any:
     """Return the copy of a batch, with the `ids` and `valid` of a tensor of tokens."""
     if copy is not batch and "ids" in getattr(batch, "__dict__", ()):
-        copy.ids, copy.valid = batch.ids, batch.valid
+        vars(copy).update(vars(batch))
     return copy
 
 

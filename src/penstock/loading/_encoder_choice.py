@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock._words import warn_once
 from penstock.batch import Encoder, FieldEncoder, SimpleEncoder, has_stages
 from penstock.datasets import (
+    Concatenated,
     Source,
     is_tokens,
     known_profile,
     missing_fields,
     profile_types,
+    schema_of,
     type_at,
 )
 from penstock.errors import CorruptIndexError, OptionError
@@ -31,7 +34,7 @@ from penstock.loading._recipes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from penstock.loading._recipes import Recipe
 
@@ -65,7 +68,7 @@ def recipe_for(
     else:
         recipe = EncoderRecipe(encoder) if has_stages(encoder) else CallRecipe(encoder)
     recipe.types = _type_texts(encoder)
-    if isinstance(source, Source):
+    if isinstance(source, Source) and not hasattr(encoder, "loose_fields"):
         _look_for(_names(getattr(encoder, "fields", None)), source, recipe.types)
     return source, recipe
 
@@ -112,7 +115,7 @@ def _as_it_is(source: Source) -> Recipe:
 
 def _by_name(names: list[str], source: Source) -> FieldEncoder:
     """Return an encoder with the types that the profile has seen, or else that the schema says."""
-    schema = source.schema
+    schema = schema_of(source, names)
     if not len(source):
         # Without records nothing is known of the types, and nothing is needed.
         types = {name: type_at(schema, name) for name in names}
@@ -131,7 +134,8 @@ def _seen_types(names: list[str], source: Source) -> dict[str, str]:
     try:
         profile = known_profile(source)
     except CorruptIndexError as why:
-        _log.warning("types of fields are taken from the schema, not from the profile: %s", why)
+        text = "types of fields are taken from the schema, not from the profile"
+        warn_once(_log, f"{text}: {why}")
         return {}
     if profile is None:
         return {}
@@ -160,9 +164,12 @@ def _type_texts(encoder: Any) -> dict[str, str]:  # noqa: ANN401 (what a user ma
     return {name: type_ for name, type_ in given if isinstance(type_, str)}
 
 
-def _look_for(names: Iterable[str], source: Source, types: Mapping[str, str]) -> None:
+def _look_for(names: Collection[str], source: Source, types: Mapping[str, str]) -> None:
     if lies_remote(source) and not source.schema_is_complete:
         return  # Nothing is fetched now: `Fetch` looks at its first batch.
+    if isinstance(source, Concatenated) and source.names:
+        # Sources of a mixture have little in common: types that exclude each other are named.
+        schema_of(source, [name for name in names if types.get(name) not in ("text", "json")])
     found = [one for one in missing_fields(source, names) if one.is_certain or len(source)]
     check_missing(found, types)
     warn_of(found)

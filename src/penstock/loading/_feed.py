@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from penstock.datasets import Source
     from penstock.loading._fetch import OnError
     from penstock.loading._options import Skipped
+    from penstock.loading._peers import Peers
     from penstock.loading._recipes import Recipe
     from penstock.loading._steps import Sharing, StepRecords, Task
-    from penstock.order import Plan
+    from penstock.order import Mixture, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,10 @@ class FeedOptions:
     shuffle: bool | Literal["full", "block"] = False
     seed: int = 0
     plan: Plan | None = None
+    weights: Any = None
+    balance: str | None = None
+    mixture: Mixture | None = None
+    """The mixture of which the source, one with `names`, has the records."""
     skip: Skipped = None
     materialize: Literal["auto"] | bool = "auto"
     on_error: OnError = "raise"
@@ -36,6 +41,8 @@ class FeedOptions:
     on_changed: Literal["raise", "continue"] = "raise"
     patience: float = 600
     """Seconds to wait for storage that does not answer."""
+    processes: int = 0
+    """Worker processes that were asked for."""
 
 
 class Point(Protocol):
@@ -57,7 +64,11 @@ class Placed(NamedTuple):
 
     epoch: Point
     request: Any
-    """Pickles; has `step`, and `steps`: 1, or more where it is a `Task`, which has its records."""
+    """Pickles; has `step`, and `steps`: 1, or more where it is a `Task`, which has its records. All
+    requests with the same `lane`, where they have one, go to the same worker process, in order."""
+    note: Callable[[Task], Task] | None = None
+    """Where it is no `Task`: called with the task that it became, in the order of delivery; returns
+    the task as it is handed out, with the `position` of all that was handed out until then."""
 
 
 class Opened(NamedTuple):
@@ -73,12 +84,16 @@ class Opened(NamedTuple):
 class Reader(Protocol):
     """Turns requests into records where batches are made.
 
-    Small, picklable, used by any number of threads at once.
+    Small, picklable, used by any number of threads at once: by one, where `Reads.is_sequential`.
     """
 
     @property
     def is_remote(self) -> bool:
         """Whether reading needs an object store, whose client does not survive a fork."""
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether records were looked at before, and have numbers that `skip` takes."""
 
     def opened(self, request: Any) -> Opened:
         """Return the records of a request; `task` is the request itself where that is a task."""
@@ -92,15 +107,18 @@ class Reader(Protocol):
     def warm_up(self, recipe: Recipe) -> None:
         """Load what reading needs, so that forked workers inherit it."""
 
+    def close(self) -> None:
+        """Close what is open; called once, when no more requests come."""
+
 
 class Reads(NamedTuple):
     """How records are read, as far as the choice of workers depends on it."""
 
     is_remote: bool = False
     is_sequential: bool = False
-    """Whether a file can only be read from its beginning."""
+    """Whether records can only be read one after the other."""
     from_columns: bool = False
-    """Whether batches are gathered from materialised columns."""
+    """Whether batches are gathered from columns: kept ones, or those of a table in memory."""
 
 
 class Feed(Protocol):
@@ -125,12 +143,13 @@ class Feed(Protocol):
         """Return what reads records, and whether those of a batch come from everywhere."""
 
     def requests(
-        self, point: Any, sharing: Sharing, together: Callable[[], int]
-    ) -> Iterator[Placed]:
-        """Yield the requests of the rest of an epoch, each of at most `together()` steps."""
+        self, point: Any, sharing: Sharing, together: Callable[[], int], peers: Peers | None
+    ) -> Iterator[Placed | None]:
+        """Yield the requests of the rest of an epoch, each of at most `together()` steps.
 
-    def note(self, request: Any, task: Task) -> None:
-        """Learn what became of a request that did not know its records, in order of delivery."""
+        None in place of a request lets all batches before it be handed out first. `peers` are the
+        other ranks, where a process group connects them.
+        """
 
     def steps(self, point: Any, sharing: Sharing) -> int:
         """Return how many steps an epoch has, those before the point included."""
@@ -143,6 +162,12 @@ class Feed(Protocol):
 
         Its `order` part names the kind of order and its version.
         """
+
+    def is_whole(self, point: Any) -> bool:
+        """Whether a point says where all ranks stand; else each rank knows its own part."""
+
+    def joined(self, states: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+        """Return one state document of those of all ranks."""
 
     def resumed(self, state: Mapping[str, Any]) -> Any:
         """Return the point of a state document; refuse a kind or version of order it has not."""

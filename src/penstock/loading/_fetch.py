@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
+from penstock._words import warn_once
 from penstock.datasets import known_bad, knows_bad, may_be_missing, missing_fields, parsed
 from penstock.decode import OF_A_RECORD, bad_rows
 from penstock.errors import OptionError
@@ -72,7 +73,7 @@ class Fetch:
         self.reader = reader
         self.recipe = recipe
         self._on_error = on_error
-        self._has_looked = not reader.is_remote  # Local records were looked at before.
+        self._has_looked = reader.is_numbered and not reader.is_remote
         self._knows_bad: bool | None = None
         """Whether columns know bad records; found out by the thread or process that reads them."""
 
@@ -161,7 +162,7 @@ class Fetch:
     def cut(self, rows: ReadRows) -> list[ReadRows]:
         source, task = rows.opened
         seconds = rows.seconds / task.steps
-        parts = zip(self.recipe.cut(rows.read, task.steps), task.apart(), strict=True)
+        parts = zip(self.recipe.cut(rows.read, task.borders), task.apart(), strict=True)
         return [ReadRows(part, [], seconds, Opened(source, own)) for part, own in parts]
 
     def finish(self, rows: ReadRows) -> Fetched:
@@ -242,7 +243,8 @@ class Fetch:
         return [(Bad(row, int(ids[row]), _placed(source, int(ids[row]), e)), e) for row, e in found]
 
     def _try(self, source: Source, where: BatchPosition, rows: NDArray[np.int64]) -> None:
-        part = replace(where, positions=where.positions[rows], ids=where.ids[rows])
+        bins = None if where.bins is None else np.searchsorted(rows, where.bins)
+        part = replace(where, positions=where.positions[rows], ids=where.ids[rows], bins=bins)
         read = self.recipe.read(source, part.ids)
         if self.recipe.is_pure:
             self.recipe.make(read, part)
@@ -264,9 +266,12 @@ class Fetch:
             vars(why).update(record=first.id, fact=f"{first.why.rstrip('.')}.")
             numbers = sorted({one.id for one, _ in found})
             them = "it" if len(numbers) == 1 else f"the {len(numbers)} bad records of this batch"
+            way = f"DataLoader(…, skip=[{listed(numbers)}])"
+            if not self.reader.is_numbered:
+                way = "let Stream.map(f) return [] for such records"
             why.advise(
-                f"To leave {them} out: DataLoader(…, skip=[{listed(numbers)}]). To keep a row with "
-                "valid=False for such records: on_error='mask'."
+                f"To leave {them} out: {way}. To keep a row with valid=False for such records: "
+                "on_error='mask'."
             )
         why.add_note(named_batch(task, source))
         return why
@@ -313,7 +318,7 @@ def check_missing(found: Iterable[Missing], types: Mapping[str, str]) -> None:
 def warn_of(found: Iterable[Missing]) -> None:
     """Warn of fields that may be missing, and may be misspelt as well."""
     for missing in found:
-        _log.warning("%s Where it is missing it is null", missing.text)
+        warn_once(_log, f"{missing.text} Where it is missing it is null")
 
 
 def listed(numbers: Sequence[int]) -> str:

@@ -8,46 +8,57 @@ from copy import copy, deepcopy
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from penstock.datasets import Source
-from penstock.datasets import open as open_source
 from penstock.errors import OptionError
-from penstock.loading._addressed import Addressed
-from penstock.loading._agreement import Agreement, loader_number
+from penstock.loading._addressed import feed_of
+from penstock.loading._agreement import Agreement
+from penstock.loading._decisions import decided
 from penstock.loading._delivery import Delivery, moved
 from penstock.loading._encoder_choice import recipe_for
-from penstock.loading._feed import FeedOptions, HasFeed, Reads
+from penstock.loading._feed import FeedOptions, Reads
 from penstock.loading._fetch import Fetch
-from penstock.loading._options import check_choice, refuse_unknown, seconds, whole_or_none
+from penstock.loading._kept_plans import bound_plan
+from penstock.loading._mixing import opened, source_of
+from penstock.loading._options import (
+    check_batch,
+    check_choice,
+    refuse_unknown,
+    seconds,
+    whole_or_none,
+)
+from penstock.loading._peers import Meeting
 from penstock.loading._ranks import find_ranks, rank_batch_size
-from penstock.loading._run import ENCODER, RunState, learnt_in
+from penstock.loading._run import (
+    ENCODER,
+    Mark,
+    RunState,
+    joined,
+    learner_mark,
+    learner_state,
+    learnt_in,
+    pass_requests,
+)
 from penstock.loading._stats import Stats
 from penstock.loading._steps import Sharing
 from penstock.loading.engines._choice import choose_workers
-from penstock.order import Plan, whole_number
+from penstock.order import Mixture, Plan, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from multiprocessing.context import BaseContext
 
-    from penstock.loading._feed import Feed, Placed, Point
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from penstock.datasets import Source
+    from penstock.loading._decisions import Decisions
+    from penstock.loading._feed import Point
     from penstock.loading._fetch import OnError
     from penstock.loading._options import Skipped
+    from penstock.loading._peers import Peers
     from penstock.loading._ranks import Ranks
     from penstock.loading._run import Start
     from penstock.loading._steps import StepRecords
     from penstock.loading.engines._choice import Workers
-    from penstock.loading.engines._engines import Engine
-
-_HANDED_AHEAD = 3
-"""Batches that may be on their way to a device, behind the engine and before the user."""
-
-
-class Decisions(dict[str, str]):
-    """Decisions by name; prints as a list."""
-
-    def __repr__(self) -> str:
-        width = max(map(len, self), default=0)
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.items())
 
 
 class DataLoader:
@@ -57,13 +68,14 @@ class DataLoader:
     next record.
 
     Args:
-        source: A `Source`, or anything that `penstock.open` takes.
+        source: A `Source`, or anything that `penstock.open` takes; a `Mixture` of them; or records
+            that flow: a `penstock.stream`, a generator function, a torch `IterableDataset`.
         encode: Decides what a batch is. Field types (`{"price": "float32"}`) or a list of names
             give a `Batch` of tensors; `Tokens(…)` gives inputs and labels; an encoder
             (`penstock.batch.Encoder`) or a callable from an Arrow record batch gives its own
             result. Without it a batch is a list of records, or for tokens a tensor with `ids` and
             `valid` as attributes. Only the fields named here are decoded.
-        batch_size: Records in a batch of one rank, or a `Plan` that cuts batches of any size.
+        batch_size: Records in a batch of one rank; or a plan: `CostPlan`, `BucketPlan`, any `Plan`.
         global_batch_size: Records in a step over all ranks, in place of `batch_size`. Use it where
             the number of ranks may change and the step must not.
         shuffle: False reads in order. True shuffles in the way that suits the source: over all
@@ -78,6 +90,10 @@ class DataLoader:
         collate: A function from a list of records to a batch, in place of `encode`; torch calls it
             `collate_fn`. A dict that it returns becomes a `Batch`, other objects are handed out
             as they are. It costs Python for every record: give `encode` where field types do.
+        weights: Draw records with replacement, each as often as its weight says: an array with a
+            number for each record, the name of a field, or `penstock.order.Weighted`, which also
+            says how many an epoch has.
+        balance: A field each of whose values comes equally often, drawn in the same way.
         num_workers: Where batches are made. "auto" uses the caller's thread for columns and
             tokens, else threads. 0 uses the caller's thread, n uses n processes: choose them
             where `encode` is slow Python. A process costs its start (0.1 to 2 s) and a copy of
@@ -135,6 +151,8 @@ class DataLoader:
         epochs: int | None = 1,
         drop_last: bool = False,
         collate: Callable[[list[Any]], Any] | None = None,
+        weights: Any = None,  # noqa: ANN401 (an array of any library, a name, `Weighted`)
+        balance: str | None = None,
         num_workers: int | Literal["auto"] = "auto",
         materialize: Literal["auto"] | bool = "auto",
         on_error: OnError = "raise",
@@ -155,16 +173,9 @@ class DataLoader:
         check_choice("on_error", on_error, ("raise", "mask"))
         check_choice("on_changed", on_changed, ("raise", "continue"))
         check_choice("materialize", materialize, ("auto", True, False))
-        if batch_size is None and global_batch_size is None:
-            raise OptionError("give batch_size (of each rank), or global_batch_size (of all).")
-        if isinstance(batch_size, Plan) and global_batch_size is not None:
-            raise OptionError("a plan as batch_size cuts all batches: leave global_batch_size out.")
-        if hasattr(batch_size, "over") and not isinstance(batch_size, Plan):
-            raise OptionError(
-                f"batch_size={batch_size!r}: a plan has name, version and over(order)."
-            )
-        given = source if isinstance(source, Source | HasFeed) else open_source(source)
-        self._plan = batch_size if isinstance(batch_size, Plan) else None
+        check_batch(batch_size, global_batch_size)
+        mixture = source if isinstance(source, Mixture) else None
+        given = opened(source)
         size = 1 if isinstance(batch_size, Plan) else batch_size
         self.batch_size = whole_or_none("batch_size", size)
         self.global_batch_size = whole_or_none("global_batch_size", global_batch_size)
@@ -175,51 +186,73 @@ class DataLoader:
         self._ranks_given = (rank, world_size, mesh)
         self.source: Source
         self.source, self._recipe = recipe_for(given, encode, output, collate)
-        if materialize is True and self._recipe.schema is None:
-            raise OptionError(
-                "materialize=True needs to know the fields and their types: give them as encode, "
-                "as in {'price': 'float32'}. Records as they are have no columns."
-            )
+        self._plan = bound_plan(batch_size, self.source)
         self._workers_given = (num_workers, multiprocessing_context)
-        choose_workers(*self._workers_given, Reads())  # Invalid ones raise here.
+        # Invalid ones raise here.
+        workers = choose_workers(*self._workers_given, Reads(), self._recipe)
         self._options = FeedOptions(
             shuffle=shuffle,
             seed=seed,
             plan=self._plan,
+            weights=weights,
+            balance=balance,
+            mixture=mixture,
             skip=skip,
             materialize=materialize,
             on_error=on_error,
             max_bad=whole_number("max_bad", max_bad, 0),
             on_changed=on_changed,
             patience=seconds("stall_timeout", stall_timeout),
+            processes=workers.count if workers.kind == "processes" else 0,
         )
-        self._feed: Feed = (
-            self.source.__penstock_feed__(self._options)
-            if isinstance(self.source, HasFeed)
-            else Addressed(self.source, self._recipe.schema, self._options)
-        )
+        self._feed = feed_of(self.source, self._recipe.schema, self._options)
         self._run = RunState(self._feed.begin, self._epochs)
         self._stats = Stats()
-        self._name_of_ranks: str | None = None
+        self._meeting = Meeting()
         self._passes = 0
         if rank is not None or mesh is not None:
             self._sharing()  # Else the ranks are known when a pass begins.
 
     # Where it stands.
 
-    def state_dict(self) -> dict[str, object]:
-        """Return where the run stands, up to the last batch handed out, in plain JSON types."""
-        state = self._feed.state(self._run.cursor)
-        if self._recipe.learner is not None:
-            state[ENCODER] = self._recipe.learner.state_dict()
-        return state
+    def mark(self) -> Mark:
+        """Return where the run stands, up to the last batch handed out, for a later `state_dict`.
+
+        It costs little: take one for each batch where batches are handed out ahead of their use.
+        """
+        learnt = learner_mark(self._recipe.learner)
+        return Mark(self._run.cursor, learnt, int(self.stats()["batches"]))
+
+    def state_dict(self, at: Mark | None = None) -> dict[str, object]:
+        """Return where the run stands, up to the last batch handed out, in plain JSON types.
+
+        It is the same on all ranks. Where each knows a part of it, of a stream or of an encoder
+        that learns, all ranks have to call it at the same step, and wait for each other.
+
+        Args:
+            at: A mark that was taken before: the state as it was then.
+        """
+        learner, ranks = self._recipe.learner, self._ranks()
+        point, learnt, batches = at or self.mark()
+        state = self._feed.state(point)
+        if learner is not None:
+            state[ENCODER] = learner_state(learner, learnt)
+        elif self._feed.is_whole(point):
+            return state
+        peers = self._meeting.peers(ranks, self._options.patience)
+        if peers is None:
+            return state
+        moment = f"{self._run.moves}/{point.epoch}/{batches}"
+        states = self._meeting.parts(peers, moment, ranks.rank, state)
+        return joined(states, self._feed, learner)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue with the very next record after the last batch of a saved state."""
-        rest, learnt = learnt_in(state, self._recipe.learner)
+        rest, learnt = learnt_in(state, self._recipe.learner, self._ranks())
         point = self._feed.resumed(rest)
-        if self._recipe.learner is not None:
-            self._recipe.learner.load_state_dict(learnt)
+        self.source = getattr(self._feed, "source", self.source)  # With the numbers of the state.
+        self._plan = getattr(self._feed, "plan", self._plan)
+        self._recipe.load(learnt, self._ranks())
         self._run.go_to(point)
 
     def __copy__(self) -> Self:
@@ -228,7 +261,7 @@ class DataLoader:
         vars(twin).update(vars(self))
         twin._feed, twin._run = copy(self._feed), copy(self._run)
         twin._stats = deepcopy(self._stats)
-        twin._name_of_ranks = None
+        twin._meeting = Meeting()
         if self._recipe.learner is not None:
             twin._recipe = deepcopy(self._recipe)
         return twin
@@ -249,6 +282,10 @@ class DataLoader:
     def dataset(self) -> Source:
         """The source, by the name that torch's loader has for it."""
         return self.source
+
+    def source_of(self, ids: Any) -> NDArray[np.str_]:  # noqa: ANN401 (an array or a tensor)
+        """Return the names of the sources of a mixture that records, as `batch.ids`, come from."""
+        return source_of(getattr(self._run.cursor, "own", {}), ids)
 
     def __len__(self) -> int:
         """Return the batches of a pass, those before a loaded state included."""
@@ -272,17 +309,21 @@ class DataLoader:
             start = self._run.start()
         feed = self._feed
         feed.prepare(start.cursor)  # Before the run moves, should it fail.
-        agreement = self._agreement(start.cursor)
+        self._recipe.configure(self._ranks())
+        self._passes += 1
+        peers = self._meeting.peers(self._ranks(), self._options.patience, self._passes)
+        agreement = self._agreement(start.cursor, peers)
         number = self._run.begin(start)
         tally = self._stats.begin_pass()
         try:
             reader, is_mixed = feed.reader(start.cursor)
             fetch = Fetch(reader, self._recipe, self._options.on_error)
             about = (self._ranks(), self._options, self._pin_memory)
-            delivery = Delivery(fetch, feed, tally, self._stats.bad_ids, *about)
+            delivery = Delivery(fetch, tally, self._stats.bad_ids, *about)
             workers = self._workers(start.cursor)
             with closing(workers.engine(fetch, is_mixed=is_mixed)) as engine:
-                lots = delivery.lots(engine, self._requests(engine, *start))
+                requests = pass_requests(feed, self._run, start, engine, self._sharing, peers)
+                lots = delivery.lots(engine, requests)
                 if self._prefetch_to is not None:
                     # A learning encoder gets no batch before its turn.
                     is_ahead = self._recipe.learner is None
@@ -303,35 +344,14 @@ class DataLoader:
         finally:
             self._stats.end_pass(tally)
 
-    def _agreement(self, point: Point) -> Agreement | None:
-        """Return what compares this rank with the others; None where there are none to ask."""
-        peers = self._ranks().peers
-        if len(peers) < 2:  # noqa: PLR2004 (this one alone)
+    def _agreement(self, point: Point, peers: Peers | None) -> Agreement | None:
+        """Return what compares this rank with the others, as long as that is not done."""
+        if peers is None:
             return None
-        if self._name_of_ranks is None:
-            self._name_of_ranks = loader_number(peers)
-        self._passes += 1
         size = self._sharing().global_batch_size if self._plan is None else self._plan.name
         facts = {**self._feed.state(point), "batch": size, "drop_last": self.drop_last}
-        agreement = Agreement(f"{self._name_of_ranks}/{self._passes}", peers, facts)
+        agreement = Agreement(peers, facts)
         return None if agreement.is_complete() else agreement
-
-    def _requests(self, engine: Engine, point: Point, epochs: int | None) -> Iterator[Placed]:
-        """Yield the requests of a pass, of as many steps as the engine likes."""
-        quiet, stands = 0, self._run.cursor
-        while True:
-            is_empty = not point.position
-            for placed in self._feed.requests(point, self._sharing(), lambda: engine.together):
-                is_empty = False
-                yield placed
-            epochs = None if epochs is None else epochs - 1
-            # Epochs without a batch would repeat for ever. A flow shows only by its answers that it
-            # has no record, and as many requests as the engine is deep may be unanswered yet.
-            quiet = quiet + 1 if self._run.cursor == stands else 0
-            stands = self._run.cursor
-            if epochs == 0 or is_empty or quiet > engine.depth + _HANDED_AHEAD:
-                return
-            point = point.at(point.epoch + 1)
 
     # What is known of it.
 
@@ -346,42 +366,21 @@ class DataLoader:
         decisions read a few records, to estimate the cost of columns.
         """
         if step is None:
-            return self._decisions()
-        sharing = self._sharing(rank)
-        return self._feed.records(self._run.present, operator.index(step), sharing)
-
-    def _decisions(self) -> Decisions:
-        ranks, sharing, point = self._ranks(), self._sharing(), self._run.cursor
-        found = self._feed.describe(point)
-        batches = (
-            f"{sharing.batch_size} records a batch, {sharing.global_batch_size} a step over all "
-            "ranks"
-            if self._plan is None
-            else f"batches by the plan {self._plan.name!r}, one a rank and step"
-        )
-        return Decisions(
-            source=found.pop("source"),
-            order=found.pop("order"),
-            batch=self._recipe.what,
-            sharing=f"rank {ranks.rank} of {ranks.world_size} ({ranks.why}), {batches}",
-            workers=self._workers(point).describe(),
-            **found,
-        )
+            point = self._run.cursor
+            about = (self._ranks(), self._sharing(), self._workers(point))
+            return decided(self._feed, point, self._recipe, *about)
+        return self._feed.records(self._run.present, operator.index(step), self._sharing(rank))
 
     def __repr__(self) -> str:
-        size = f"batch_size={self._plan or self.batch_size}"
+        size = f"batch_size={self.batch_size if self._plan is None else self._plan.name}"
         if self.batch_size is None:
             size = f"global_batch_size={self.global_batch_size}"
         what, order = self._feed.name(self._run.cursor)
         return f"<DataLoader of {what}, {size}, {order}>"
 
     def _workers(self, point: Point) -> Workers:
-        return choose_workers(
-            *self._workers_given,
-            self._feed.reads(point),
-            from_tokens=self._recipe.reads_tokens,
-            batch_size=self._sharing().batch_size,
-        )
+        reads, size = self._feed.reads(point), self._sharing().batch_size
+        return choose_workers(*self._workers_given, reads, self._recipe, size)
 
     def _ranks(self) -> Ranks:
         # Looked up each time: frameworks set up torch.distributed after a loader was made.
@@ -392,5 +391,5 @@ class DataLoader:
         size = rank_batch_size(self.batch_size, self.global_batch_size, ranks)
         chosen = ranks.rank if rank is None else operator.index(rank)
         if not 0 <= chosen < ranks.world_size:
-            raise OptionError(f"rank={rank}: there are {ranks.world_size} ranks, from 0 on.")
+            raise OptionError(f"rank={rank}: ranks are 0 to {ranks.world_size - 1}.")
         return Sharing(size, chosen, ranks.world_size, self.drop_last, self._plan)

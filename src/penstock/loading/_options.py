@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from penstock.errors import OptionError
-from penstock.order import Skips, whole_number
+from penstock.order import Plan, Skips, whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ TORCH_WORDS = {
     "persistent_workers": "workers live as long as one for loop: epochs=n goes over n epochs in it",
     "pin_memory_device": "prefetch_to= names the device",
     "prefetch_factor": "batches are made ahead as memory allows",
-    "sampler": "shuffle= decides the order, skip= and source.take(ids) which records come",
+    "sampler": "shuffle= decides the order, weights= how often records come, skip= which do not",
     "timeout": "stall_timeout= gives the seconds",
     "worker_init_fn": "an encoder or a collate object sets itself up at its first call",
 }
@@ -46,6 +46,16 @@ def seconds(name: str, value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
         return float(value)
     raise OptionError(f"{name}={value!r}: expected seconds above 0.")
+
+
+def check_batch(batch_size: int | Plan | None, global_batch_size: int | None) -> None:
+    """Refuse a size of batches that is missing, or given twice."""
+    if batch_size is None and global_batch_size is None:
+        raise OptionError("give batch_size (of each rank), or global_batch_size (of all).")
+    if isinstance(batch_size, Plan) and global_batch_size is not None:
+        raise OptionError("a plan as batch_size cuts all batches: leave global_batch_size out.")
+    if hasattr(batch_size, "over") and not isinstance(batch_size, Plan):
+        raise OptionError(f"batch_size={batch_size!r}: a plan has name, version and over(order).")
 
 
 def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
@@ -77,7 +87,7 @@ def read_skips(skip: Skipped, length: int) -> tuple[tuple[int, int], ...]:
     """
     if skip is None:
         return ()
-    entries = _of_file(Path(skip)) if isinstance(skip, str | os.PathLike) else skip
+    entries = _of_file(Path(skip).expanduser()) if isinstance(skip, str | os.PathLike) else skip
     return Skips(entries, length).ranges
 
 

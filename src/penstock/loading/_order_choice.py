@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from penstock.datasets import origins_of
 from penstock.errors import OptionError
@@ -12,10 +13,44 @@ from penstock.order import ORDERS
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from penstock.datasets import Source
-    from penstock.order import Kind
+    from penstock.order import Cursor
+
+
+@dataclass(frozen=True)
+class OrderChoice:
+    """Which order a run has; the base of choices other than by `shuffle`."""
+
+    kind: str
+    why: str
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """What the state of a run that begins has of it: see `Cursor.own`."""
+
+    def table(self, point: Cursor, source: Source) -> Any:  # noqa: ANN401 (of the kind)
+        """Return what the order of a point needs, apart from blocks; None for nothing."""
+        return None
+
+    def as_it_was(self, point: Cursor, source: Source) -> Source:
+        """Return a source with the record numbers that it had at a point, where they moved."""
+        return source
+
+    def continued(self, point: Cursor, source: Source, changed: str | None) -> Mapping[str, Any]:
+        """Return what the state of a run has of its order from now on, or refuse to go on.
+
+        `changed` is what `on_changed` says where the source is the same, None where it is another.
+        """
+        self.check_kind(point)
+        return {}
+
+    def check_kind(self, point: Cursor) -> None:
+        """Refuse to go on with an order that has parameters of its own, or without it."""
+        if point.kind != self.kind and (point.own or self.own):
+            raise OptionError(
+                f"the state is of {point.kind} order, and this loader has {self.kind} order: give "
+                "it the source, the weights or the balance that the state was saved with."
+            )
 
 
 def chosen_order(
@@ -30,8 +65,7 @@ def chosen_order(
     """
     if shuffle is False:
         return "sequential", "shuffle=False"
-    shuffled = (kind for kind in ORDERS if kind != "sequential")
-    check_choice("shuffle", shuffle, (True, False, *shuffled))
+    check_shuffle(shuffle)
     if not through_columns:
         refuse_shuffled_stream(source)
     if isinstance(shuffle, str):
@@ -39,7 +73,17 @@ def chosen_order(
     path = first_sequential(source)
     if path is not None:
         return "full", f"{compression_of(path)} is decoded once, into columns"
-    return natural_shuffle(source)
+    if lies_remote(source):
+        return "block", "remote data is read by blocks, each once"
+    for origin in bare_origins(source):
+        if origin.reads_blocks:
+            return "block", origin.reads_blocks
+    return "full", "any record can be read by itself here"
+
+
+def check_shuffle(shuffle: bool | str) -> None:  # noqa: FBT001 (the loader's own argument)
+    shuffled = (name for name, row in ORDERS.items() if name != "sequential" and not row.own)
+    check_choice("shuffle", shuffle, (True, False, *shuffled))
 
 
 def refuse_shuffled_stream(source: Source) -> None:
@@ -53,19 +97,6 @@ def refuse_shuffled_stream(source: Source) -> None:
             f"write the records with small zstd frames: penstock convert {path} DST; or read them "
             "in order: shuffle=False."
         )
-
-
-def natural_shuffle(source: Source) -> tuple[Kind, str]:
-    """Return the shuffle that a source is read well with, and why; "sequential" for none."""
-    path = first_sequential(source)
-    if path is not None:
-        return "sequential", f"{compression_of(path)} can only be read from its beginning"
-    if lies_remote(source):
-        return "block", "remote data is read by blocks, each once"
-    for origin in bare_origins(source):
-        if origin.reads_blocks:
-            return "block", origin.reads_blocks
-    return "full", "any record can be read by itself here"
 
 
 def lies_remote(source: Source) -> bool:

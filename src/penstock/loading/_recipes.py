@@ -6,8 +6,10 @@ process. `hand_over` runs in the user's process.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._lazy import require
-from penstock.batch import Batch, SimpleEncoder, user_batch
-from penstock.datasets import typed_schema
-from penstock.errors import BadRecordsError, CorruptIndexError
+from penstock.batch import LOOSE, Batch, SimpleEncoder, tensor, user_batch
+from penstock.datasets import RecordsAt, RowsAt, typed_schema
+from penstock.errors import BadRecordsError, CorruptIndexError, SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     import torch
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from penstock.batch import BatchPosition
     from penstock.datasets import Source
+    from penstock.loading._ranks import Ranks
 
     Ids = NDArray[np.int64]
     Valid = NDArray[np.bool_] | None
@@ -46,6 +49,13 @@ def made_bytes(made: Any) -> int:  # noqa: ANN401 (what a recipe makes)
     if isinstance(made, tuple):
         return sum(map(made_bytes, made))
     return len(made) * _REFERENCE if isinstance(made, list) else int(getattr(made, "nbytes", 0))
+
+
+def binned(batch: Any, bins: Ids | None) -> Any:  # noqa: ANN401 (a recipe's own)
+    """Return a batch that knows which rows share a bin, if it has a place for it."""
+    if bins is not None and hasattr(batch, "ids"):
+        batch.bins = tensor(bins) if isinstance(batch, Batch) else bins
+    return batch
 
 
 class Records(list[Any]):
@@ -85,6 +95,17 @@ class Recipe:
     learner: Any = None
     """The encoder, if it keeps a state that batches change; else None."""
 
+    def configure(self, ranks: Ranks) -> None:
+        """Say to an encoder that learns which rank this is."""
+        if hasattr(self.learner, "configure_distributed"):
+            self.learner.configure_distributed(ranks.rank, ranks.world_size)
+
+    def load(self, learnt: Any, ranks: Ranks) -> None:  # noqa: ANN401 (the encoder's own)
+        """Give an encoder that learns its part of a state."""
+        self.configure(ranks)
+        if self.learner is not None:
+            self.learner.load_state_dict(learnt)
+
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
         """Return the records of `ids`: columns, or a list."""
         return source.read(ids)
@@ -97,10 +118,9 @@ class Recipe:
         """Return about how many bytes were read."""
         return int(read.nbytes)
 
-    def cut(self, read: Any, count: int) -> Iterable[Any]:  # noqa: ANN401
-        """Cut what was read into `count` batches of equal size."""
-        rows = len(read) // count
-        return [read[start : start + rows] for start in range(0, count * rows, rows)]
+    def cut(self, read: Any, borders: Sequence[int]) -> Iterable[Any]:  # noqa: ANN401
+        """Cut what was read into batches: `borders` are their first rows, and at last all."""
+        return [read[start:stop] for start, stop in pairwise(borders)]
 
     def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
         """Return what is sent to the user's process."""
@@ -114,13 +134,17 @@ class Recipe:
         """Return some rows of what was made; asked where `is_cut_last`."""
         return made[start:stop]
 
-    def hand_over_all(self, made: Any, where: BatchPosition, count: int) -> Iterable[Any]:  # noqa: ANN401
-        """Return the `count` batches of what was made together; asked where `is_cut_last`."""
+    def hand_over_all(
+        self,
+        made: Any,  # noqa: ANN401
+        where: BatchPosition,
+        borders: Sequence[int],
+    ) -> Iterable[Any]:
+        """Return the batches of what was made together; asked where `is_cut_last`."""
         # One by one: all at once they would leave the processor's cache before they are used.
-        rows = len(where.ids) // count
-        for start in range(0, count * rows, rows):
-            own = where.part(start, start + rows)
-            yield self.hand_over(self.part(made, start, start + rows), own, None)
+        for start, stop in pairwise(borders):
+            own = where.part(start, stop)
+            yield binned(self.hand_over(self.part(made, start, stop), own, None), own.bins)
 
 
 class DictRecipe(Recipe):
@@ -152,10 +176,13 @@ class TokenRecipe(Recipe):
         return tokens
 
     def hand_over_all(
-        self, made: Array, where: BatchPosition, count: int
+        self, made: Array, where: BatchPosition, borders: Sequence[int]
     ) -> Iterable[torch.Tensor]:
+        if not isinstance(borders, range):
+            yield from super().hand_over_all(made, where, borders)
+            return
         from_numpy = _torch().from_numpy
-        ids = where.ids.reshape(count, -1)
+        ids = where.ids.reshape(len(borders) - 1, -1)
         # A tensor for each, not parts of one: saving a batch then saves only its own rows.
         for rows, own in zip(made.reshape(*ids.shape, -1), ids, strict=True):
             batch: torch.Tensor = from_numpy(rows)
@@ -197,11 +224,13 @@ class _Columnar(Recipe):
         return source.arrow(ids) if self.fields is None else source.read(ids, self.fields)
 
     def filled(self, read: Any, rows: Ids, source: Source) -> Any:  # noqa: ANN401
+        if self.fields is None and isinstance(source, RecordsAt | RowsAt) and not len(read):
+            read = source.arrow(source.ids)[:0]  # The columns of the last records.
         return read.filled(rows) if hasattr(read, "filled") else filled_rows(read, rows)
 
 
 class ArrowRecipe(_Columnar):
-    """Record batches; ids and valid are in the schema's metadata, as raw int64 and bool."""
+    """Record batches; ids, valid and bins are in the schema's metadata, as raw int64 and bool."""
 
     what = "an Arrow record batch, for output='arrow'"
 
@@ -210,6 +239,8 @@ class ArrowRecipe(_Columnar):
         known = {**(made.schema.metadata or {}), b"penstock.ids": ids}
         if valid is not None:
             known[b"penstock.valid"] = valid.tobytes()
+        if where.bins is not None:
+            known[b"penstock.bins"] = where.bins.astype("<i8").tobytes()
         return made.replace_schema_metadata(known)
 
 
@@ -220,6 +251,8 @@ class EncoderRecipe(_Columnar):
         self._reads = getattr(encoder, "read", None)
         super().__init__(typed_schema(encoder.fields) if self._reads is None else None)
         self.encoder = encoder
+        self.loose = typed_schema(getattr(encoder, "loose_fields", None))
+        self._record_column: str | None = getattr(encoder, "record_column", None)
         self.is_cut_last = hasattr(encoder, "part")
         self.has_even_rows = getattr(encoder, "has_even_rows", False)
         self.reads_tokens = self._reads is not None
@@ -232,7 +265,18 @@ class EncoderRecipe(_Columnar):
         return f"what {type(self.encoder).__qualname__} makes of its fields"
 
     def read(self, source: Source, ids: Ids) -> Any:  # noqa: ANN401
-        return super().read(source, ids) if self._reads is None else self._reads(source, ids)
+        if self._reads is not None:
+            return self._reads(source, ids)
+        try:
+            columns = super().read(source, ids)
+        except SchemaMismatchError:
+            if self.loose is None:
+                raise
+            columns = source.read(ids, self.loose).replace_schema_metadata({LOOSE: b""})
+        if self._record_column is None:
+            return columns
+        records = pa.array([*map(pickle.dumps, source.read(ids))], pa.binary())
+        return columns.append_column(self._record_column, records)
 
     def make(self, read: Any, where: BatchPosition) -> Any:  # noqa: ANN401
         try:
@@ -297,10 +341,13 @@ class CollateRecipe(Recipe):
         return list(source.read(ids))
 
     def filled(self, read: list[Any], rows: Ids, source: Source) -> list[Any]:
+        if not read and isinstance(source, RecordsAt | RowsAt):
+            read = list(source)[:1]  # One of the last records.
         if not read:
             raise BadRecordsError(
-                "all records of a batch are bad, and collate has none to stand for them.",
-                remedy="Give a larger batch_size, or skip=… for these records.",
+                "no record of a batch can be read, and collate has none to stand for them.",
+                remedy="Give a larger batch_size, or skip=… for these records; of a stream, more "
+                "units than ranks.",
             )
         return [read[max(row, 0)] for row in rows.tolist()]
 

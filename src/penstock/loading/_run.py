@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from penstock._words import counted
 from penstock.errors import ChangedSourceError, OptionError
-from penstock.order import Cursor, Skips
+from penstock.order import Cursor
 
 if TYPE_CHECKING:
-    from penstock.datasets import Source
-    from penstock.loading._feed import Point
+    from collections.abc import Callable, Iterator
 
-ENCODER = "encoder"
-"""The key of the encoder's part of a state."""
+    from penstock.datasets import Source
+    from penstock.loading._feed import Feed, Placed, Point
+    from penstock.loading._order_choice import OrderChoice
+    from penstock.loading._peers import Peers
+    from penstock.loading._ranks import Ranks
+    from penstock.loading._steps import Sharing
+    from penstock.loading.engines._engines import Engine
+
+ENCODER, ENCODERS = "encoder", "encoders"
+"""The keys of the encoder's part of a state: of one for all ranks, or of one for each."""
+_HANDED_AHEAD = 3
+"""Batches that may be on their way to a device, behind the engine and before the user."""
+PART = "part"
+"""The key of [rank, world size] in a state that only one rank can continue."""
 
 
 class Start(NamedTuple):
@@ -95,38 +106,134 @@ class RunState:
             self._set(self.cursor.at(epoch), is_set=True)
 
 
+def pass_requests(  # noqa: PLR0913, PLR0917 (the parts of a loader)
+    feed: Feed,
+    run: RunState,
+    start: Start,
+    engine: Engine,
+    sharing: Callable[[], Sharing],
+    peers: Peers | None,
+) -> Iterator[Placed | None]:
+    """Yield the requests of a pass, of as many steps as the engine likes."""
+    (point, epochs), quiet, stands = start, 0, run.cursor
+    while True:
+        is_empty = not point.position
+        for placed in feed.requests(point, sharing(), lambda: engine.together, peers):
+            is_empty = False
+            yield placed
+        epochs = None if epochs is None else epochs - 1
+        # Epochs without a batch would repeat for ever. A flow shows only by its answers that it
+        # has no record, and as many requests as the engine is deep may be unanswered yet.
+        quiet = quiet + 1 if run.cursor == stands else 0
+        stands = run.cursor
+        if epochs == 0 or is_empty or quiet > engine.depth + _HANDED_AHEAD:
+            return
+        point = point.at(point.epoch + 1)
+
+
 def resumed(
     state: Mapping[str, Any],
     source: Source,
     skip: tuple[tuple[int, int], ...],
     on_changed: Literal["raise", "continue"],
+    choice: OrderChoice,
 ) -> Cursor:
     """Return where a state document stands in a source; records to skip may have been added."""
+    if "done" in state:
+        raise OptionError(
+            "the state is of a stream, whose records have no numbers: give the stream that it was "
+            "saved with."
+        )
     cursor = Cursor.from_dict(state)
-    length = len(source)
-    if not source.was(cursor.fingerprint, cursor.length):
-        if on_changed == "raise":
-            raise ChangedSourceError(_change(cursor, source))
-        cursor = _moved(cursor, source)
-    elif length > cursor.length:
+    now, length, source = source, len(source), choice.as_it_was(cursor, source)
+    if skip and source is not now:
+        raise OptionError(
+            "skip numbers the records that sources of the mixture have by now, and the state those "
+            "that they had, without what was appended. The state has the skips of that time: leave "
+            "skip out."
+        )
+    is_same = source.was(cursor.fingerprint, cursor.length)
+    if not is_same and on_changed == "raise":
+        raise ChangedSourceError(_change(cursor, source))
+    own = choice.continued(cursor, source, on_changed if is_same else None)
+    if not is_same:
+        cursor = _moved(cursor, source, own)
+    elif own != cursor.own:
+        begun = replace(cursor, own=own, position=0)
+        cursor = begun.at(position=min(cursor.position, begun.order_length))
+    if is_same and length > cursor.length:
         warnings.warn(
             f"{counted(length - cursor.length, 'record', ('was', 'were'))} appended since the run "
             f"began; it goes on over the {cursor.length:,} that it began with. Start a new run to "
             "use them.",
             stacklevel=4,
         )
+    cursor.order_length  # noqa: B018 (a position beyond it raises)
     return cursor.with_skips(skip, available=length)
 
 
-def learnt_in(state: Mapping[str, Any], learner: object) -> tuple[dict[str, Any], Any]:
+class Mark(NamedTuple):
+    """Where a run stood behind a batch, to be made a state of later."""
+
+    point: Point
+    learnt: Any
+    """The `learner_mark` of the encoder; None for one that learns nothing."""
+    batches: int
+    """How many were handed out; the same on all ranks."""
+
+
+def learner_mark(learner: Any) -> Any:  # noqa: ANN401 (the encoder's own)
+    """Return what an encoder needs to make its present state later: a mark, or the state."""
+    if learner is None:
+        return None
+    return learner.mark() if hasattr(learner, "mark") else learner.state_dict()
+
+
+def learner_state(learner: Any, learnt: Any) -> Any:  # noqa: ANN401 (likewise)
+    """Return the state of an encoder as it was when the mark was made."""
+    return learner.state_dict(learnt) if hasattr(learner, "mark") else learnt
+
+
+def joined(states: Sequence[Mapping[str, Any]], feed: Feed, learner: object) -> dict[str, Any]:
+    """Return one state document of those of all ranks."""
+    rest = [{key: state[key] for key in state if key != ENCODER} for state in states]
+    whole = feed.joined(rest)
+    learnt = [state[ENCODER] for state in states if ENCODER in state]
+    if not learnt:
+        return whole
+    if hasattr(learner, "merged"):
+        return {**whole, ENCODER: learner.merged(learnt)}
+    is_one = all(one == learnt[0] for one in learnt)
+    return {**whole, **({ENCODER: learnt[0]} if is_one else {ENCODERS: learnt})}
+
+
+def learnt_in(
+    state: Mapping[str, Any], learner: object, ranks: Ranks
+) -> tuple[dict[str, Any], Any]:
     """Split a state document into the loader's part and the encoder's.
 
-    Raises if only one of state and encoder has a state.
+    Raises if only one of state and encoder has a state, or it is of other ranks.
     """
     if not isinstance(state, Mapping):
         raise OptionError(f"state: expected what `state_dict()` returned, not {state!r}.")
     rest = dict(state)
-    learnt = rest.pop(ENCODER, None)
+    part, here = rest.get(PART), [ranks.rank, ranks.world_size]
+    if part is not None and (part != here or ranks.peers):
+        raise OptionError(
+            f"the state is the part of [rank, world_size] {part}, and this is {here}"
+            f"{', with a process group' * bool(ranks.peers)}: what other ranks handed out is not "
+            "in it. Give each rank its own part; a state of all ranks is made where "
+            "torch.distributed connects them."
+        )
+    learnt, each = rest.pop(ENCODER, None), rest.pop(ENCODERS, None)
+    if each is not None:
+        if len(each) != ranks.world_size:
+            raise OptionError(
+                f"the state holds what {type(learner).__qualname__} learnt on each of {len(each)} "
+                f"ranks, and there are {ranks.world_size} now. Continue on {len(each)} ranks, or "
+                "give it a method merged(states) that makes one state of them, and save again."
+            )
+        learnt = each[ranks.rank]
     if (learnt is None) != (learner is None):
         there = "what an encoder learnt, and this one learns nothing"
         if learnt is None:
@@ -151,13 +258,13 @@ def _change(cursor: Cursor, source: Source) -> str:
     )
 
 
-def _moved(cursor: Cursor, source: Source) -> Cursor:
+def _moved(cursor: Cursor, source: Source, own: Mapping[str, Any]) -> Cursor:
     """Return the same position over other records; their order is another one."""
     length = len(source)
     skip = [(a, min(b, length), *epoch) for a, b, *epoch in cursor.skip if a < length]
-    kept = Skips([(a, b) for a, b, *epoch in skip if not epoch], length).kept
     begun = replace(
-        cursor, fingerprint=source.fingerprint, length=length, skip=tuple(skip), position=0
+        cursor, fingerprint=source.fingerprint, length=length, skip=tuple(skip), position=0, own=own
     )
-    blocks = source.blocks if cursor.needs_blocks else None
-    return begun.at(position=min(cursor.position, kept), lanes=begun.order(blocks).lanes)
+    blocks = source.blocks if cursor.kind == "block" else None
+    position = min(cursor.position, begun.order_length)
+    return begun.at(position=position, lanes=begun.order(blocks).lanes)

@@ -11,7 +11,8 @@ import numpy as np
 from penstock._words import counted
 from penstock.batch import BatchPosition
 from penstock.errors import RecordIndexError
-from penstock.order import Skips, share_full, share_rows, steps
+from penstock.loading._kept_plans import batches_of
+from penstock.order import CutBatches, Skips, share_full, share_rows, steps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +50,7 @@ class Sharing:
 
 def step_counts(cursor: Cursor, sharing: Sharing) -> tuple[int, int]:
     """Return how many steps of a cursor's epoch lie before it, and how many behind."""
-    length = Skips(cursor.order_skip, cursor.length).kept
+    length = cursor.order_length
     origin = min(cursor.position, length)
     rest = steps(length, sharing.batch_size, sharing.world_size, sharing.drop_last, origin=origin)
     return -(-origin // sharing.global_batch_size), rest
@@ -71,6 +72,14 @@ class Task(NamedTuple):
     steps: int = 1
     each: int = 1
     """Positions that every one of several steps hands out, over all ranks."""
+    uneven: tuple[int, ...] = ()
+    """The first row of each of several steps, and at last B, where they have not as many rows."""
+
+    @property
+    def borders(self) -> Sequence[int]:
+        """The first row of each step, and at last B."""
+        rows = len(self.where.ids)
+        return self.uneven or range(0, rows + 1, max(1, rows // self.steps))
 
     @property
     def positions(self) -> Sequence[Any]:
@@ -85,15 +94,17 @@ class Task(NamedTuple):
     def part(self, start: int, stop: int) -> Task:
         if (start, stop) == (0, self.steps):
             return self
-        rows = len(self.where.ids) // self.steps
-        own = slice(start * rows, stop * rows)
+        borders = self.borders[start : stop + 1]
+        own = slice(borders[0], borders[-1])
+        uneven = tuple(row - own.start for row in borders) if self.uneven else ()
         part = self.where.part(own.start, own.stop)
         valid = None if self.valid is None else self.valid[own]
         unread = None if self.unread is None else self.unread[own]
         valid = None if valid is None or valid.all() else valid
         unread = None if unread is None or not unread.any() else unread
         position = self.positions[stop - 1]
-        return Task(self.step + start, part, valid, unread, position, stop - start, self.each)
+        many = (stop - start, self.each, uneven)
+        return Task(self.step + start, part, valid, unread, position, *many)
 
 
 class EpochSteps(ABC):
@@ -120,16 +131,25 @@ class EpochSteps(ABC):
     @abstractmethod
     def _task(self, step: int, most: int) -> Task: ...
 
-    def _filled(
-        self, step: int, positions: Rows, ids: Rows, valid: Flags, done: int, *steps: int
+    def _filled(  # noqa: PLR0913, PLR0917 (what a task has)
+        self,
+        step: int,
+        positions: Rows,
+        ids: Rows,
+        valid: Flags,
+        done: int,
+        steps: int = 1,
+        each: int = 1,
+        bins: Rows | None = None,
     ) -> Task:
         """Return the task of these rows, of which those that are masked are not read."""
         unread = None if self._masked is None else self._masked.hold(ids)
         unread = None if unread is None or not unread.any() else unread
         if unread is not None:
             valid = ~unread if valid is None else valid & ~unread
-        where = BatchPosition(self.cursor.seed, self.cursor.epoch, positions, ids)
-        return Task(step, where, valid, unread, done, *steps)
+        when = (self.cursor.seed, self.cursor.epoch)
+        where = BatchPosition(*when, positions, ids, repeats=self.order.repeats, bins=bins)
+        return Task(step, where, valid, unread, done, steps, each)
 
 
 class Steps(EpochSteps):
@@ -197,20 +217,62 @@ class PlannedSteps(EpochSteps):
     def __init__(self, cursor: Cursor, blocks: Rows | None, sharing: Sharing) -> None:
         super().__init__(cursor, blocks, sharing)
         assert sharing.plan is not None  # noqa: S101 (who makes steps has looked)
-        self._batches = sharing.plan.over(self.order)
-        self._origin = min(cursor.position, len(self._batches))
-        whole, rest = divmod(len(self._batches) - self._origin, sharing.world_size)
+        self.plan = sharing.plan
+        self.batches = batches_of(self.plan, self.order, self.cursor, blocks)
+        self._origin = min(cursor.position, len(self.batches))
+        whole, rest = divmod(len(self.batches) - self._origin, sharing.world_size)
         self.first = -(-self._origin // sharing.world_size)
         self._rest = whole + (rest > 0 and not sharing.drop_last)
+        self._known: tuple[int, list[Rows], Rows, Rows] | None = None
+        """The first of some steps, their positions, and all their rows: borders and records."""
 
     def _task(self, step: int, most: int) -> Task:
-        world_size, count = self.sharing.world_size, len(self._batches)
+        world_size, count = self.sharing.world_size, len(self.batches)
         begin = self._origin + (step - self.first) * world_size
         number = begin + self.sharing.rank
-        positions = self._batches.positions(min(number, count - 1))
-        valid = None if number < count else np.zeros(len(positions), np.bool_)
-        ids, done = self.order.at(positions), min(begin + world_size, count)
-        return self._filled(step, positions, ids, valid, done)
+        known = self._known
+        if known is None or not known[0] <= step < known[0] + len(known[1]):
+            known = self._known = (step, *self._ahead(min(number, count - 1)))
+        first, positions, borders, ids = known
+        at = step - first
+        # Behind it a step may be one that not all ranks have a batch in.
+        whole = max(1, min(most, len(positions) - at, (count - begin) // world_size))
+        rows = borders[at : at + whole + 1]
+        # Copies: users get them, and one batch must not keep the whole window alive.
+        own = np.concatenate(positions[at : at + whole]), ids[rows[0] : rows[-1]].copy()
+        valid = None if number < count else np.zeros(len(own[0]), np.bool_)
+        done = min(begin + whole * world_size, count)
+        uneven = tuple((rows - rows[0]).tolist()) if whole > 1 else ()
+        bins = self._bins(min(number, count - 1) + world_size * np.arange(whole))
+        task = self._filled(step, *own, valid, done, whole, world_size, bins)
+        return task._replace(uneven=uneven)
+
+    def _bins(self, numbers: Rows) -> Rows | None:
+        """Return the first row of each bin in some batches, counted over all of them."""
+        if not isinstance(self.batches, CutBatches):
+            return None
+        found, rows = [], 0
+        for number in numbers.tolist():
+            bins = self.batches.bins(number)
+            if bins is None:
+                return None
+            found.append(bins[:-1] + rows)
+            rows += int(bins[-1])
+        return np.concatenate([*found, np.array([rows])])
+
+    def _ahead(self, first: int) -> tuple[list[Rows], Rows, Rows]:
+        """Return positions, borders and records of this rank's batches from one on.
+
+        As many as a window has rows, since each call of an order has a fixed cost.
+        """
+        found: list[Rows] = []
+        borders = [0]
+        for number in range(first, len(self.batches), self.sharing.world_size):
+            found.append(self.batches.positions(number))
+            borders.append(borders[-1] + len(found[-1]))
+            if borders[-1] >= _WINDOW:
+                break
+        return found, np.array(borders), self.order.at(np.concatenate(found))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -230,6 +292,8 @@ class StepRecords:
     """Where each begins (a row number where rows are no bytes), int64[B]."""
     bytes: NDArray[np.int64]
     """How long each is, int64[B]."""
+    bins: NDArray[np.int64] | None = None
+    """The first row of each bin of a `PackingPlan`, and at last B: int64[bins + 1]; else None."""
 
     def __repr__(self) -> str:
         rows = counted(len(self.ids), "row")
@@ -252,4 +316,6 @@ def step_records(task: Task, rank: int, source: Source) -> StepRecords:
         numbers, offsets, sizes = (np.asarray(one, np.int64) for one in source.location(ids))
         files = [source.files[number] for number in numbers.tolist()]
     valid = np.ones(len(ids), bool) if task.valid is None else task.valid
-    return StepRecords(task.step, task.where.epoch, rank, ids, valid, files, offsets, sizes)
+    where = task.where
+    places = (files, offsets, sizes)
+    return StepRecords(task.step, where.epoch, rank, ids, valid, *places, where.bins)

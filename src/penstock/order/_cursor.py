@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from penstock.errors import OptionError
-from penstock.order._order import ORDERS, Order, clip_blocks
+from penstock.order._kinds import ORDERS
+from penstock.order._order import Order, clip_blocks
+from penstock.order._schedule import LONGEST
 from penstock.order._skips import Skips
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from penstock.order._order import RecordOrder
     from penstock.order._skips import Skip
 
@@ -55,6 +54,9 @@ class Cursor:
     epoch: int = 0
     kind: str = "full"
     """A key of `ORDERS`."""
+    own: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """The parameters of this kind of order alone, in plain JSON types; `OrderKind.own` names them.
+    """
     order_version: int = Order.VERSION
     lanes: int = 1
     """`RecordOrder.lanes`."""
@@ -77,6 +79,7 @@ class Cursor:
         _integer("epoch", self.epoch, least=0)
         _integer("order.lanes", self.lanes, least=1)
         _version("order.version", self.order_version, ORDERS[self.kind].version)
+        _keys("order.", self.own, ORDERS[self.kind].own)
         if self.plan is not None:
             if not isinstance(self.plan[0], str):
                 raise _wrong("order.plan.name", self.plan[0], "a string")
@@ -88,9 +91,10 @@ class Cursor:
 
     def _check_position(self) -> None:
         _integer("position", self.position, least=0)
-        kept = self._left_out.kept
-        if self.position > kept:
-            raise _wrong("position", self.position, f"at most the {kept:,} records kept")
+        # The length of other orders is looked at with the order, and not at every step.
+        most = LONGEST if self.own else self._left_out.kept
+        if self.position > most:
+            raise _wrong("position", self.position, f"at most the {most:,} records kept")
 
     @property
     def order_skip(self) -> Ranges:
@@ -105,21 +109,30 @@ class Cursor:
     @property
     def needs_blocks(self) -> bool:
         """Whether `order` needs the blocks of the source."""
-        return ORDERS[self.kind].needs_blocks
+        return "block" in (self.kind, *self.own.get("orders", ()))
 
-    def order(self, blocks: NDArray[np.int64] | None = None) -> RecordOrder:
-        """Return the order of this epoch; with the source's `blocks` where it `needs_blocks`.
+    @property
+    def order_length(self) -> int:
+        """How many positions the order of this epoch has."""
+        return len(self.order()) if self.own else self._left_out.kept
 
-        The source may have grown since: its blocks are cut off at `length`.
+    def order(self, given: Any = None) -> RecordOrder:  # noqa: ANN401 (what the kind says)
+        """Return the order of this epoch, given what its kind needs of the source.
+
+        The source may have grown since: its blocks are cut off at `length`. Without what it needs,
+        an order of a kind with parameters of its own has a length only.
         """
-        borders = None if blocks is None else clip_blocks(blocks, self.length)
-        order = ORDERS[self.kind].make(
+        row = ORDERS[self.kind]
+        if row.needs == "blocks" and given is not None:
+            given = clip_blocks(given, self.length)
+        order = row.make(
             self.length,
             seed=self.seed,
             epoch=self.epoch,
             kind=self.kind,
-            blocks=borders,
             skip=self.order_skip,
+            **({row.needs: given} if row.needs else {}),
+            **self.own,
         )
         if self.position and order.lanes != self.lanes:
             raise OptionError(
@@ -127,6 +140,8 @@ class Cursor:
                 f"{order.lanes}: its order cannot be continued. Start the epoch again, or open the "
                 "data as it was opened then."
             )
+        if self.position > len(order):
+            raise _wrong("position", self.position, f"at most the {len(order):,} of the order")
         return order
 
     def at(
@@ -164,7 +179,7 @@ class Cursor:
 
     def to_dict(self) -> dict[str, object]:
         parts = (self.kind, self.order_version, self.lanes)
-        order: dict[str, object] = dict(zip(_ORDER_KEYS, parts, strict=True))
+        order = {**dict(zip(_ORDER_KEYS, parts, strict=True)), **copy.deepcopy(self.own)}
         if self.plan is not None:
             order["plan"] = dict(zip(_PLAN_KEYS, self.plan, strict=True))
         same = {name: getattr(self, name) for name in _SAME}
@@ -179,10 +194,11 @@ class Cursor:
         _version("version", state["version"], cls.VERSION)
         _keys("", state, _KEYS)
         order = state["order"]
-        plan = order.get("plan") if isinstance(order, Mapping) else None
-        _keys("order.", order, _ORDER_KEYS if plan is None else (*_ORDER_KEYS, "plan"))
+        _keys("order.", order, _ORDER_KEYS, exactly=False)
+        plan = order.get("plan")
         if plan is not None:
             _keys("order.plan.", plan, _PLAN_KEYS)
+        own = {key: value for key, value in order.items() if key not in (*_ORDER_KEYS, "plan")}
         skip = state["skip"]
         for entry in skip if isinstance(skip, list | tuple) else [skip]:
             if not isinstance(entry, list | tuple):
@@ -193,6 +209,7 @@ class Cursor:
             kind=order["kind"],
             order_version=order["version"],
             lanes=order["lanes"],
+            own=own,
             plan=None if plan is None else (plan["name"], plan["version"]),
             skip=tuple(skip),
         )

@@ -75,7 +75,7 @@ def estimate(  # noqa: PLR0913 (what the cost of an epoch depends on)
     whole_number("workers", workers, 0)
     whole_number("cache_bytes", cache_bytes, 0)
     if hosts > world_size:
-        raise OptionError(f"hosts={hosts}: {world_size} ranks run on {world_size} hosts at most.")
+        raise OptionError(f"hosts={hosts}: there may be at most {world_size}, one for each rank.")
     if kind not in KINDS:
         raise OptionError(f"kind={kind!r}: an order is one of {', '.join(KINDS)}.")
     sizes = _checked("block_bytes", block_bytes)

@@ -9,7 +9,6 @@ from typing import (
     Any,
     ClassVar,
     Literal,
-    NamedTuple,
     Protocol,
     TypeAlias,
     runtime_checkable,
@@ -17,6 +16,7 @@ from typing import (
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.errors import OptionError
 from penstock.order._blocks import LANES, BlockOrder, window_records
 from penstock.order._permutation import Permutation, checked_positions, stretch_of
@@ -39,7 +39,7 @@ class RecordOrder(Protocol):
     """The contract of an order: which record stands at which position of one epoch; pure.
 
     A state holds `kind`, `VERSION` and `lanes`, and a resume refuses those it does not know.
-    `Order` makes the plain kinds; `ORDERS` lists all.
+    `Order` makes the plain kinds; `ORDERS` in `_kinds.py` lists all.
     """
 
     kind: Any
@@ -48,6 +48,8 @@ class RecordOrder(Protocol):
     """Raised whenever the same arguments would give another order."""
     lanes: int
     """Into how many equal lanes it is dealt: position i belongs to lane `i % lanes`; 1 for none."""
+    repeats: bool
+    """Whether a record may come more than once: its position then joins every random draw."""
 
     def __len__(self) -> int: ...
 
@@ -114,6 +116,7 @@ class Order:
     VERSION: ClassVar[int] = 1
     """Raised whenever the same arguments would give another order, also by other sizes of windows
     or another number of lanes."""
+    repeats = False
 
     def __init__(  # noqa: PLR0913 (the six things that an order depends on)
         self,
@@ -169,7 +172,7 @@ class Order:
     def __repr__(self) -> str:
         skipped = f", {self.length - self._kept} skipped" if self._kept < self.length else ""
         return (
-            f"<Order of {self.length} records, seed={self.seed}, epoch={self.epoch}, "
+            f"<Order of {counted(self.length, 'record')}, seed={self.seed}, epoch={self.epoch}, "
             f"kind={self.kind!r}{skipped}>"
         )
 
@@ -189,23 +192,6 @@ class Order:
         array = checked_positions(positions, self._kept)
         ranks = self._ranks(array.astype(np.int64).reshape(-1))
         return self._skips.records(ranks).reshape(array.shape)
-
-
-class OrderKind(NamedTuple):
-    """How the orders of one kind are made."""
-
-    make: Callable[..., RecordOrder]
-    """Called as `Order` is; its order has every record that is not skipped, once."""
-    version: int
-    """The newest `VERSION` that a state may have."""
-    needs_blocks: bool = False
-    """Whether it is given the blocks of the source."""
-
-
-ORDERS: dict[str, OrderKind] = {
-    kind: OrderKind(Order, Order.VERSION, needs_blocks=kind == "block") for kind in KINDS
-}
-"""Each kind of order, by the name that a state and `shuffle=` have for it."""
 
 
 def clip_blocks(blocks: NDArray[np.int64], length: int) -> NDArray[np.int64]:

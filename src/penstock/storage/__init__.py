@@ -40,7 +40,7 @@ from penstock.storage._folders import (
     upload_folder,
 )
 from penstock.storage._fork import fork_is_safe, refuse_inherited
-from penstock.storage._local import LocalStore, refuse_special_file
+from penstock.storage._local import LocalStore, local_path, map_of, refuse_special_file
 from penstock.storage._local_errors import (
     NO_ROOM,
     free_bytes,
@@ -48,11 +48,13 @@ from penstock.storage._local_errors import (
     refuse_full_disk,
     translated,
 )
-from penstock.storage._locate import is_pattern, is_remote, join, locate, match
+from penstock.storage._locate import is_pattern, join, locate, match
 from penstock.storage._locks import holder_of, only_one, take
 from penstock.storage._meter import InFlight, Meter, carried, current_meter, metered, reading
+from penstock.storage._network import is_network
 from penstock.storage._options import StorageOptions
 from penstock.storage._read_ahead import ReadAhead
+from penstock.storage._schemes import is_read_only, is_remote, refuse_read_only, without_query
 from penstock.storage._store import Draft, Entry, OpenFile, Store
 from penstock.storage._untrusted import (
     fetch_metadata,
@@ -66,7 +68,13 @@ from penstock.storage._untrusted import (
     remove_special,
     remove_tree,
 )
-from penstock.storage.cache._blocks import Block, BlockCache, block_cache, block_key
+from penstock.storage.cache._blocks import (
+    Block,
+    BlockCache,
+    CachedFile,
+    block_cache,
+    block_key,
+)
 from penstock.storage.cache._entries import (
     CacheEntry,
     Held,
@@ -78,11 +86,10 @@ from penstock.storage.cache._entries import (
 )
 
 if TYPE_CHECKING:
-    from penstock.storage._object import CachedStore as CachedStore
     from penstock.storage._object import ObjectStore as ObjectStore
 
-# The two need the object-store client, which local work never loads.
-_, __getattr__, __dir__ = facade(__name__, {"CachedStore": "_object", "ObjectStore": "_object"})
+# It needs the object-store client, which local work never loads.
+_, __getattr__, __dir__ = facade(__name__, {"_object": "ObjectStore"})
 
 # The contract, and what fulfils it; the other names are for the other rooms.
 __all__ = ["Draft", "Entry", "LocalStore", "ObjectStore", "OpenFile", "StorageOptions", "Store"]

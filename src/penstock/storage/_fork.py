@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from typing import Any
 
 from penstock.errors import UnsafeForkError
 
 _clients: dict[object, Any] = {}
+_MOST_CLIENTS = 256
+"""Each may hold connections and open files."""
 _used = False
 _unsafe = False
 
 
-def guarded_clients() -> dict[object, Any]:
-    """Return this process's clients by key, for immediate use; refuse in an unsafe fork."""
+def guarded_client(key: object, make: Callable[[], Any]) -> Any:  # noqa: ANN401 (of any library)
+    """Return this process's client of a key, for immediate use; refuse in an unsafe fork."""
     global _used  # noqa: PLW0603 (one flag a process is what this module is for)
     if _unsafe:
         raise UnsafeForkError(
-            "this process was forked from one that had already used object storage; its client "
+            "this process was forked from one that had already used remote storage; its client "
             "would hang here. Start workers with multiprocessing_context='forkserver' (or "
             "'spawn'), or fork before the first remote read or write."
         )
     _used = True
-    return _clients
+    client = _clients.get(key)
+    if client is None:
+        client = _clients[key] = make()
+        for oldest in [*_clients][:-_MOST_CLIENTS]:  # A copy: other threads add to it meanwhile.
+            _clients.pop(oldest, None)
+    return client
 
 
 def refuse_inherited(process: int, doing: str, remedy: str) -> None:
@@ -40,7 +48,7 @@ def refuse_inherited(process: int, doing: str, remedy: str) -> None:
 
 
 def fork_is_safe() -> bool:
-    """Whether a child that is forked now could use object storage."""
+    """Whether a child that is forked now could use remote storage."""
     return not _used and not _unsafe
 
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import heapq
+import logging
+import mmap
 import os
 import stat
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.errors import ObjectChangedError, ObjectNotFoundError, StorageError
+from penstock.errors import (
+    ObjectChangedError,
+    ObjectNotFoundError,
+    StorageError,
+    TruncatedFileError,
+)
 from penstock.storage._coalesce import read_coalesced
 from penstock.storage._drafts import LocalDraft, clear_dead_drafts
 from penstock.storage._local_errors import LEADS_NOWHERE, translated
+from penstock.storage._network import is_network
 from penstock.storage._store import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from penstock.storage._store import Store
+    from penstock.storage._store import OpenFile, Store
+
+_log = logging.getLogger("penstock.storage")
+_told: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +48,20 @@ class LocalStore:
     ) -> Iterator[Entry]:
         """Yield the files in a directory, hidden ones too.
 
-        A link that leads nowhere is among them, without bytes: to read it is an error. Folders
-        whose name `skip` is true of are not entered.
+        A link that leads nowhere is among them, without bytes: to read it is an error. Links to
+        directories are followed, and each directory is entered once, by the way with the fewest
+        links and then by the first name. Folders whose name `skip` is true of are not entered.
         """
-        with translated(directory, "list"):
-            waiting = [directory]
-            while waiting:
-                folder = waiting.pop()
+        waiting = [(0, directory)]
+        entered: set[tuple[int, int]] = set()
+        while waiting:
+            links, folder = heapq.heappop(waiting)
+            with translated(folder, "list"):
                 try:
+                    status = os.stat(folder)
+                    if (here := (status.st_dev, status.st_ino)) in entered:
+                        tell_of_loop(folder)
+                        continue
                     found = os.scandir(folder)
                 except NotADirectoryError:
                     message = f"{directory} is a file, not a directory (JsonlFile reads one file)."
@@ -51,15 +70,16 @@ class LocalStore:
                     if folder == directory:
                         raise
                     continue  # Removed since its parent was read.
+                entered.add(here)
                 with found:
                     for item in found:
                         entry = listed(item.path)
                         if entry is not None:
                             yield entry
-                        elif not recursive or item.is_symlink() or not item.is_dir():
+                        elif not recursive or not item.is_dir():
                             continue
                         elif skip is None or not skip(item.name):
-                            waiting.append(item.path)
+                            heapq.heappush(waiting, (links + item.is_symlink(), item.path))
 
     def entry(self, name: str) -> Entry:
         with translated(name, "read"):
@@ -91,6 +111,7 @@ class _LocalFile:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
+        self.map: mmap.mmap | None = None
         if not stat.S_ISREG(status.st_mode):
             self.close()
             raise _no_file(path, "read")
@@ -101,9 +122,13 @@ class _LocalFile:
             while len(data) < length:  # One call gives at most 2 GiB, and less on some systems.
                 more = os.pread(self._descriptor, length - len(data), start + len(data))
                 if not more:
+                    at = start + len(data)
+                    if os.fstat(self._descriptor).st_size >= self.size:
+                        message = f"{self.path} has {self.size:,} bytes, and none at byte {at:,}."
+                        raise TruncatedFileError(message, path=self.path)
                     message = (
                         f"{self.path} shrank while it was being read: {self.size:,} bytes when "
-                        f"opened, nothing now at byte {start + len(data):,}."
+                        f"opened, nothing now at byte {at:,}."
                     )
                     raise ObjectChangedError(message, path=self.path)
                 data += more
@@ -111,6 +136,10 @@ class _LocalFile:
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return read_coalesced(self.read_at, ranges)
+
+    def mapped(self) -> mmap.mmap:
+        with translated(self.path, "read"):
+            return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -123,6 +152,18 @@ class _LocalFile:
             close(descriptor)
 
 
+def map_of(file: OpenFile) -> mmap.mmap | None:
+    """Return a map of a local file, which it keeps; None for other files and empty ones.
+
+    To touch a page behind the end of a file that shrank ends the process: ask before for its size.
+    """
+    if not isinstance(file, _LocalFile) or not file.size or is_network(file.path):
+        return None
+    if file.map is None:
+        file.map = file.mapped()
+    return file.map
+
+
 def refuse_special_file(store: Store, name: str) -> None:
     """Raise where publishing under a name would replace a directory, a device or a pipe."""
     if isinstance(store, LocalStore) and os.path.lexists(name) and not os.path.isfile(name):
@@ -132,6 +173,19 @@ def refuse_special_file(store: Store, name: str) -> None:
 def _no_file(path: str, verb: str) -> StorageError:
     kind = "a directory" if os.path.isdir(path) else "not a regular file"
     return StorageError(f"cannot {verb} {path}: it is {kind}. Give the path of a file.", path=path)
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """Return the absolute path of a path on this machine; `~` and `~user` are home directories."""
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def tell_of_loop(folder: str) -> None:
+    """Warn, once a process, of a link back to a folder on the way to it: it is not followed."""
+    real = os.path.realpath(folder)
+    if folder not in _told and any(os.path.realpath(one) == real for one in Path(folder).parents):
+        _told.add(folder)
+        _log.warning("%s is a link that leads back to %s; it is not followed", folder, real)
 
 
 def listed(path: str) -> Entry | None:

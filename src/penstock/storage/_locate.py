@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from penstock.errors import ObjectNotFoundError, OptionError
-from penstock.storage._local import LocalStore, listed
+from penstock.storage._local import LocalStore, listed, local_path, tell_of_loop
 from penstock.storage._options import StorageOptions
+from penstock.storage._schemes import (
+    HTTP_SCHEMES,
+    OBJECT_SCHEMES,
+    is_remote,
+    without_query,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.storage._store import Entry, Store
 
-REMOTE_SCHEMES = ("s3", "gs", "az")
 _BUCKET = re.compile(r"[\w.$-]+", re.ASCII)
 _FOLDERS = r"(?:(?!\.)[^/]+/)*"
 """Any number of folders, none of them hidden."""
@@ -40,16 +45,22 @@ def locate(
         options.check()
     scheme, separator, rest = text.partition("://")
     if not separator:
-        return LocalStore(), os.path.abspath(text)
+        return LocalStore(), local_path(text)
     if scheme == "file":
         host, slash, local = rest.partition("/")
         if host not in ("", "localhost"):
             message = f"{text}: a file:// URL names a path on this machine, not on {host!r}."
             raise OptionError(message)
         return LocalStore(), os.path.abspath(unquote(slash + local))
-    if scheme not in REMOTE_SCHEMES:
-        known = ", ".join(f"{name}://" for name in ("file", *REMOTE_SCHEMES))
-        raise OptionError(f"{scheme}:// is not known; use a local path or one of {known}.")
+    options = options or StorageOptions()
+    if scheme in HTTP_SCHEMES:
+        from penstock.storage._http import HttpStore  # noqa: PLC0415 (obstore only when needed)
+
+        return HttpStore.at(scheme, rest, options)
+    if scheme not in OBJECT_SCHEMES:
+        from penstock.storage._fsspec import FsspecStore  # noqa: PLC0415 (fsspec only when needed)
+
+        return FsspecStore.at(scheme, rest, options)
     bucket, _, key = rest.partition("/")
     if not _BUCKET.fullmatch(bucket):
         # A "?" or "#" would send requests to another bucket. Credentials in a URL would end up in
@@ -60,13 +71,7 @@ def locate(
         )
     from penstock.storage._object import ObjectStore  # noqa: PLC0415 (obstore only when needed)
 
-    return ObjectStore(f"{scheme}://{bucket}", options or StorageOptions()), key.strip("/")
-
-
-def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Whether a path lies in an object store."""
-    scheme, separator, _ = os.fspath(path).partition("://")
-    return bool(separator) and scheme in REMOTE_SCHEMES
+    return ObjectStore(f"{scheme}://{bucket}", options), key.strip("/")
 
 
 def join(directory: str, name: str) -> str:
@@ -77,7 +82,9 @@ def join(directory: str, name: str) -> str:
     """
     if directory.startswith("file://"):
         name = quote(name)  # As `locate` reads it.
-    return f"{directory.rstrip('/')}/{name}" if directory else name
+    if not directory or directory.endswith("://"):
+        return f"{directory}{name}"
+    return f"{directory.rstrip('/')}/{name}"
 
 
 class _Step(NamedTuple):
@@ -92,7 +99,9 @@ class _Step(NamedTuple):
 
 def is_pattern(path: str) -> bool:
     """Whether a path has wildcards; a file that is really named so is no pattern."""
-    return glob.has_magic(path) and (is_remote(path) or not os.path.lexists(locate(path)[1]))
+    if is_remote(path):
+        return glob.has_magic(without_query(path))
+    return glob.has_magic(path) and not os.path.lexists(locate(path)[1])
 
 
 def match(pattern: str, options: StorageOptions | None = None) -> tuple[Store, list[Entry]]:
@@ -131,6 +140,9 @@ def _matches(root: str, parts: list[str]) -> Iterator[str]:
         except OSError:
             continue  # It leads nowhere, or is closed to us.
         here = (status.st_dev, status.st_ino)
+        if here in step.above and glob.has_magic(step.parts[0]):
+            tell_of_loop(step.folder)
+            continue
         if len(step.parts) <= below:
             if (*here, *step.parts) in entered:
                 continue
@@ -152,8 +164,6 @@ def _found(step: _Step, here: tuple[int, int]) -> Iterator[str | _Step]:
             yield _Step(links + os.path.islink(path), path, rest, above)
         elif os.path.lexists(path):
             yield path
-        return
-    if here in above:
         return
     if part == "**":
         yield _Step(links, folder, rest or ["*"], above)

@@ -1,4 +1,4 @@
-"""Objects in S3, Google Cloud Storage and Azure, through obstore; nothing else touches it."""
+"""Objects in S3, Google Cloud Storage and Azure, through obstore; beside it only HTTP uses that."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import random
 import secrets
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from obstore.exceptions import AlreadyExistsError
-from obstore.store import AzureStore, GCSStore, S3Store
+from obstore.store import AzureStore, GCSStore, HTTPStore, S3Store
 
 from penstock.errors import ObjectNotFoundError, OptionError, PenstockError, StorageError
 from penstock.storage._coalesce import read_coalesced
 from penstock.storage._drafts import OwnedFile
 from penstock.storage._environment import endpoint_is_plain_http
-from penstock.storage._fork import guarded_clients
+from penstock.storage._fork import guarded_client
 from penstock.storage._local_errors import translated
 from penstock.storage._meter import count, waiting
 from penstock.storage._object_errors import (
@@ -31,10 +31,9 @@ from penstock.storage._object_errors import (
 )
 from penstock.storage._options import StorageOptions
 from penstock.storage._store import Entry
-from penstock.storage.cache._blocks import Block, block_cache, block_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from obstore import ObjectMeta
 
@@ -88,14 +87,18 @@ class ObjectStore:
         for meta in objects:
             # An object named like the directory itself is how consoles make "folders".
             if meta["path"] != directory:
-                yield _entry(meta)
+                yield entry_of(meta)
 
     def entry(self, name: str) -> Entry:
-        return _entry(self.request("read", self.path(name), lambda: self.client().head(name)))
+        return entry_of(self.request("read", self.path(name), lambda: self.client().head(name)))
 
     def open(self, name: str, known: Entry | None = None) -> RemoteFile:
         """Open an object for reading; every read asks for the version that was opened."""
         return RemoteFile(self, known or self.entry(name))
+
+    def get(self, name: str, options: Mapping[str, Any]) -> Any:  # noqa: ANN401 (of the client)
+        """Begin to read an object; what fails is not sent again."""
+        return self.client(repeats=False).get(name, options=options)
 
     def draft(self, directory: str, label: str) -> ObjectDraft:
         """Begin a draft in an unnamed local file, which vanishes with this process."""
@@ -123,20 +126,20 @@ class ObjectStore:
         # Raised here, without a context: the client's own text may repeat secrets.
         raise error
 
-    def client(self, *, repeats: bool = True, upload_bytes: int = 0) -> Any:  # noqa: ANN401
-        """Return this process's client for a kind of request.
+    def client(self, url: str | None = None, *, repeats: bool = True, upload_bytes: int = 0) -> Any:  # noqa: ANN401
+        """Return this process's client for a kind of request, of the store's URL or of another one.
 
         With `repeats` it sends a failed request again by itself, and continues a broken body
         where it stopped; `upload_bytes` gives an upload the time it needs at 1 MB/s.
         """
-        clients = guarded_clients()
         seconds = self.options.timeout
         while seconds < upload_bytes / _SLOWEST_UPLOAD:
             seconds *= 2
-        key = (self.url, self.options, repeats, seconds)
-        if key not in clients:
-            clients[key] = _new_client(self.url, self.options, repeats=repeats, seconds=seconds)
-        return clients[key]
+        key = (url or self.url, self.options, repeats, seconds)
+        return guarded_client(key, lambda: _new_client(*key))
+
+    def refuse_other(self, entry: Entry, meta: ObjectMeta) -> None:
+        """Raise if an answer is of another version; buckets compare by themselves."""
 
     def retry(self, what: str, call: Callable[[], T]) -> T:
         """Return `call()`, sent again while that may help; for what the client does not repeat."""
@@ -198,7 +201,7 @@ class _Body:
     """
 
     def __init__(self, store: ObjectStore, entry: Entry, start: int, stop: int) -> None:
-        self._store, self._name, self._version = store, entry.name, entry.version
+        self._store, self._entry = store, entry
         self._start, self._stop = start, stop
         self._parts: list[Any] = []
         self._repeats = 0
@@ -207,14 +210,16 @@ class _Body:
         """Ask for what is missing, and return the whole if that came."""
         received = sum(map(len, self._parts))
         options: dict[str, Any] = {"range": (self._start + received, self._stop)}
-        if self._version:
-            # Also where the version is known from the first answer only: two must not be mixed.
-            options["if_match"] = self._version
+        if (version := self._entry.version) and not version.startswith("W/"):
+            # Also where the version is known from the first answer only: two must not be mixed. A
+            # weak one matches nothing.
+            options["if_match"] = version
         count(requests=1, retries=self._repeats)
         self._repeats = 1
         try:
-            answer = self._store.client(repeats=False).get(self._name, options=options)
-            self._version = self._version or answer.meta["e_tag"]
+            answer = self._store.get(self._entry.name, options)
+            self._store.refuse_other(self._entry, answer.meta)
+            self._entry = replace(self._entry, version=version or answer.meta["e_tag"])
             for part in answer.stream(min_chunk_size=_CHUNK_BYTES):
                 self._parts.append(part)
                 count(bytes=len(part))
@@ -227,22 +232,6 @@ class _Body:
             self._parts = []  # The client takes a short answer for a whole one.
             raise ConnectionError(f"{length:,} bytes asked for, {len(whole):,} received")
         return whole
-
-
-class CachedStore(ObjectStore):
-    """A bucket whose ranges this host fetches once: for parts that every process reads first."""
-
-    def open(self, name: str, known: Entry | None = None) -> RemoteFile:
-        return _CachedFile(self, known or self.entry(name))
-
-
-class _CachedFile(RemoteFile):
-    def read_at(self, start: int, length: int) -> bytes:
-        read_at, stop = super().read_at, start + length
-        key = block_key(self._store.options, self.path, self._entry, "bytes", start, stop)
-        block = Block(self.path, start, stop, key, lambda: read_at(start, length))
-        data: bytes = block_cache(self._store.options).get(block).data.to_pybytes()
-        return data
 
 
 class ObjectDraft(OwnedFile):
@@ -313,19 +302,27 @@ class ObjectDraft(OwnedFile):
         return owner
 
 
-def _new_client(url: str, options: StorageOptions, *, repeats: bool, seconds: float) -> Any:  # noqa: ANN401 (one of three classes)
+def _new_client(url: str, options: StorageOptions, repeats: bool, seconds: float) -> Any:  # noqa: ANN401, FBT001 (one of four classes; a key)
     scheme, _, bucket = url.partition("://")
     config = options.store_config()
     client_options = options.client_options() | {"timeout": timedelta(seconds=seconds)}
     endpoints = [v for k, v in config.items() if k.removesuffix("_url").endswith("endpoint")]
     if any(e.startswith("http://") for e in endpoints) or endpoint_is_plain_http():
         client_options.setdefault("allow_http", True)
-    kind: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[scheme]
+    kinds: dict[str, Any] = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}
+    kind, place, given = kinds.get(scheme, HTTPStore), bucket, {"config": config}
+    unknown = min(config, default="")
+    del config  # Secrets, which a traceback with locals would show, stay in `given` alone.
+    if kind is HTTPStore:
+        place, given = url, {}
+        if unknown:
+            raise OptionError(f"storage option {unknown}: {scheme}:// has no such option.")
+        client_options["allow_http"] = scheme == "http"
     problem = ""
     try:
         return kind(
-            bucket,
-            config=config,
+            place,
+            **given,
             client_options=client_options,
             retry_config={
                 "max_retries": _MANY if repeats else 0,
@@ -334,9 +331,9 @@ def _new_client(url: str, options: StorageOptions, *, repeats: bool, seconds: fl
         )
     except Exception as failure:  # noqa: BLE001 (every refusal becomes an error of ours)
         problem = options.redact(str(failure)).partition("\n")[0]
-    del config, client_options  # They hold secrets that a traceback with locals would show.
+    del given, client_options
     raise OptionError(f"cannot use storage options for {url}: {problem}")
 
 
-def _entry(meta: ObjectMeta) -> Entry:
+def entry_of(meta: ObjectMeta) -> Entry:
     return Entry(meta["path"], meta["size"], meta["last_modified"].timestamp(), meta["e_tag"])

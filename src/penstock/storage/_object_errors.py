@@ -30,6 +30,7 @@ from penstock.errors import (
     StoragePermissionError,
     StorageTimeoutError,
 )
+from penstock.storage._schemes import HTTP_SCHEMES, scheme_of
 
 if TYPE_CHECKING:
     from penstock.storage._options import StorageOptions
@@ -39,11 +40,16 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _KIND = re.compile(r"kind: (Timeout|Connect|Interrupted|Request|Decode)\b")
 _PASSING_CLIENT_ERRORS = {"408", "429"}
 _THROTTLING = {"429", "503"}
+_NO_HEAD = {"403", "405"}
 _NETWORK = {
     "Timeout": "the server did not answer in time",
     "Connect": "no connection to the server; check the endpoint and that it is up",
     "Interrupted": "the connection broke",
 }
+_NO_RANGES = (
+    "the server ignores ranges and sends whole files. Download it, or serve it by a server that "
+    "knows Range"
+)
 _ERRNO: dict[type[PenstockError], int] = {
     ObjectExistsError: errno.EEXIST,
     ObjectNotFoundError: errno.ENOENT,
@@ -75,6 +81,12 @@ def is_throttled(failure: Exception) -> bool:
     return status is not None and status[1] in _THROTTLING
 
 
+def is_about_head(failure: Exception) -> bool:
+    """Whether a HEAD failed in a way in which a GET may not."""
+    status = _STATUS.search(str(failure))
+    return status[1] in _NO_HEAD if status else "Content-Length" in str(failure)
+
+
 def object_error(
     failure: BaseException, verb: str, what: str, options: StorageOptions
 ) -> BaseException:
@@ -89,9 +101,7 @@ def object_error(
     if isinstance(failure, FileNotFoundError) or (status and status[1] == "404"):
         kind = ObjectNotFoundError
         bucket = code is not None and code[1] in ("NoSuchBucket", "ContainerNotFound")
-        why = (
-            "the bucket does not exist" if bucket else "there is no such object, or no such bucket"
-        )
+        why = "the bucket does not exist" if bucket else _nothing_at(what)
     elif isinstance(failure, (PermissionDeniedError, UnauthenticatedError)) or (
         status and status[1] in ("401", "403")
     ):
@@ -111,7 +121,7 @@ def object_error(
             seconds = f"{options.retry_timeout:g} s"
             why += f"; given up after {seconds} of trying (storage option retry_timeout)"
     elif isinstance(failure, BaseError):
-        why = first_line
+        why = _NO_RANGES if "Range request not supported" in text else first_line
     elif type(failure).__name__ == "PanicException":
         kind = OptionError
         why = (
@@ -122,3 +132,9 @@ def object_error(
         return failure
     path = what.partition(" (bytes ")[0]
     return kind(f"cannot {verb} {what}: {why}.", path=path, errno=_ERRNO.get(kind))
+
+
+def _nothing_at(what: str) -> str:
+    if scheme_of(what) in HTTP_SCHEMES:
+        return "the server has no such file"
+    return "there is no such object, or no such bucket"

@@ -59,16 +59,19 @@ class StorageOptions(Mapping[str, str]):
     StorageOptions({'region': 'eu-west-1', 'secret_access_key': '***'})
     """
 
-    __slots__ = ("_checked", "_items")
+    __slots__ = ("_checked", "_given", "_items")
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         # Nothing is checked here: a traceback that shows locals would show the caller's secrets.
-        items = {} if options is None else {str(k).lower(): _text(v) for k, v in options.items()}
-        self._items = _Masked(sorted(items.items()))
+        if isinstance(options, StorageOptions):
+            options = dict(options._given)  # noqa: SLF001 (of this class)
+        given = {} if options is None else {str(k).lower(): v for k, v in options.items()}
+        self._given: _Masked = _Masked(given.items())
+        self._items = _Masked(sorted((name, _text(value)) for name, value in given.items()))
         self._checked = False
 
     def __getitem__(self, name: str) -> str:
-        return dict(self._items)[name]
+        return str(dict(self._items)[name])
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self._items)
@@ -137,9 +140,8 @@ class StorageOptions(Mapping[str, str]):
     @property
     def place(self) -> str:
         """A text that differs for two stores with buckets of one name; without secrets."""
-        names = ("endpoint", "account_name", "container")
-        found = [(k, v) for k, v in self._items if any(n in k for n in names)]
-        return repr([(k, v) for k, v in found if not _is_secret(k, v)])
+        found = [(k, v) for k, v in self.store_config().items() if not _is_secret(k, v)]
+        return repr(found)
 
     def client_options(self) -> dict[str, Any]:
         chosen: dict[str, Any] = {k: v for k, v in self._items if k in _CLIENT}
@@ -152,6 +154,10 @@ class StorageOptions(Mapping[str, str]):
     def store_config(self) -> dict[str, str]:
         """Return the options of the store itself: endpoint, region, credentials."""
         return {k: v for k, v in self._items if k not in _CLIENT | _OURS}
+
+    def as_given(self) -> dict[str, Any]:
+        """Return the options of the store itself as the caller gave them, not as text."""
+        return {k: v for k, v in self._given if k not in _OURS}
 
     def _seconds(self, name: str, default: float) -> float:
         given = self.get(name)
@@ -167,7 +173,7 @@ class StorageOptions(Mapping[str, str]):
         return seconds
 
 
-class _Masked(tuple[tuple[str, str], ...]):
+class _Masked(tuple[tuple[str, Any], ...]):
     """The items; masked as well where a traceback prints this object by itself."""
 
     __slots__ = ()
@@ -186,7 +192,10 @@ def _is_url(text: str) -> bool:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    # A switch such as skip_signature is none, and masking "true" would garble every text.
+    # A switch such as skip_signature is none, and masking "true" would garble every text. A dict is
+    # for a store inside of another one.
+    if value.startswith("{") and _SECRET.search(value):
+        return True
     return bool(_SECRET.search(name)) and value.lower() not in ("", "true", "false")
 
 

@@ -18,9 +18,19 @@ class Entry:
     size: int
     """Bytes."""
     modified: float
-    """Seconds since the epoch."""
+    """Seconds since the epoch; 0 where the store does not say."""
     version: str | None = None
     """Changes whenever the content does (an ETag), where the store has such a thing."""
+
+
+def is_same_version(one: Entry, other: Entry) -> bool:
+    """Whether two looks at a file saw the same content, as far as they tell."""
+    if one.size != other.size:
+        return False
+    if one.version and other.version:
+        # A weak ETag is of the same content, too.
+        return one.version.removeprefix("W/") == other.version.removeprefix("W/")
+    return one.modified == other.modified or not (one.modified and other.modified)
 
 
 class OpenFile(Protocol):

@@ -5,24 +5,18 @@ from __future__ import annotations
 import os
 import pickle
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING
 
 from penstock._cpus import usable_cpus
 from penstock.errors import OptionError, PenstockError, WorkerError
 from penstock.order import whole_number
 from penstock.storage import refuse_inherited
 from penstock.work._failures import WorkerTraceback, error_of
-from penstock.work._process import end_all, fresh_worker, interrupts_held
-from penstock.work._unit import are_done
+from penstock.work._process import WorkerProcess, end_all, fresh_worker, interrupts_held
+from penstock.work._unit import Unit, are_done
 from penstock.work._worker import Advance, UnitDone
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from penstock.work._process import WorkerProcess
-    from penstock.work._unit import Unit
 
 _TRIES = 3
 """How many workers may die with the same unit, or in a row before they begin, until the run

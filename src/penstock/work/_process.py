@@ -118,6 +118,11 @@ class WorkerProcess:
             end.shutdown(socket.SHUT_RDWR)
         self.connection.close()
 
+    def wait(self, deadline: float) -> None:
+        """Wait until it ended."""
+        if not self._is_over and self._caller == os.getpid():
+            self._process.join(max(0.0, deadline - time.monotonic()))
+
     def end(self, deadline: float) -> None:
         """Wait until it ended; kill it if it does not."""
         if self._is_over or self._caller != os.getpid():
@@ -130,8 +135,11 @@ class WorkerProcess:
         self._process.close()
 
 
-def end_all(workers: list[WorkerProcess]) -> None:
-    """End processes, in the middle of their work."""
+def end_all(workers: list[WorkerProcess], patience: float = 0.0) -> None:
+    """End processes, in the middle of their work; first give them time to end by themselves."""
+    until = time.monotonic() + patience
+    for worker in workers:
+        worker.wait(until)
     for worker in workers:
         worker.hang_up()
     deadline = time.monotonic() + _END_SECONDS

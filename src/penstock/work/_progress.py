@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from penstock.errors import OptionError
 from penstock.storage import rank
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Self
 
 
 @runtime_checkable

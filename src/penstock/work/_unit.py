@@ -7,21 +7,19 @@ import os
 import pickle
 from abc import ABC, abstractmethod
 from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError
-from penstock.storage import LocalStore, join, open_regular
+from penstock.storage import Draft, LocalStore, Store, join, open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 
-    from penstock.storage import Draft, Store
 
 T = TypeVar("T")
 

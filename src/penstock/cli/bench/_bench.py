@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -26,18 +27,14 @@ from penstock.cli.bench._runs import (
     columns_for,
     measure,
 )
-from penstock.datasets import is_tokens
+from penstock.datasets import Source, is_tokens
 from penstock.errors import OptionError
 from penstock.jsonl import SEQUENTIAL, compression_of
-from penstock.loading import natural_shuffle
-from penstock.storage import is_remote
+from penstock.loading import chosen_order
+from penstock.storage import StorageOptions, is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from penstock.cli.bench._runs import ColumnsTrial, Workers
-    from penstock.datasets import Source
-    from penstock.storage import StorageOptions
 
 _LEAST = 0.05
 """Seconds of the shortest run."""
@@ -175,7 +172,10 @@ def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)
 
 def _changes(source: Source, base: Setting, facts: BenchFacts) -> Iterator[Setting]:
     """Yield other settings that may help, to be tried with the best number of workers."""
-    if base.shuffle == "full" and natural_shuffle(source)[0] == "block":
+    if (
+        base.shuffle == "full"
+        and chosen_order(source, shuffle=True, through_columns=True)[0] == "block"
+    ):
         yield replace(base, shuffle="block", change="block order")
     cheap = cheap_types(base.types)
     if not facts.names_fields and 0 < len(cheap) < len(base.types):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -13,16 +14,12 @@ import pyarrow as pa
 
 from penstock.batch import FieldEncoder
 from penstock.cli._units import bytes_text, counted
-from penstock.datasets import columns_of, estimate_columns
+from penstock.datasets import Source, columns_of, estimate_columns
 from penstock.errors import BadRecordsError, StorageError
 from penstock.loading import DataLoader, chosen_order
 from penstock.storage import free_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from penstock.datasets import Source
-
     Shuffle = bool | Literal["full", "block"]
     Workers = int | Literal["auto"]
 
@@ -274,8 +271,7 @@ def _stages(runs: Sequence[LoaderRun], best: LoaderRun, facts: BenchFacts) -> It
     if best.share("decode") > _MUCH and not facts.names_fields and not tried:
         yield Advice(
             "name the fields that you need (--fields here, encode={…} in DataLoader)",
-            f"{best.share('decode'):.0%} of the work is decoding, and all "
-            f"{len(best.setting.types)} fields were asked for",
+            f"{best.share('decode'):.0%} of the work is decoding, and every field was asked for",
         )
     if best.share("read") > _MUCH and not facts.is_remote:
         do, how = "look at the disk, or run it again with the files in the page cache", "reading"

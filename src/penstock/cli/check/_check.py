@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from penstock.cli._paths import as_typed, find, index_or_problem, leftovers_of, look_at
+from penstock.cli._paths import Indexed, as_typed, find, index_or_problem, leftovers_of, look_at
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted, parse_share
 from penstock.cli._verb import (
@@ -23,15 +24,17 @@ from penstock.cli._verb import (
     verb,
     workers_option,
 )
+from penstock.cli.check._misfits import check_fit
 from penstock.cli.check._parts import (
     PART_BYTES,
     Finding,
     Findings,
-    SampledLines,
+    Sample,
+    ToCheck,
     check_parts,
     line_parts,
 )
-from penstock.datasets import is_tokens, open_found
+from penstock.datasets import Source, TokenSource, is_tokens, open_found
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, StaleIndexError
 from penstock.index import (
     LINES,
@@ -45,13 +48,9 @@ from penstock.index import (
 from penstock.storage import drafts_in, hidden_folders_in, is_hidden_folder, is_remote, join, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
-    from penstock.cli._paths import Indexed
     from penstock.cli.check._parts import CheckPart, Kind
-    from penstock.datasets import Source, TokenSource
     from penstock.index import Detected, Hashed, Meta
     from penstock.storage import Leftover, StorageOptions
 
@@ -61,7 +60,7 @@ _STEP = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _CheckTask:
+class CheckTask:
     """The options of the verb, by their names."""
 
     path: str
@@ -76,17 +75,23 @@ class _CheckTask:
     "penstock check logs",
     "penstock check 'logs/*.jsonl.zst' --max 100",
     "penstock check s3://bucket/logs --sample 1% --json",
+    "penstock check logs --schema schema.json",
 )
 @option("--max N", "Findings to show; all are counted.", dest="most", type=FROM_0, default=20)
 @option(
     "--sample SHARE",
-    "Check only this share of the lines (1%, 0.01), where all of them take too long; damaged "
+    "Check only this share of the records (1%, 0.01), where all of them take too long; damaged "
     "files and changed bytes are still found everywhere.",
     type=parse_share,
 )
-@option("--seed", "Seed of the sample; another one checks other lines.", default=0)
+@option("--seed", "Seed of the sample; another one checks other records.", default=0)
+@option(
+    "--schema FILE",
+    "Report records that this schema cannot encode, in place of damage: a file of "
+    "SchemaModel.save, or of penstock profile --as schema --json.",
+)
 @workers_option("read")
-def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckTask`)
+def check(*, most: int, schema: str | None, **given: Any) -> int:  # noqa: ANN401 (those of `CheckTask`)
     """Read all of PATH and report what is wrong with it.
 
     Malformed lines, lines that hold something else than an object, damaged and truncated files, an
@@ -97,10 +102,12 @@ def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckT
     of Parquet, row groups that cannot be read, and files whose schemas do not go together. Exit
     code 1 means that something was found.
     """
-    task = _CheckTask(**given)
+    task = CheckTask(**given)
     findings = Findings(most, (lambda _: None) if task.as_json else lambda one: echo(str(one)))
     try:
         found = look_at(task.path, task.storage_options)
+        if schema is not None:
+            return check_fit(task, open_found(found.checked()), schema, most)
         problems = problems_of(found.listing, task.storage_options)
         if not (found.format.is_lines or found.format.check or problems):
             return _check_source(task, open_found(found.checked()), most)
@@ -115,7 +122,7 @@ def check(*, most: int, **given: Any) -> int:  # noqa: ANN401 (those of `_CheckT
     return FINDINGS if findings.kinds else FINE
 
 
-def _check(task: _CheckTask, at_path: Detected, findings: Findings) -> None:
+def _check(task: CheckTask, at_path: Detected, findings: Findings) -> None:
     indexed = _index(task, at_path, findings)
     meta = None if indexed is None else indexed.meta
     files, parts, leftovers = _parts(task, at_path, meta, findings)
@@ -165,7 +172,7 @@ def _compare(hashed: Sequence[Hashed], findings: Findings, progress: Progress) -
         progress.add(one.was.size)
 
 
-def _count(task: _CheckTask, indexed: Indexed, findings: Findings) -> None:
+def _count(task: CheckTask, indexed: Indexed, findings: Findings) -> None:
     """Report an index that has other lines than the files, as after one was blanked in place."""
     meta, unread = indexed.meta, {"damaged file", "missing file"} & findings.kinds.keys()
     if meta is None or not indexed.format.is_lines or indexed.is_stale or indexed.since.new:
@@ -180,7 +187,7 @@ def _count(task: _CheckTask, indexed: Indexed, findings: Findings) -> None:
         findings.add(Finding("unusable index", indexed.place.folder, None, reason))
 
 
-def _left(task: _CheckTask, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
+def _left(task: CheckTask, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
     """Yield leftovers of writers that are gone, those of builders in PATH itself included."""
     builders = [] if is_remote(task.path) else hidden_folders_in(locate(task.path)[1])
     every = {one.entry.name: one for one in [*leftovers, *builders]}
@@ -194,7 +201,7 @@ def _left(task: _CheckTask, leftovers: Sequence[Leftover]) -> Iterator[Finding]:
 
 
 def _parts(
-    task: _CheckTask, at_path: Detected, meta: Meta | None, findings: Findings
+    task: CheckTask, at_path: Detected, meta: Meta | None, findings: Findings
 ) -> tuple[int, Sequence[CheckPart], Sequence[Leftover]]:
     """Return how many files there are, their parts, and what writers left."""
     check = at_path.format.check
@@ -203,12 +210,14 @@ def _parts(
         return 0, [], []
     if not check:
         found = find(task.path, task.storage_options, at_path)
-        parts = list(line_parts(found, task.sample, task.seed, PART_BYTES))
-        return len(found.files), parts, found.leftovers()
+        asked = ToCheck(found.found, at_path, None, task.sample, task.seed, PART_BYTES)
+        return len(found.files), list(line_parts(asked)), found.leftovers()
     listing = at_path.checked().listing
+    files = {as_typed(task.path, one.path): one for one in listing.files}
     made_with = None if meta is None else meta.options
     tables: list[Any] = []
-    for one in load(check)(task.path, at_path, made_with, task.sample, task.seed, PART_BYTES):
+    asked = ToCheck(files, at_path, made_with, task.sample, task.seed, PART_BYTES)
+    for one in load(check)(asked):
         if isinstance(one, Finding):
             findings.add(one)
         elif isinstance(one, tuple):
@@ -219,7 +228,7 @@ def _parts(
     return len(listing.files), tables, drafts_in(locate(task.path)[1]) if is_folder else []
 
 
-def _index(task: _CheckTask, at_path: Detected, findings: Findings) -> Indexed | None:
+def _index(task: CheckTask, at_path: Detected, findings: Findings) -> Indexed | None:
     """Return the index of PATH; one that cannot be opened is a finding, and None."""
     indexed, problem = index_or_problem(task.path, at_path)
     try:
@@ -234,11 +243,11 @@ def _index(task: _CheckTask, at_path: Detected, findings: Findings) -> Indexed |
     return indexed
 
 
-def _summary(task: _CheckTask, parts: Sequence[CheckPart], files: int, findings: Findings) -> str:
+def _summary(task: CheckTask, parts: Sequence[CheckPart], files: int, findings: Findings) -> str:
     total = findings.kinds.total()
     sample = ""
     if task.sample is not None:
-        those = parts[0].sampled if parts else "lines"
+        those = parts[0].sampled if parts else "records"
         sample = f" in a sample of {100 * task.sample:g} % of the {those}"
     what = parts[0].content if parts else "text"
     seen = (
@@ -252,7 +261,7 @@ def _summary(task: _CheckTask, parts: Sequence[CheckPart], files: int, findings:
     return f"{seen}: {counted(total, 'finding')}{hidden}: {kinds}"
 
 
-def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[Finding]:
+def _unnamed_files(task: CheckTask, source: Source) -> Iterator[Finding]:
     """Yield the token files in a folder that its index does not name."""
     if not is_tokens(source) or source.index_meta is None:
         return
@@ -267,7 +276,7 @@ def _unnamed_files(task: _CheckTask, source: Source) -> Iterator[Finding]:
                 yield Finding("unknown file", file, None, reason)
 
 
-def _check_source(task: _CheckTask, source: Source, most: int) -> int:
+def _check_source(task: CheckTask, source: Source, most: int) -> int:
     """Check tokens, or records of any other source: all can be read.
 
     Documents end where the index says.
@@ -283,8 +292,7 @@ def _check_source(task: _CheckTask, source: Source, most: int) -> int:
     every: range | NDArray[np.int64] = range(len(source))
     sample = ""
     if task.sample is not None:
-        chosen = SampledLines(task.sample, str(task.seed)).among(1, len(source))
-        every = np.fromiter(chosen, np.int64)
+        every = np.array(Sample(task.sample, str(task.seed))(len(source)), np.int64)
         sample = f" in a sample of {100 * task.sample:g} % of them"
     with Progress(len(every), unit=f"{row}s") as progress:
         for start in range(0, len(every), step):

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
-from penstock.cli._paths import as_typed
-from penstock.cli.check._parts import CheckPart, Finding, PartFindings, reason_of
-from penstock.errors import MalformedLineError, OptionError
-from penstock.index import ArrayScanner, Checks, FilePart, LineCheck, Look, check_elements
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from penstock.index import Detected
+from penstock.cli.check._parts import CheckPart, Finding, PartFindings, ToCheck, reason_of
+from penstock.errors import MalformedLineError
+from penstock.index import ArrayScanner, Checks, LineCheck, Look, check_part
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayPart(CheckPart):
     """The array of a file."""
 
+    sampled: ClassVar = "elements"
+
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield elements that are no objects, or no JSON, and what is wrong with the array."""
         sizes: list[int] = []
-        check = LineCheck(Look(Checks(validate=True), None, lambda rows: sizes.extend(rows[:, 1])))
+        checks, add = Checks(validate=True), lambda rows: sizes.extend(rows[:, 1])
+        check = LineCheck(Look(checks, None, add, self.chosen))
         broken = ""
         try:
-            check_elements(self.part, ArrayScanner(), check, advance)
+            check_part(self.part, ArrayScanner(), check, advance)
         except MalformedLineError as failure:
             broken = reason_of(failure)
         seen.records += check.records
@@ -37,20 +35,7 @@ class ArrayPart(CheckPart):
             yield Finding("malformed element", self.path, None, broken)
 
 
-def array_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
-    path: str,
-    at_path: Detected,
-    made_with: Mapping[str, Any] | None,
-    share: float | None,
-    seed: int,
-    part_bytes: int,
-) -> Iterator[ArrayPart]:
+def array_parts(asked: ToCheck) -> Iterator[ArrayPart]:
     """Yield all files."""
-    del made_with, seed, part_bytes
-    if share is not None:
-        raise OptionError(
-            "--sample: where elements of an array begin is known only after reading all before "
-            "them. Check all of it."
-        )
-    for found in at_path.listing.files:
-        yield ArrayPart(as_typed(path, found.path), FilePart(found, 0, found.entry.size))
+    for path, part, sample in asked.whole():
+        yield ArrayPart(path, part, sample=sample)

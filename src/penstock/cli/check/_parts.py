@@ -7,9 +7,10 @@ import random
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -31,27 +32,11 @@ from penstock.jsonl import reason_text
 from penstock.work import PublishedUnit, UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from penstock.cli._paths import PathFiles
+    from penstock.index import Detected, Found
     from penstock.storage import Draft
 
-Kind = Literal[
-    "malformed line",
-    "non-object line",
-    "malformed row",
-    "malformed header",
-    "malformed element",
-    "unreadable row group",
-    "differing schema",
-    "damaged file",
-    "changed file",
-    "missing file",
-    "unknown file",
-    "unusable index",
-    "missing index",
-    "leftover",
-]
+Kind = str
+"""`malformed line`, `damaged file`, `leftover` …, and `unreadable` with the unit of a table."""
 PART_BYTES = 32 << 20
 _LITTLE = 64 << 20
 """Bytes that are read before other processes would have started."""
@@ -95,6 +80,8 @@ class CheckPart(ABC):
     path: str
     """The file, as the user named it."""
     part: FilePart
+    sample: tuple[float, str] | None = field(default=None, kw_only=True)
+    """Share of the records that are checked, and the seed of the choice; None: all."""
     sampled: ClassVar = "lines"
     content: ClassVar = "text"
 
@@ -102,6 +89,11 @@ class CheckPart(ABC):
     def size(self) -> int:
         """Stored bytes."""
         return self.part.size
+
+    @property
+    def chosen(self) -> Sample | None:
+        """The choice of records, from the first one on."""
+        return None if self.sample is None else Sample(*self.sample)
 
     def look(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield findings in order; count in `seen` what was read."""
@@ -129,23 +121,26 @@ def begins(line: bytes) -> str:
     return f"{line[:_SHOWN_BYTES]!r}{' …' if len(line) > _SHOWN_BYTES else ''}"
 
 
-class SampledLines:
-    """Chooses a share of the lines of a file, each with the same chance; used once.
+class Sample:
+    """Chooses a share of the records of a file, each with the same chance; used once.
 
-    It draws how far to jump, so the choice depends on share and seed alone, not on how the text is
-    cut into pieces.
+    It draws how far to jump, so the choice depends on share and seed alone, not on how the records
+    are cut into pieces.
     """
 
     def __init__(self, share: float, seed: str) -> None:
         self._share = share
         self._chance = random.Random(seed)  # noqa: S311 (not a secret)
-        self._next = self._jump()
+        self._next = self._jump() - 1
 
-    def among(self, first_line: int, count: int) -> Iterator[int]:
-        """Yield the chosen lines among `count` from `first_line` on, as indices from 0."""
-        while self._next < first_line + count:
-            yield self._next - first_line
+    def __call__(self, count: int) -> list[int]:
+        """Return the chosen ones among the next `count` records, as indices from 0."""
+        chosen = []
+        while self._next < count:
+            chosen.append(self._next)
             self._next += self._jump()
+        self._next -= count
+        return chosen
 
     def _jump(self) -> int:
         if self._share == 1:
@@ -158,25 +153,18 @@ class SampledLines:
 class LinePart(CheckPart):
     """The lines that begin in a part of a file; lines count from where it begins."""
 
-    chosen: SampledLines | None = None
-    """Lines that are checked; None: all."""
-
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield bad lines."""
+        look = Look(Checks(validate=True), chosen=self.chosen)
         with opened_lines(self.part, advance) as lines:
             for piece in lines:
                 if isinstance(piece, LinePiece):  # No line is too long.
                     seen.text_bytes += len(piece.text)
-                    yield from self._bad_lines(piece, seen)
+                    yield from self._bad_lines(piece, look, seen)
         seen.newlines = lines.newlines
 
-    def _bad_lines(self, piece: LinePiece, seen: PartFindings) -> Iterator[Finding]:
-        if self.chosen is not None:
-            lines = piece.text.split(b"\n")
-            chosen = {*self.chosen.among(piece.newlines + 1, len(lines) - (not lines[-1]))}
-            kept = (line if index in chosen else b"" for index, line in enumerate(lines))
-            piece = piece._replace(text=b"\n".join(kept) or b"\n")
-        check = LineCheck(Look(Checks(validate=True)))
+    def _bad_lines(self, piece: LinePiece, look: Look, seen: PartFindings) -> Iterator[Finding]:
+        check = LineCheck(look)
         check.add(piece)
         seen.records += check.records
         lines = piece.text.split(b"\n") if check.aside else []
@@ -193,17 +181,36 @@ class LinePart(CheckPart):
                 yield Finding("non-object line", self.path, number, reason, begins(line))
 
 
-def line_parts(
-    found: PathFiles, share: float | None, seed: int, part_bytes: int
-) -> Iterator[LinePart]:
+@dataclass(frozen=True, slots=True)
+class ToCheck:
+    """The files of a format, as `Format.check` gets them to return their parts."""
+
+    files: Mapping[str, Found]
+    """By the names that the user gave them."""
+    at_path: Detected
+    made_with: Mapping[str, Any] | None
+    """The options of an existing index."""
+    share: float | None
+    seed: int
+    part_bytes: int
+
+    def sample(self, number: int) -> tuple[float, str] | None:
+        """Return the `CheckPart.sample` of the file of a number."""
+        return None if self.share is None else (self.share, f"{self.seed}/{number}")
+
+    def whole(self) -> Iterator[tuple[str, FilePart, tuple[float, str] | None]]:
+        """Yield each file with its name and sample."""
+        for number, (name, found) in enumerate(self.files.items()):
+            yield name, FilePart(found, 0, found.entry.size), self.sample(number)
+
+
+def line_parts(asked: ToCheck) -> Iterator[LinePart]:
     """Yield all files in parts: plain local ones are cut, unless only a share is checked."""
-    for number, (path, file) in enumerate(found.found.items()):
-        if share is not None:
-            chosen = SampledLines(share, f"{seed}/{number}")
-            yield LinePart(path, FilePart(file, 0, file.entry.size), chosen)
-            continue
-        for part in parts_of(file, 0, LineScanner(), part_bytes, None):
-            yield LinePart(path, part)
+    for path, whole, sample in asked.whole():
+        cut = sample is None
+        parts = parts_of(whole.found, 0, LineScanner(), asked.part_bytes, None) if cut else [whole]
+        for part in parts:
+            yield LinePart(path, part, sample=sample)
 
 
 @dataclass(frozen=True)

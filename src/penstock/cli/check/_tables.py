@@ -1,36 +1,33 @@
-"""Parts of CSV and Parquet files that are checked one by one."""
+"""Parts of tables that are checked one by one: CSV files, and files that are read by units."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from penstock.cli._paths import as_typed
+from penstock._words import plural
 from penstock.cli.check._parts import (
     CheckPart,
     Finding,
     PartFindings,
-    SampledLines,
+    Sample,
+    ToCheck,
     begins,
     reason_of,
 )
+from penstock.datasets import read_head
 from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
 from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
 from penstock.index.csv import DELIMITERS
-from penstock.index.parquet import UnifiedSchema, read_footer, read_group
 from penstock.jsonl import compression_of
-from penstock.storage import MeteredFile
+from penstock.tables import UnifiedSchema, partitions_of
 from penstock.work import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from penstock.index import Detected
-    from penstock.index.parquet import Footer
-    from penstock.storage import OpenFile
+    from penstock.storage import StorageOptions
 
 _BEFORE = 1 << 20
 
@@ -42,6 +39,7 @@ class CsvPart(CheckPart):
     dialect: dict[str, Any]
     is_chosen: bool = False
     """Whether the delimiter was given, so that a single column is what was meant."""
+    sampled: ClassVar = "rows"
 
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
         """Yield rows that cannot be read, or have other fields than the header names."""
@@ -62,7 +60,7 @@ class CsvPart(CheckPart):
     def _rows(
         self, part: FilePart, seen: PartFindings, advance: Callable[[int], object]
     ) -> Iterator[Finding]:
-        look = Look(Checks(validate=True))
+        look = Look(Checks(validate=True), chosen=self.chosen)
         scanned = scan_rows(part, CsvScanner(**self.dialect), look, advance)
         seen.records += scanned.records
         seen.text_bytes += scanned.text_bytes
@@ -85,74 +83,60 @@ class CsvPart(CheckPart):
             return first + file.read_at(first, offset - first).rfind(b"\n") + 1 if offset else 0
 
 
-def csv_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
-    path: str,
-    at_path: Detected,
-    made_with: Mapping[str, Any] | None,
-    share: float | None,
-    seed: int,
-    part_bytes: int,
-) -> Iterator[CsvPart]:
+def csv_parts(asked: ToCheck) -> Iterator[CsvPart]:
     """Yield all files, in the dialect of their index, or else of their names."""
-    del seed, part_bytes
-    if share is not None:
-        raise OptionError(
-            "--sample: where rows of CSV begin is known only after reading all before them. "
-            "Check all of it."
-        )
-    dialect = at_path.scanner(made_with).options()
-    for found in at_path.listing.files:
-        part = FilePart(found, 0, found.entry.size)
-        yield CsvPart(as_typed(path, found.path), part, dialect, "delimiter" in at_path.given)
+    dialect = asked.at_path.scanner(asked.made_with).options()
+    is_chosen = "delimiter" in asked.at_path.given
+    for path, part, sample in asked.whole():
+        yield CsvPart(path, part, dialect, is_chosen, sample=sample)
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsPart(CheckPart):
-    """Row groups of a Parquet file."""
+class UnitsPart(CheckPart):
+    """Units of a table file."""
 
-    groups: tuple[int, ...]
-    sampled: ClassVar = "row groups"
+    format_name: str
+    options: StorageOptions
+    unit: str
+    """What the format calls its units."""
+    units: tuple[int, ...]
     content: ClassVar = "values"
 
+    @property
+    def sampled(self) -> str:  # type: ignore[override]
+        """What `--sample` takes a share of."""
+        return plural(self.unit)
+
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
-        """Yield row groups that cannot be read."""
-        store, entry = self.part.found
-        footer = read_footer(self.part.found)
-        with closing(MeteredFile(store.open(entry.name, entry), lambda _: None)) as file:
-            for group in self.groups:
-                yield from self._group(file, footer, group, seen)
-                advance(self.size // len(self.groups))
+        """Yield units that cannot be read."""
+        head = read_head(self.format_name, self.part.found, self.options)
+        with self.part.found.open() as file:
+            for unit in self.units:
+                try:
+                    batch = head.read(file, unit, head.schema, at_once=True)
+                    batch.validate(full=True)
+                except (CorruptFileError, pa.ArrowInvalid) as failure:
+                    is_ours = isinstance(failure, CorruptFileError)
+                    reason = reason_of(failure) if is_ours else f"number {unit}: {failure}"
+                    yield Finding(f"unreadable {head.unit}", self.path, None, reason)
+                else:
+                    seen.records += batch.num_rows
+                    seen.text_bytes += batch.nbytes
+                advance(self.size // len(self.units))
 
-    def _group(
-        self, file: OpenFile, footer: Footer, group: int, seen: PartFindings
-    ) -> Iterator[Finding]:
+
+def unit_parts(asked: ToCheck) -> Iterator[UnitsPart | Finding | tuple[str, str]]:
+    """Yield units to read, findings in heads, and files with their errors."""
+    at_path = asked.at_path
+    unified, kind, options = UnifiedSchema(), at_path.format.name, at_path.options
+    relative = [at_path.listing.relative(found) for found in at_path.listing.files]
+    partitions, values = partitions_of(relative)
+    for (name, whole, sample), stated in zip(asked.whole(), values, strict=True):
         try:
-            batch = read_group(file, footer.metadata, group, footer.schema, at_once=True)
-            batch.validate(full=True)
-        except (pa.ArrowException, OSError, ValueError) as failure:
-            reason = f"number {group} of its row groups: {failure}"
-            yield Finding("unreadable row group", self.path, None, reason)
-            return
-        seen.records += batch.num_rows
-        seen.text_bytes += batch.nbytes
-
-
-def parquet_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
-    path: str,
-    at_path: Detected,
-    made_with: Mapping[str, Any] | None,
-    share: float | None,
-    seed: int,
-    part_bytes: int,
-) -> Iterator[GroupsPart | Finding | tuple[str, str]]:
-    """Yield row groups to read, findings in footers, and files with their errors."""
-    del made_with
-    unified = UnifiedSchema()
-    for number, found in enumerate(at_path.listing.files):
-        name = as_typed(path, found.path)
-        try:
-            footer = read_footer(found)
-            unified.add(footer.schema, name)
+            head = read_head(kind, whole.found, options)
+            unified.add(head.schema, name)
+            own = [partitions.field(one) for one in stated if one not in head.schema.names]
+            unified.add(pa.schema(own), name)
         except CorruptFileError as failure:
             yield Finding("damaged file", name, None, reason_of(failure))
             continue
@@ -162,11 +146,13 @@ def parquet_parts(  # noqa: PLR0913, PLR0917 (as `Format.check` is called)
         except OSError as failure:
             yield name, str(failure)
             continue
-        sizes = footer.group_bytes.tolist()
-        groups: Iterable[int] = range(len(sizes))
-        if share is not None:
-            groups = SampledLines(share, f"{seed}/{number}").among(1, len(sizes))
-        single = [GroupsPart(name, FilePart(found, 0, sizes[one]), (one,)) for one in groups]
-        for some in grouped(single, part_bytes):
-            part = FilePart(found, 0, sum(one.size for one in some))
-            yield GroupsPart(name, part, tuple(one.groups[0] for one in some))
+        sizes = head.unit_bytes.tolist()
+        units: Iterable[int] = range(len(sizes))
+        if sample is not None:
+            units = Sample(*sample)(len(sizes))
+        units = [one for one in units if head.unit_rows[one]]  # Others may have no columns.
+        same = (kind, options, head.unit)
+        single = [UnitsPart(name, replace(whole, stop=sizes[one]), *same, (one,)) for one in units]
+        for some in grouped(single, asked.part_bytes):
+            part = replace(whole, stop=sum(one.size for one in some))
+            yield replace(some[0], part=part, units=tuple(one.units[0] for one in some))

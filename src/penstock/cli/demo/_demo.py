@@ -61,11 +61,11 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 
 
 def _kept(keep: str) -> str:
-    directory = Path(keep)
+    directory = Path(keep).expanduser()
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise OptionError(f"--keep {keep}: expected an empty or a new directory.")
     directory.mkdir(parents=True, exist_ok=True)
-    return keep
+    return str(directory)
 
 
 def _show_now(stage: str | None) -> None:

@@ -9,17 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import penstock
 from penstock.cli._units import bytes_text, counted
 from penstock.jsonl import JsonlDir
 from penstock.storage import drafts_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 EXTENSION = ".jsonl.zst"
 _CITIES = ("Bergen", "Como", "Grenoble", "Innsbruck", "Ljubljana")

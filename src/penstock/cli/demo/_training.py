@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,8 +21,6 @@ from penstock.cli._units import counted
 from penstock.cli.demo._stages import DemoRun, Row, child, killed, promise, wait_for_the_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import torch
 
 EPOCHS = 2

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from penstock.cli._paths import PathFiles, as_typed, find, index_or_problem, look_at
+from penstock.cli._paths import Indexed, PathFiles, as_typed, find, index_or_problem, look_at
 from penstock.cli._stream import texts_of
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._units import bytes_text, counted
@@ -23,14 +24,10 @@ from penstock.cli.info._sources import (
     sum_known,
     table_report,
 )
-from penstock.index import LINES, LineScanner
+from penstock.index import LINES, Detected, FileMeta, LineScanner
 from penstock.jsonl import JsonlFile, compression_of, read_seek_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.cli._paths import Indexed
-    from penstock.index import Detected, FileMeta
     from penstock.storage import Entry, StorageOptions
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -11,20 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from penstock.cli._by_number import by_number
-from penstock.cli._paths import as_typed, leftover_document, leftovers_of
+from penstock.cli._paths import Indexed, as_typed, leftover_document, leftovers_of
 from penstock.cli._terminal import Report
 from penstock.cli._units import age_text, bytes_text, counted, few
 from penstock.datasets import column_folders, is_tokens, known_profile, list_columns_of, open_found
 from penstock.errors import CorruptIndexError
-from penstock.storage import bytes_and_time, locate
+from penstock.storage import Leftover, bytes_and_time, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.cli._paths import Indexed
     from penstock.datasets import ListedColumn, Source, TokenSource
     from penstock.index import Detected, Format
-    from penstock.storage import Leftover
 
 WIDTH = 12
 """Width of the column of row names."""

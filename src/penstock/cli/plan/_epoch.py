@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock.cli._by_number import place_text, records_of
+from penstock.cli._by_number import ByNumber, place_text, records_of
 from penstock.cli._paths import as_typed
 from penstock.cli._terminal import Report, echo, echo_json, without_nonfinite
 from penstock.cli._units import bytes_text, counted, few
 from penstock.cli._verb import FINDINGS, FINE
 from penstock.cli.show._printing import Printed
-from penstock.loading import Sharing, StepRecords, Steps, natural_shuffle, step_records
-from penstock.order import Skips, clip_blocks, estimate, share_rows
+from penstock.loading import (
+    PlannedSteps,
+    Sharing,
+    StepRecords,
+    Steps,
+    chosen_order,
+    describe_plan,
+    step_records,
+)
+from penstock.order import LONGEST, Skips, clip_blocks, estimate, share_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from penstock.cli._by_number import ByNumber
     from penstock.cli._stream import Record
     from penstock.datasets import Source
+    from penstock.loading import EpochSteps, OrderChoice
     from penstock.order import Cursor, Estimate, Kind
 
 _STEPS, _RECORDS = 3, 3
@@ -83,7 +90,7 @@ class RunLayout:
 
 
 def costs(
-    source: Source, steps: Steps, layout: RunLayout, file_bytes: Mapping[str, int]
+    source: Source, steps: EpochSteps, layout: RunLayout, file_bytes: Mapping[str, int]
 ) -> dict[Kind, Estimate]:
     """Return the reads of a whole epoch in each kind of order.
 
@@ -91,6 +98,9 @@ def costs(
     blocks that they lie in again for every batch.
     """
     cursor, sharing = steps.cursor, steps.sharing
+    rows = sharing.batch_size
+    if isinstance(steps, PlannedSteps):
+        rows = max(1, len(steps.order) // max(1, len(steps.batches)))
     blocks = clip_blocks(source.blocks, cursor.length)
     records = np.diff(Skips(cursor.order_skip, cursor.length).ranks(blocks))
     text, stored = block_bytes(source, blocks, file_bytes)
@@ -103,7 +113,7 @@ def costs(
             layout.workers,
             0 if kind == "full" else layout.cache_bytes,
             block_records=records,
-            batch_size=sharing.batch_size,
+            batch_size=rows,
             hosts=layout.hosts,
         )
         for kind in kinds
@@ -138,11 +148,20 @@ def block_bytes(
     return np.where(is_text, text, stored), stored
 
 
-def steps_of(cursor: Cursor, source: Source, sharing: Sharing, rank: int | None = None) -> Steps:
-    """Return the steps of a cursor's epoch as one rank has them."""
-    blocks = source.blocks if cursor.needs_blocks else None
-    own = sharing if rank is None else replace(sharing, rank=rank)
-    return Steps(cursor, blocks, own)
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """An epoch of a run over a source."""
+
+    cursor: Cursor
+    source: Source
+    choice: OrderChoice
+
+    def steps(self, sharing: Sharing, rank: int | None = None) -> EpochSteps:
+        """Return the steps of the epoch as one rank has them."""
+        cursor, source = self.cursor, self.source
+        given = source.blocks if cursor.needs_blocks else self.choice.table(cursor, source)
+        own = sharing if rank is None else replace(sharing, rank=rank)
+        return (Steps if sharing.plan is None else PlannedSteps)(cursor, given, own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +171,7 @@ class RunPlan:
     path: str
     """As the user named it."""
     source: Source
-    steps: Steps
+    steps: EpochSteps
     """Of the rank whose first records are shown."""
     why: str
     """Why the order is of its kind."""
@@ -188,21 +207,23 @@ class RunPlan:
             seed=cursor.seed,
             epoch=cursor.epoch,
         )
-        natural, why = natural_shuffle(self.source)
+        natural, why = chosen_order(self.source, shuffle=True, through_columns=True)
         report.data(shuffle_true={"kind": natural, "why": why})
-        if cursor.kind != natural:
+        if cursor.kind != natural and not cursor.own:
             report.row("shuffle=True", f"{natural} order: {why}")
-        report.row(
-            "batch",
-            f"{counted(sharing.batch_size, 'row')} × {counted(sharing.world_size, 'rank')} = "
-            f"{sharing.global_batch_size:,}",
-            batch_size=sharing.batch_size,
-            world_size=sharing.world_size,
-            global_batch_size=sharing.global_batch_size,
-            drop_last=sharing.drop_last,
-        )
+        report.data(world_size=sharing.world_size, drop_last=sharing.drop_last)
         report.data(**asdict(self.layout))
-        self._add_steps(report)
+        if isinstance(steps, PlannedSteps):
+            self._add_planned_steps(report, steps)
+        elif isinstance(steps, Steps):
+            report.row(
+                "batch",
+                f"{counted(sharing.batch_size, 'row')} × {counted(sharing.world_size, 'rank')} = "
+                f"{sharing.global_batch_size:,}",
+                batch_size=sharing.batch_size,
+                global_batch_size=sharing.global_batch_size,
+            )
+            self._add_steps(report, steps)
         self._add_reads(report)
         first = range(steps.first, min(len(steps), steps.first + _STEPS))
         records = (step_records(steps.task(step), sharing.rank, self.source) for step in first)
@@ -212,15 +233,42 @@ class RunPlan:
         report.data(first_steps=documents)
         return report
 
-    def _add_steps(self, report: Report) -> None:
-        steps, cursor, rows = self.steps, self.steps.cursor, rows_of(self.steps)
+    def _add_planned_steps(self, report: Report, steps: PlannedSteps) -> None:
+        world_size, batches = steps.sharing.world_size, len(steps.batches)
+        text, padding = describe_plan(steps.plan, steps.order, steps.batches)
+        report.row("batches", text, plan=steps.plan.name, batches=batches)
+        report.data(padding=None if padding is None else padding._asdict())
+        self._add_place(report, "batch", batches)
+        over = (batches - steps.cursor.position) % world_size
+        last = dropped = ""
+        if over and steps.sharing.drop_last:
+            dropped = f"; {over:,} batches at the end are dropped"
+        elif over:
+            last = f", the last one for {over:,} of {world_size:,}: the others repeat a batch"
+        report.row(
+            "steps",
+            f"{len(steps):,} on every rank{last}{dropped}",
+            steps=len(steps),
+            next_step=steps.first,
+            padded_batches=world_size - over if last else 0,
+            dropped_batches=over if dropped else 0,
+        )
+
+    def _add_place(self, report: Report, what: str, count: int) -> None:
         if self.has_state:
-            share = cursor.position / max(1, len(steps.order))
+            steps, position = self.steps, self.steps.cursor.position
             report.row(
                 "stands at",
-                f"position {cursor.position:,} of {len(steps.order):,} ({share:.1%}); step "
+                f"{what} {position:,} of {count:,} ({position / max(1, count):.1%}); step "
                 f"{steps.first:,} is next, {len(steps) - steps.first:,} are left",
             )
+
+    def _add_steps(self, report: Report, steps: Steps) -> None:
+        if len(steps.order) == LONGEST:
+            report.row("steps", "without end", steps=None, next_step=steps.first)
+            return
+        rows = rows_of(steps)
+        self._add_place(report, "position", len(steps.order))
         is_short = rows.last and rows.last < steps.sharing.batch_size
         last = f", the last one of {counted(rows.last, 'row')}" if is_short else ""
         report.row(
@@ -241,6 +289,8 @@ class RunPlan:
         if self.columns:
             gathered = "batches of nothing else are gathered, and read none of this"
             report.row("columns", f"{few(self.columns, 8)}: {gathered}")
+        if self.steps.cursor.own:
+            return  # Estimates are of orders in which each record comes once.
         if self.source.files and not self.source.reads_blocks:
             report.row("full order", "reads every record by itself")
         found = costs(self.source, self.steps, self.layout, self.file_bytes)
@@ -268,7 +318,7 @@ def _total(ranges: tuple[tuple[int, int], ...]) -> int:
 
 def list_steps(  # noqa: PLR0913 (which steps of which ranks, and how)
     opened: ByNumber,
-    cursor: Cursor,
+    epoch: Epoch,
     sharing: Sharing,
     wanted: slice,
     ranks: Sequence[int],
@@ -277,7 +327,7 @@ def list_steps(  # noqa: PLR0913 (which steps of which ranks, and how)
     as_json: bool,
 ) -> int:
     """Print the rows of steps, rank by rank; return the exit code."""
-    plans = [steps_of(cursor, opened.source, sharing, rank) for rank in ranks]
+    plans = [epoch.steps(sharing, rank) for rank in ranks]
     first, count = plans[0].first, len(plans[0])
     numbers = range(max(wanted.start or 0, first), min(count, wanted.stop or count))
     if not numbers or (wanted.start is not None and wanted.start < first):
@@ -325,7 +375,8 @@ def _step_document(path: str, found: StepRecords, most: int | None = None) -> di
         for row in range(len(found.ids))[:most]
     ]
     step = {"epoch": found.epoch, "step": found.step, "rank": found.rank}
-    return step | {"rows": len(found.ids), "records": rows}
+    bins = {} if found.bins is None else {"bins": found.bins.tolist()}
+    return step | {"rows": len(found.ids), "records": rows} | bins
 
 
 def _step_text(step: dict[str, Any]) -> str:

@@ -6,9 +6,10 @@ import json
 import logging
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -28,18 +29,33 @@ from penstock.cli._verb import (
     shuffle_option,
     verb,
 )
-from penstock.cli.plan._epoch import RunLayout, RunPlan, list_steps, steps_of
-from penstock.datasets import is_tokens, list_columns_of
+from penstock.cli.plan._epoch import Epoch, RunLayout, RunPlan, list_steps
+from penstock.datasets import Source, is_tokens, list_columns_of
 from penstock.errors import ChangedSourceError, OptionError
-from penstock.loading import Sharing, chosen_order, read_skips, resumed
-from penstock.order import Cursor, Skips
-from penstock.storage import locate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from penstock.datasets import Source
-    from penstock.storage import StorageOptions
+from penstock.loading import (
+    FeedOptions,
+    Sharing,
+    bound_plan,
+    check_plan,
+    mixed_source,
+    order_choice,
+    plan_before,
+    plan_facts,
+    read_skips,
+    resumed,
+)
+from penstock.order import (
+    STOPS,
+    BucketPlan,
+    CostPlan,
+    Cursor,
+    Mixture,
+    PackingPlan,
+    Plan,
+    Skips,
+    Stop,
+)
+from penstock.storage import StorageOptions, locate
 
 _log = logging.getLogger("penstock.cli")
 _CACHE_BYTES = 10 << 30
@@ -56,6 +72,11 @@ class _RunNumbers:
 
     batch_size: int | None
     global_batch_size: int | None
+    cost: tuple[str, int] | None
+    bucket: tuple[str, int | None] | None
+    pack: tuple[str, int] | None
+    weights: str | None
+    balance: str | None
     world_size: int
     drop_last: bool
     shuffle: str
@@ -68,6 +89,8 @@ class _RunNumbers:
         """Return how batches are shared; refuse numbers that are missing or do not fit."""
         if not 0 <= rank < self.world_size:
             raise OptionError(f"--rank {rank} is not one of {self.world_size}; ranks count from 0.")
+        if (plan := self._plan()) is not None:
+            return Sharing(1, rank, self.world_size, self.drop_last, plan)
         size = self.batch_size
         if self.global_batch_size is not None:
             size, rest = divmod(self.global_batch_size, self.world_size)
@@ -81,6 +104,44 @@ class _RunNumbers:
             raise OptionError("give --batch-size (of each rank) or --global-batch-size (of all).")
         return Sharing(size, rank, self.world_size, self.drop_last)
 
+    def _plan(self) -> Plan | None:
+        """Return the plan that is asked for in place of a batch size."""
+        asked = [name for name in ("cost", "bucket", "pack") if getattr(self, name) is not None]
+        if not asked:
+            return None
+        size, needs_size = self.batch_size, asked != ["cost"]
+        if len(asked) > 1 or self.global_batch_size is not None or needs_size != bool(size):
+            raise OptionError(
+                "give one of --cost FIELD:N, --bucket FIELD --batch-size B and --pack FIELD:N "
+                "--batch-size B."
+            )
+        if self.cost is not None:
+            return CostPlan(*self.cost)
+        if self.pack is not None:
+            return PackingPlan(*self.pack, size or 1)
+        field, buckets = self.bucket or ("", None)
+        return BucketPlan(field, size or 1, buckets or 8)
+
+
+def _field_and_number(text: str) -> tuple[str, int]:
+    found = _with_number(text)
+    if found[1] is None:
+        raise OptionError(f"{text!r}: expected FIELD:N, as in 'len(text):4096'.")
+    return found[0], found[1]
+
+
+def _with_number(text: str) -> tuple[str, int | None]:
+    field, colon, number = text.rpartition(":")
+    return (field, int(number)) if colon and number.isdecimal() else (text, None)
+
+
+def _part(text: str) -> tuple[str, float, str]:
+    """Return name, weight and path of a source of a mixture; no path is that of the verb."""
+    found = re.fullmatch(r"([^=]+)=(\d*\.?\d+(?:[eE][+-]?\d+)?)(?::(.+))?", text)
+    if found is None:
+        raise OptionError(f"--mix {text!r}: expected NAME=WEIGHT or NAME=WEIGHT:PATH.")
+    return found[1], float(found[2]), found[3] or ""
+
 
 def _steps(text: str) -> slice:
     return parse_range(text, "a step (12) or a range of steps (12:15, 12:, :3)")
@@ -91,12 +152,44 @@ def _steps(text: str) -> slice:
     "penstock plan logs --global-batch-size 4096 --world-size 8 --step 1200 --rank 3",
     "penstock plan logs --batch-size 512 --shuffle full --step 0:2 --show",
     "penstock plan s3://bucket/logs --batch-size 512 --world-size 64 --hosts 8 --json",
+    "penstock plan logs --cost 'len(text):65536' --world-size 8",
+    "penstock plan logs --batch-size 512 --balance label",
+    "penstock plan web --mix web=0.7 --mix code=0.3:code.parquet --batch-size 512",
     "penstock plan logs --batch-size 512 --state state.json --step 1200:1202",
     "penstock plan tokens --length 2048 --batch-size 8 --state state.json",
     index=True,
 )
 @option("--batch-size B", "Rows of each rank in a step, as in your run.", type=COUNT)
 @option("--global-batch-size G", "Rows of all ranks in a step, instead.", type=COUNT)
+@option(
+    "--cost FIELD:N",
+    "Batches whose FIELD sums to at most N: CostPlan. Also len(FIELD), and len() for bytes.",
+    type=_field_and_number,
+)
+@option(
+    "--bucket FIELD[:K]",
+    "Batches of records of similar FIELD, in K buckets: BucketPlan.",
+    type=_with_number,
+)
+@option(
+    "--pack FIELD:N",
+    "Batches of bins whose FIELD sums to at most N: PackingPlan.",
+    type=_field_and_number,
+)
+@option("--weights FIELD", "Draw records with replacement, by the weights in FIELD.")
+@option("--balance FIELD", "Draw records so that each value of FIELD comes equally often.")
+@option(
+    "--mix NAME=WEIGHT[:PATH]",
+    "A source of a mixture, and where it lies unless it is PATH. Repeatable.",
+    multiple=True,
+    type=_part,
+)
+@option(
+    "--stop WHEN",
+    "With --mix: when an epoch ends.",
+    type=click.Choice(STOPS),
+    default=STOPS[0],
+)
 @option("--world-size W", "Number of ranks.", type=COUNT, default=1)
 @option("--workers N", "Workers of each rank, for the reads.", type=FROM_0, default=0)
 @shuffle_option
@@ -135,6 +228,8 @@ def plan(  # noqa: PLR0913 (one argument an option)
     show: bool,
     length: int | None,
     stride: int | None,
+    mix: Sequence[tuple[str, float, str]],
+    stop: Stop,
     folder: str | None,
     storage_options: StorageOptions,
     as_json: bool,
@@ -143,7 +238,9 @@ def plan(  # noqa: PLR0913 (one argument an option)
     """Show what a run over PATH will do: steps, rows, padding, reads, and which records come when.
 
     It is the order of penstock.DataLoader with the same numbers. Nothing but the index is read,
-    unless --show asks for records. An index that PATH needs and has not is built first.
+    unless --show asks for records, or a plan, --weights or --balance for a field. An index that
+    PATH needs and has not is built first. A stream has no PATH, and its records are known when
+    they are read: ask its loader, by loader.explain().
     """
     asked = _RunNumbers(**numbers)
     if show and step is None:
@@ -159,21 +256,32 @@ def plan(  # noqa: PLR0913 (one argument an option)
         cache_size = _CACHE_BYTES if limit is None else limit
     layout = RunLayout(workers, hosts, cache_size)
     state = None if asked.state is None else _read_state(asked.state)
-    source = open_indexed(path, look_at(path, storage_options, folder))
+
+    def open_one(place: str) -> Source:
+        return open_indexed(place, look_at(place, storage_options, folder))
+
+    mixture = None
+    if mix:
+        sources = {name: open_one(place or path) for name, _, place in mix}
+        mixture = Mixture(sources, {name: weight for name, weight, _ in mix}, stop)
+    source = open_one(path) if mixture is None else mixed_source(mixture)
     opened = _windows(ByNumber(path, source), length, stride, state)
+    sharing = replace(sharing, plan=bound_plan(sharing.plan, opened.source))
     try:
-        cursor, why = _cursor(asked, opened.source, state)
+        epoch, why, plan = _epoch(asked, opened.source, state, sharing.plan, mixture)
     except ChangedSourceError as failure:
         hint = _OF_WINDOWS if is_tokens(opened.source) else _OF_A_VIEW
         echo(f"penstock: {storage_options.redact(str(failure))} {hint}", err=True)
         return FINDINGS
+    sharing = replace(sharing, plan=plan)
     if step is not None:
         ranks = range(asked.world_size) if rank is None else [rank]
-        return list_steps(opened, cursor, sharing, step, ranks, show=show, as_json=as_json)
-    steps = steps_of(cursor, opened.source, sharing)
-    sizes, columns = _sizes(opened.source, storage_options), _columns(opened.source)
+        opened = replace(opened, source=epoch.source)
+        return list_steps(opened, epoch, sharing, step, ranks, show=show, as_json=as_json)
+    steps = epoch.steps(sharing)
+    sizes, columns = _sizes(epoch.source, storage_options), _columns(epoch.source)
     has_state = state is not None
-    run = RunPlan(path, opened.source, steps, why, layout, sizes, columns, has_state)
+    run = RunPlan(path, epoch.source, steps, why, layout, sizes, columns, has_state)
     run.report().print(as_json=as_json)
     return FINE
 
@@ -217,26 +325,40 @@ def _columns(source: Source) -> list[str]:
     return list(dict.fromkeys(meta.path for meta in whole))
 
 
-def _cursor(asked: _RunNumbers, source: Source, state: dict[str, Any] | None) -> tuple[Cursor, str]:
-    """Return where the run stands, and why its order is of its kind."""
+def _epoch(
+    asked: _RunNumbers,
+    source: Source,
+    state: dict[str, Any] | None,
+    plan: Plan | None,
+    mixture: Mixture | None,
+) -> tuple[Epoch, str, Plan | None]:
+    """Return where the run stands, why its order is of its kind, and the plan over its records."""
     skip = _skips(asked.skip, len(source))
+    shuffle = SHUFFLES[asked.shuffle] if state is None else False  # A state says it.
+    options = FeedOptions(
+        shuffle, asked.seed, plan, weights=asked.weights, balance=asked.balance, mixture=mixture
+    )
+    choice = order_choice(source, options, skip, through_columns=True)
     if state is not None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            cursor = resumed(state, source, skip, "raise")
+            cursor = resumed(state, source, skip, "raise", choice)
         for warning in caught:
             _log.warning("%s", warning.message)
-        return cursor, "as the state says"
-    kind, why = chosen_order(source, SHUFFLES[asked.shuffle])
+        before = choice.as_it_was(cursor, source)
+        plan = plan_before(plan, source, before)
+        return Epoch(check_plan(cursor, plan), before, choice), "as the state says", plan
     cursor = Cursor(
         fingerprint=source.fingerprint,
         length=len(source),
         seed=asked.seed,
         epoch=asked.epoch,
-        kind=kind,
+        kind=choice.kind,
+        own=choice.own,
+        plan=plan_facts(plan, len(source)),
         skip=skip,
     )
-    return cursor, why
+    return Epoch(cursor, source, choice), choice.why, plan
 
 
 def _skips(given: Sequence[str], length: int) -> tuple[tuple[int, int], ...]:
@@ -253,9 +375,14 @@ def _skips(given: Sequence[str], length: int) -> tuple[tuple[int, int], ...]:
 
 def _read_state(path: str) -> dict[str, Any]:
     try:
-        state = json.loads(Path(path).read_bytes())
+        state = json.loads(Path(path).expanduser().read_bytes())
     except (ValueError, UnicodeDecodeError) as failure:
         raise OptionError(f"--state {path}: this is no JSON: {failure}.") from None
     if not isinstance(state, dict):
         raise OptionError(f"--state {path}: expected what state_dict() returned, a JSON object.")
+    if "done" in state:
+        raise OptionError(
+            f"--state {path}: this is the state of a stream, whose records are known when they are "
+            "read. Load it, and ask loader.explain()."
+        )
     return state

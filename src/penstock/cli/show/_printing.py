@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -12,17 +13,14 @@ import numpy as np
 
 from penstock.cli._terminal import as_text, echo, echo_json, without_nonfinite
 from penstock.cli._units import counted
-from penstock.datasets import is_tokens
+from penstock.datasets import Source, TokenSource, is_tokens
 from penstock.errors import MalformedLineError, OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from penstock.cli._by_number import ByNumber
     from penstock.cli._stream import Record
-    from penstock.datasets import Source, TokenSource
     from penstock.index import NamedTokenizer
 
 _log = logging.getLogger("penstock.cli")

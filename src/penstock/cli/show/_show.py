@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,19 +12,15 @@ import click
 
 from penstock.cli._by_number import ByNumber, by_number, chosen_numbers, records_of
 from penstock.cli._paths import find, look_at
-from penstock.cli._stream import RecordStream, StreamCondition, sampled, sliced
+from penstock.cli._stream import Record, RecordStream, StreamCondition, sampled, sliced
 from penstock.cli._terminal import Progress, echo
 from penstock.cli._units import counted, parse_range
 from penstock.cli._verb import COUNT, FINDINGS, FINE, Verb, option, verb
 from penstock.cli.show._printing import Printed, PrintedTokens, samples_of
-from penstock.datasets import is_tokens, open_found
+from penstock.datasets import Source, is_tokens, open_found
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from penstock.cli._stream import Record
-    from penstock.datasets import Source
     from penstock.index import Detected
     from penstock.storage import StorageOptions
 

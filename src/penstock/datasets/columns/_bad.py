@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -16,8 +17,6 @@ from penstock.jsonl import decompressed
 from penstock.storage import is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Source

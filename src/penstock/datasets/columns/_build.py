@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock._cpus import usable_cpus
-from penstock.datasets.columns._bad import decoded, most_bad, too_many
-from penstock.datasets.columns._folder import META, list_columns, publish_column
+from penstock.datasets.columns._bad import OnError, decoded, most_bad, too_many
+from penstock.datasets.columns._folder import META, Column, list_columns, publish_column
 from penstock.datasets.columns._place import (
     OTHER_FOLDER,
     are_unchanged,
@@ -49,7 +49,7 @@ from penstock.storage import (
     remove_tree,
     trim_cache,
 )
-from penstock.work import Shared, UnitResults, run_units, viewed
+from penstock.work import Shared, UnitResults, View, run_units, viewed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -58,10 +58,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Source
-    from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._folder import Column
     from penstock.datasets.columns._place import Freshness
-    from penstock.work import View
 
 _log = logging.getLogger("penstock.datasets")
 _LAYOUT = 1

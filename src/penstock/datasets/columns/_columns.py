@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from penstock._words import warn_once
 from penstock.datasets._missing_fields import missing_fields
 from penstock.datasets.columns._bad import OnError, decoded
 from penstock.datasets.columns._build import (
@@ -88,7 +89,9 @@ class SourceColumns:
                 if fields:
                     if how.warns_of_unknown:
                         for unknown in missing_fields(self._origin, [f.name for f in fields]):
-                            _log.warning("%s Where it is missing its column is null", unknown.text)
+                            warn_once(
+                                _log, f"{unknown.text} Where it is missing its column is null"
+                            )
                     for wanted in self._wanted(fields):
                         build(self._origin, wanted, self.place.root, how, self._freshness)
                 found = self._all_found(schema)

@@ -13,8 +13,8 @@ from penstock.datasets._projection import typed_fields
 from penstock.datasets._views import origins_of
 from penstock.datasets.columns._build import Building, ColumnsEstimate, only_column_builder
 from penstock.datasets.columns._columns import SourceColumns
-from penstock.datasets.columns._folder import drop_columns, list_columns
-from penstock.datasets.columns._materialized import Materialized, without_columns
+from penstock.datasets.columns._folder import Column, ColumnMeta, drop_columns, list_columns
+from penstock.datasets.columns._materialized import ColumnSpec, Materialized, without_columns
 from penstock.datasets.columns._place import Freshness, column_place
 from penstock.datasets.columns._write import check_type
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from penstock.datasets._source import Fields, Source
     from penstock.datasets.columns._bad import OnError
-    from penstock.datasets.columns._folder import Column, ColumnMeta
-    from penstock.datasets.columns._materialized import ColumnSpec
     from penstock.work import View
 
 _POLICIES = ("raise", "null", "mask")

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,18 +19,15 @@ from penstock.datasets._once import Once
 from penstock.datasets._projection import has_types, typed_fields
 from penstock.datasets._views import Chosen, OverSource, origins_of
 from penstock.datasets.columns._bad import decoded
-from penstock.datasets.columns._folder import column_name, find_column, is_news
+from penstock.datasets.columns._folder import Column, column_name, find_column, is_news
 from penstock.datasets.columns._place import Freshness, are_unchanged
 from penstock.datasets.fields._paths import steps_of, type_at
 from penstock.errors import SchemaMismatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields, Source
-    from penstock.datasets.columns._folder import Column
 
 _log = logging.getLogger("penstock.datasets")
 _MOST_PLANS = 64

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -26,11 +27,10 @@ from penstock.storage import (
     leads_through_link,
     locate,
     mark_as_cache,
+    refuse_read_only,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from penstock.datasets._source import Source
     from penstock.datasets.columns._folder import ColumnMeta
     from penstock.index import FileMeta, IndexPlace
@@ -81,6 +81,7 @@ def column_place(origin: Source, path: str | os.PathLike[str] | None = None) -> 
         return ColumnPlace(Path(locate(path)[1]), options=options)
     beside = None if home.remote is None else join(home.remote, _BESIDE)
     if path is not None:
+        refuse_read_only(path)
         beside = os.fspath(path).rstrip("/")
     cached = cache_directory() / COLUMNS / digest(home.key)
     own = home.folder

@@ -20,6 +20,7 @@ from penstock.datasets.columns._write import (
     VALUES,
     WORD_OFFSETS,
     WORDS,
+    LevelFiles,
     code_type,
     has_width,
     is_large_text,
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-
-    from penstock.datasets.columns._write import LevelFiles
 
     Ids: TypeAlias = NDArray[np.int64]
     Parts: TypeAlias = tuple[list[pa.Buffer], list[pa.Array]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,17 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets._table_source import ArrowSink
-from penstock.datasets.columns._bad import decoded
-from penstock.work import PublishedUnit, shares
+from penstock.datasets.columns._bad import OnError, decoded
+from penstock.work import PublishedUnit, Shared, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from penstock.datasets._source import Source
-    from penstock.datasets.columns._bad import OnError
     from penstock.datasets.columns._folder import Column
     from penstock.storage import Draft
-    from penstock.work import Shared
 
 _UNIT_BYTES = 48 << 20
 """Of text in a unit, or less where there is little of it."""

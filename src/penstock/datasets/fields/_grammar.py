@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.datasets.fields._tensor_types import (
-    Category,
+    CategoryType,
     Dense,
     FieldType,
     Json,
     ListOf,
-    Number,
+    NumberType,
     Optional,
-    Text,
+    TextsType,
     UpTo,
     may_be_missing,
     number_in,
@@ -155,21 +155,21 @@ class _TypeParser:
         if name[0] == "json":
             return Json()
         if name[0] == "category":
-            return Category(pa.string())
+            return CategoryType(pa.string())
         return self._number(name[0], start)
 
     def _list(self, *, is_large: bool) -> ListOf:
         self._expect("<")
         start = self._skip()
         item = self._type()
-        if isinstance(item, Category | Optional | UpTo):
+        if isinstance(item, CategoryType | Optional | UpTo):
             self._fault(f"{item} cannot stand inside of lists", start)
         self._expect(">")
         return ListOf(item, is_large)
 
-    def _text(self, arrow: pa.DataType) -> Text:
+    def _text(self, arrow: pa.DataType) -> TextsType:
         if not self._peek("="):
-            return Text(arrow)
+            return TextsType(arrow)
         self.at += 1
         start = self._skip()
         quoted = self._take(_QUOTED)
@@ -179,12 +179,12 @@ class _TypeParser:
             value = json.loads(quoted[1], strict=False) if quoted[1] else quoted[2]
             encoded = value.encode()  # A lone surrogate raises: Arrow cannot hold it.
             is_bytes = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
-            return Text(arrow, encoded if is_bytes else value)
+            return TextsType(arrow, encoded if is_bytes else value)
         except ValueError as why:
             self._fault(f"this is no text: {why}", start)
 
     def _number(self, name: str, start: int) -> FieldType:
-        item: Number | Dense = Number(self._scalar(name, start))
+        item: NumberType | Dense = NumberType(self._scalar(name, start))
         while self._peek("["):
             where = self.at
             size = self._take(_SIZE)
@@ -216,7 +216,7 @@ class _TypeParser:
             example = f"{name}[{'s' if name == 'time32' else 'us'}]"
             self._fault(f"{name} has a unit, as in {example}", start)
 
-    def _with_default(self, item: Number | Dense) -> Number | Dense:
+    def _with_default(self, item: NumberType | Dense) -> NumberType | Dense:
         if not self._peek("="):
             return item
         self.at += 1
@@ -258,13 +258,13 @@ class _TypeParser:
         )
 
 
-def _takes_sign(type_: FieldType) -> TypeGuard[UpTo | Text | Json | Category | ListOf]:
+def _takes_sign(type_: FieldType) -> TypeGuard[UpTo | TextsType | Json | CategoryType | ListOf]:
     """Whether `?` may follow: it says the same as a default. Numbers take it by themselves."""
-    is_other = isinstance(type_, UpTo | Text | Json | Category | ListOf)
+    is_other = isinstance(type_, UpTo | TextsType | Json | CategoryType | ListOf)
     return is_other and not may_be_missing(type_)
 
 
-def _value(word: str, number: Number) -> float | None:
+def _value(word: str, number: NumberType) -> float | None:
     """Return the value that a word stands for, or None where it is none of the type."""
     if pa.types.is_boolean(number.arrow):
         return {"true": True, "false": False}.get(word.lower())
@@ -281,7 +281,7 @@ def _value(word: str, number: Number) -> float | None:
     return whole if bounds.min <= whole <= bounds.max else None
 
 
-def _with(item: Number | Dense, default: float) -> Number | Dense:
+def _with(item: NumberType | Dense, default: float) -> NumberType | Dense:
     if isinstance(item, Dense):
         return replace(item, item=_with(item.item, default))
     return replace(item, default=default)

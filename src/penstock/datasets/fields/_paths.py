@@ -5,16 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from penstock.datasets.fields._tensor_types import type_text
 from penstock.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LIST = None
 """The step into the items of a list; other steps are the names of fields."""
@@ -68,6 +66,7 @@ def _inside(type_: pa.DataType, steps: Steps) -> pa.DataType | None:
         return type_
     step, *rest = steps
     if step is LIST:
+        type_ = without_maps(type_)
         if not is_listlike(type_):
             return None
         item = _inside(type_.value_type, tuple(rest))
@@ -75,6 +74,20 @@ def _inside(type_: pa.DataType, steps: Steps) -> pa.DataType | None:
     if not pa.types.is_struct(type_) or type_.get_field_index(step) < 0:
         return None
     return _inside(type_.field(step).type, tuple(rest))
+
+
+def without_maps(type_: pa.DataType) -> pa.DataType:
+    """Return a type with lists of keys and values in place of maps.
+
+    >>> without_maps(pa.map_(pa.string(), pa.int64()))
+    ListType(list<item: struct<key: string, value: int64>>)
+    """
+    if pa.types.is_map(type_):
+        entry = {"key": without_maps(type_.key_type), "value": without_maps(type_.item_type)}
+        return pa.list_(pa.struct(entry))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(without_maps(field.type)) for field in type_])
+    return like(type_, without_maps(type_.value_type)) if is_listlike(type_) else type_
 
 
 def like(lists: pa.DataType, item: pa.DataType | pa.Field) -> pa.DataType:

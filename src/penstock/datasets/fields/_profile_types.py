@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,19 +13,16 @@ import pyarrow as pa
 from penstock.datasets.fields._grammar import parsed
 from penstock.datasets.fields._paths import LIST, Steps, steps_of
 from penstock.datasets.fields._tensor_types import (
-    Category,
+    CategoryType,
     Dense,
     FieldType,
     Json,
     ListOf,
-    Number,
+    NumberType,
     Optional,
-    Text,
+    TextsType,
 )
 from penstock.decode import TEXT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _ITEMS = "[]"
 _ANY_NAME = "*"
@@ -34,10 +32,10 @@ _TIMES_EACH = 10
 _OF_TEXT = {"bool", "int", "float", "string"}
 _INTEGERS = (pa.int64(), pa.uint64())
 _PLAIN: dict[str, FieldType] = {
-    "bool": Number(pa.bool_()),
-    "float": Number(pa.float64()),
-    "string": Text(pa.string()),
-    "binary": Text(pa.binary()),
+    "bool": NumberType(pa.bool_()),
+    "float": NumberType(pa.float64()),
+    "string": TextsType(pa.string()),
+    "binary": TextsType(pa.binary()),
 }
 
 
@@ -98,7 +96,7 @@ def profile_types(
                 if why_mixed := innermost.why_mixed:
                     mixed[field.path] = drift.get(innermost.path, why_mixed)
             if categories and field.is_category and types.get(field.path) == "string":
-                types[field.path] = str(Category(pa.string()))
+                types[field.path] = str(CategoryType(pa.string()))
         except _HasNoTypeError as why:
             if str(why):
                 left_out[field.path] = str(why)
@@ -215,20 +213,20 @@ def _wrapped(innermost: _Field) -> FieldType:
     """Return the type of a field with these items, of one kind, as if there was no null."""
     type_ = _plain(innermost)
     for _ in range(innermost.lists):
-        assert isinstance(type_, Number | Dense | Text | Json | ListOf)  # noqa: S101 (plain kinds)
+        assert isinstance(type_, NumberType | Dense | TextsType | Json | ListOf)  # noqa: S101 (plain kinds)
         type_ = ListOf(type_)
     return type_
 
 
 def _plain(field: _Field) -> FieldType:
     if field.why_mixed:
-        return Text(TEXT) if field.kinds <= _OF_TEXT else Json()
+        return TextsType(TEXT) if field.kinds <= _OF_TEXT else Json()
     kind = "float" if len(field.kinds) > 1 else min(field.kinds)
     if kind in _PLAIN:
         return _PLAIN[kind]
     if kind != "int":
         raise _HasNoTypeError(f"of {kind} only a schema knows the type")
-    return Number(next(filter(field.fits, _INTEGERS)))
+    return NumberType(next(filter(field.fits, _INTEGERS)))
 
 
 def _with_null(type_: FieldType, field: _Field) -> FieldType:
@@ -237,8 +235,8 @@ def _with_null(type_: FieldType, field: _Field) -> FieldType:
         innermost = field.innermost or field
         # A list that is null is empty; only what stands in the innermost one may be null.
         return _with_default(type_, innermost.integers[0]) if innermost.may_be_null else type_
-    is_float = isinstance(type_, Number) and pa.types.is_floating(type_.arrow)  # Null is NaN.
-    if isinstance(type_, Number | Dense) and field.may_be_null and not is_float:
+    is_float = isinstance(type_, NumberType) and pa.types.is_floating(type_.arrow)  # Null is NaN.
+    if isinstance(type_, NumberType | Dense) and field.may_be_null and not is_float:
         return Optional(type_)
     return type_
 
@@ -248,7 +246,7 @@ def _with_default(type_: ListOf, lowest: object) -> ListOf:
     item = type_.item
     if isinstance(item, ListOf):
         return ListOf(_with_default(item, lowest))
-    if not isinstance(item, Number) or pa.types.is_floating(item.arrow):
+    if not isinstance(item, NumberType) or pa.types.is_floating(item.arrow):
         return type_
     if pa.types.is_boolean(item.arrow):
         return ListOf(replace(item, default=False))

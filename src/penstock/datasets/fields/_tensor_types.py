@@ -40,7 +40,7 @@ def type_text(type_: pa.DataType) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class NumberType:
     """A number, boolean or instant for each row: a tensor."""
 
     arrow: pa.DataType
@@ -65,11 +65,11 @@ class Number:
 def _dtype(arrow: pa.DataType) -> np.dtype[Any]:
     if is_.is_temporal(arrow):
         return np.dtype(f"int{arrow.bit_width}")
-    return np.dtype(Number(arrow).name)
+    return np.dtype(NumberType(arrow).name)
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextsType:
     """A text, or bytes, for each row: a list; of the Arrow type `TEXT` also of other scalars."""
 
     arrow: pa.DataType
@@ -93,7 +93,7 @@ class Json:
 
 
 @dataclass(frozen=True, slots=True)
-class Category:
+class CategoryType:
     """A value as a code: `Categories`."""
 
     arrow: pa.DataType
@@ -107,7 +107,7 @@ class Category:
 class Dense:
     """Exactly so many values for each row: a tensor with one axis more."""
 
-    item: Number | Dense
+    item: NumberType | Dense
     size: int
 
     @property
@@ -131,7 +131,7 @@ class Optional:
     that the field may be missing in all records.
     """
 
-    item: Number | Dense | UpTo | Text | Json | Category | ListOf
+    item: NumberType | Dense | UpTo | TextsType | Json | CategoryType | ListOf
 
     @property
     def arrow(self) -> pa.DataType:
@@ -145,7 +145,7 @@ class Optional:
 class UpTo:
     """At most so many values for each row, filled up: `Padded`."""
 
-    item: Number | Dense
+    item: NumberType | Dense
     size: int
 
     @property
@@ -160,7 +160,7 @@ class UpTo:
 class ListOf:
     """Any number of values for each row: `Jagged`, or lists of lists of texts."""
 
-    item: Number | Dense | Text | Json | ListOf
+    item: NumberType | Dense | TextsType | Json | ListOf
     is_large: bool = False
     """Whether their offsets have 64 bits in Arrow; what comes out is the same."""
 
@@ -172,10 +172,12 @@ class ListOf:
         return f"{'large_list' if self.is_large else 'list'}<{self.item}>"
 
 
-FieldType: TypeAlias = Number | Text | Json | Category | Dense | Optional | UpTo | ListOf
+FieldType: TypeAlias = (
+    NumberType | TextsType | Json | CategoryType | Dense | Optional | UpTo | ListOf
+)
 
 
-def number_in(type_: Number | Dense) -> Number:
+def number_in(type_: NumberType | Dense) -> NumberType:
     """Return the type of the single values."""
     while isinstance(type_, Dense):
         type_ = type_.item
@@ -185,17 +187,17 @@ def number_in(type_: Number | Dense) -> Number:
 def may_be_missing(type_: FieldType) -> bool:
     """Whether a type says that no record needs to have the field: by `?` or by a default.
 
-    >>> may_be_missing(Number(pa.int8(), default=0)), may_be_missing(Text(pa.string()))
+    >>> may_be_missing(NumberType(pa.int8(), default=0)), may_be_missing(TextsType(pa.string()))
     (True, False)
     """
     if isinstance(type_, Optional):
         return True
     if isinstance(type_, UpTo | Dense):
         return number_in(type_.item).default is not None
-    return isinstance(type_, Number | Text) and type_.default is not None
+    return isinstance(type_, NumberType | TextsType) and type_.default is not None
 
 
-def default_text(number: Number) -> str:
+def default_text(number: NumberType) -> str:
     """Return the default as it is written behind a type."""
     if number.default is None:
         return ""

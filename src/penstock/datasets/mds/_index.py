@@ -19,14 +19,13 @@ from penstock.errors import (
     StorageError,
     TruncatedFileError,
 )
-from penstock.index import Found, digest, file_fingerprint, format_by_name
+from penstock.index import Found, Listing, digest, file_fingerprint, format_by_name
 from penstock.storage import LocalStore, fetch_metadata, join, locate, path_below
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from penstock.index import Listing
     from penstock.storage import Entry, StorageOptions, Store
 
 _SHARD = re.compile(r"\.mds(\.(br|bz2|gz|snappy|zstd))?$")

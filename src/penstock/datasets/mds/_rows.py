@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,6 @@ from penstock.storage import StorageOptions, locate
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Self
 
     from numpy.typing import NDArray
 
@@ -60,7 +59,6 @@ class MdsRows(Reopened[MdsSamples]):
         self._options = StorageOptions(storage_options)
         store, name = locate(folder, self._options)
         self._path = store.path(name)
-        self._warned: set[str] = set()
         self._opened()
 
     def _open(self) -> MdsSamples:
@@ -135,7 +133,7 @@ class MdsRows(Reopened[MdsSamples]):
         encoding = self._opened().encodings[name]
         if encoding.is_parsed:
             rows = [{name: value} for value in self._values(ids, name, cells)]
-            return inferred_batch(rows, self._warned).column(0) if rows else pa.nulls(0)
+            return inferred_batch(rows).column(0) if rows else pa.nulls(0)
         try:
             return encoding.array(cells)
         except BadCell as bad:
@@ -181,7 +179,7 @@ class MdsRows(Reopened[MdsSamples]):
         return _batch(arrays, len(ids))
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {**super().__getstate__(), "_warned": set()}
+        state = super().__getstate__()
         state.pop("schema", None)
         return state
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import itertools
 import zlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,21 +14,17 @@ from penstock._words import counted
 from penstock.datasets._foreign_file import check_unchanged, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
-from penstock.datasets.mds._values import encoding_of
+from penstock.datasets.mds._values import Encoding, encoding_of
 from penstock.datasets.text._texts import FileText, grouped, read_grouped
 from penstock.errors import CorruptFileError, ObjectChangedError, ObjectNotFoundError, OptionError
 from penstock.jsonl import decode_frame
-from penstock.storage import Block, block_cache, block_key, reading
+from penstock.storage import Block, StorageOptions, block_cache, block_key, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from penstock.datasets.mds._index import MdsIndex, Shard
-    from penstock.datasets.mds._values import Encoding
     from penstock.datasets.text._texts import Places
-    from penstock.storage import StorageOptions
 
 _KEPT_FILES = 128
 _KEPT_BYTES = 256 << 20
@@ -189,7 +186,9 @@ def _check(shard: Shard) -> None:
             f"{', '.join(_COMPRESSIONS)} are known. Write the shards with one of those, or plain."
         )
     if not _NUMBER_BYTES * (shard.samples + 2) <= shard.text_bytes <= _LARGEST:
-        raise _damaged(shard, f"{shard.samples:,} samples do not fit {shard.text_bytes:,} bytes")
+        raise _damaged(
+            shard, f"its {shard.text_bytes:,} bytes do not hold {counted(shard.samples, 'sample')}"
+        )
 
 
 def _whole(one: Shard) -> bytes:

@@ -6,6 +6,7 @@ import math
 import re
 import struct
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
@@ -18,8 +19,6 @@ from penstock.decode import decode_line
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from numpy.typing import NDArray
 
 _IMAGES = ("pil", "jpeg", "png")

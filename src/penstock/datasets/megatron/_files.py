@@ -25,7 +25,7 @@ from penstock.errors import (
     StorageError,
     TruncatedFileError,
 )
-from penstock.index import Found, digest, file_fingerprint, format_by_name
+from penstock.index import Found, Listing, digest, file_fingerprint, format_by_name
 from penstock.storage import (
     Block,
     LocalStore,
@@ -39,7 +39,6 @@ from penstock.storage import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.index import Listing
     from penstock.storage import StorageOptions
 
 BIN, IDX = ".bin", ".idx"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -11,11 +11,11 @@ from penstock._words import counted
 from penstock.datasets._foreign_file import Reopened, open_blocks_of, open_plain, stale
 from penstock.datasets._recently_used import RecentlyUsed
 from penstock.datasets._source import Location
-from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, prefix_of
+from penstock.datasets.megatron._files import BIN, IDX, MegatronFiles, MegatronIndex, prefix_of
 from penstock.datasets.text._block_texts import BLOCK_BYTES
-from penstock.datasets.text._texts import MappedText
+from penstock.datasets.text._texts import FileText, MappedText
 from penstock.datasets.tokens._layout import one_value
-from penstock.datasets.tokens._source import TokenSource, between, ends_of
+from penstock.datasets.tokens._source import Ends, TokenSource, between, ends_of
 from penstock.errors import ObjectChangedError, ObjectNotFoundError
 from penstock.index import rows_before
 from penstock.storage import StorageOptions, is_remote, locate, reading
@@ -23,13 +23,9 @@ from penstock.storage import StorageOptions, is_remote, locate, reading
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
-    from typing import Self
 
     from numpy.typing import NDArray
 
-    from penstock.datasets.megatron._files import MegatronIndex
-    from penstock.datasets.text._texts import FileText
-    from penstock.datasets.tokens._source import Ends
 
 _KEPT_FILES = 64
 _texts: RecentlyUsed[FileText] = RecentlyUsed(_KEPT_FILES)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from penstock._words import counted
+from penstock._words import counted, warn_once
 from penstock.datasets._join_batches import joined
 from penstock.datasets.fields._grammar import arrow_type
 from penstock.datasets.text._csv_parser import NOT_UTF_8, CsvParser
@@ -256,20 +256,18 @@ class CsvRows(Dataset):
         for file in meta.files:
             name, *more = file.facts["columns"] or [""]
             if not more and any(sign in name for sign in DELIMITERS):
-                _log.warning(
-                    "%s has one column, %r, with the delimiter %r. Another delimiter= "
-                    "(--delimiter) may cut it",
-                    file.path, name, meta.options["delimiter"],
-                )  # fmt: skip
+                sign = meta.options["delimiter"]
+                text = f"{file.path} has one column, {name!r}, with the delimiter {sign!r}."
+                warn_once(_log, f"{text} Another delimiter= (--delimiter) may cut it")
                 break
         files = [file for file in meta.files if file.facts.get("ragged")]
         if files:
-            _log.warning(
-                "%s another number of fields than the file has columns, the first at byte %d of "
-                "%s; reading such a row raises an error",
-                counted(sum(file.facts["ragged"] for file in files), "row", ("has", "have")),
-                files[0].facts["first_ragged"],
-                files[0].path,
+            rows = counted(sum(file.facts["ragged"] for file in files), "row", ("has", "have"))
+            warn_once(
+                _log,
+                f"{rows} another number of fields than the file has columns, the first at byte "
+                f"{files[0].facts['first_ragged']} of {files[0].path}; reading such a row raises "
+                "an error",
             )
 
     def __getstate__(self) -> dict[str, Any]:

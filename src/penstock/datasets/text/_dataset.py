@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from penstock._words import counted
-from penstock.datasets._network import is_network
 from penstock.datasets._source import Location
 from penstock.datasets.text._about import AboutText
 from penstock.datasets.text._block_texts import BlockText, block_firsts, blocked_runs, open_blocks
@@ -32,7 +31,15 @@ from penstock.datasets.text._texts import (
 from penstock.errors import ObjectNotFoundError, OptionError, StaleIndexError
 from penstock.index import IndexStore, file_fingerprint, load_beside
 from penstock.jsonl import SEQUENTIAL, compression_of
-from penstock.storage import Entry, LocalStore, StorageOptions, is_remote, locate, reading
+from penstock.storage import (
+    Entry,
+    LocalStore,
+    StorageOptions,
+    is_network,
+    is_remote,
+    locate,
+    reading,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -314,7 +321,7 @@ def open_text(index: SampleIndex, number: int) -> FileText:
 
 def _remedy(index: SampleIndex) -> str:
     is_of_tokens = any(path.endswith(".bin") for path in index.file_locations[:1])
-    if is_of_tokens if index.meta is None else index.meta.kind == "tokens":
+    if is_of_tokens if index.meta is None else index.meta.is_of_tokens:
         return "Tokenise the text again: penstock tokenize SRC DST --overwrite"
     return REBUILD
 

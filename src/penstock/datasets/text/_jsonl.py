@@ -192,13 +192,16 @@ class JsonlDataset(Dataset):
         return batch
 
     def _schema_of(self, ids: NDArray[np.int64]) -> pa.Schema:
-        # A bad line does not prevent a schema: reading its record raises.
-        return self._whole_batch(_joined(self._lines(ids)), lambda *_: None).schema
+        # A bad line does not prevent a schema, nor does it matter that values become strings:
+        # reading them raises, or warns.
+        lines = _joined(self._lines(ids))
+        return self._whole_batch(lines, lambda *_: None, warns=False).schema
 
-    def _whole_batch(self, text: bytes, on_bad: OnBad) -> pa.RecordBatch:
+    def _whole_batch(self, text: bytes, on_bad: OnBad, *, warns: bool = True) -> pa.RecordBatch:
         from penstock.decode import InferringDecoder  # noqa: PLC0415 (pyarrow)
 
-        decoder = InferringDecoder(name=self.files[0] if len(self.files) == 1 else "")
+        name = self.files[0] if len(self.files) == 1 else ""
+        decoder = InferringDecoder(name=name, warns=warns)
         batch = decoder.settle(text, decoder.attempt(text), on_bad)
         if self._fields is None:
             return batch

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
+from collections.abc import Mapping
 from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from penstock._words import counted
-from penstock.datasets._network import is_network
+from penstock._words import counted, warn_once
 from penstock.datasets.text._dataset import ROW, Dataset, load_folder
 from penstock.datasets.tokens._layout import (
     check_complete,
@@ -22,20 +22,16 @@ from penstock.datasets.tokens._layout import (
     one_value,
     runs_of,
 )
-from penstock.datasets.tokens._source import TokenSource, between, ends_of, take
+from penstock.datasets.tokens._source import Ends, TokenSource, between, ends_of, take
 from penstock.datasets.tokens._with_aux import TokensWithAuxDataset
 from penstock.errors import OptionError
-from penstock.index import rows_before
-from penstock.storage import is_remote, locate
+from penstock.index import Documents, SampleIndex, TokensMeta, rows_before
+from penstock.storage import is_network, is_remote, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import DTypeLike, NDArray
 
     from penstock.datasets.tokens._layout import Runs
-    from penstock.datasets.tokens._source import Ends
-    from penstock.index import Documents, SampleIndex, TokensMeta
 
 _log = logging.getLogger("penstock.datasets")
 
@@ -147,7 +143,8 @@ class TokensDataset(TokenSource, Dataset):
         """Raise where a sample has another size than all samples."""
         if self.sample_size not in (None, tokens):
             raise self._sample_index.damaged(
-                f"sample {number:,} has {tokens:,} tokens, and every sample {self.sample_size:,}"
+                f"sample {number:,} has {counted(tokens, 'token')}, and every sample "
+                f"{self.sample_size:,}"
             )
 
     def _process_sample(self, sample_bytes: bytes, number: int = 0) -> NDArray[Any]:
@@ -349,10 +346,10 @@ def open_tokens(
         return TokensWithAuxDataset(found)
     dataset = TokensDataset(found)
     if found.meta is None:
-        _log.warning(
-            "%s does not say of which type its tokens are: uint16 is assumed. If they are not, "
-            "open it by TokensDataset.create_from_index_on_filesystem(%r, token_dtype=…)",
-            path,
-            path,
+        warn_once(
+            _log,
+            f"{path} does not say of which type its tokens are: uint16 is assumed. If they are "
+            f"not, open it by TokensDataset.create_from_index_on_filesystem({path!r}, "
+            "token_dtype=…)",
         )
     return dataset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ from penstock.index import DOCUMENT_FILES, rebuilding
 from penstock.storage import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import DTypeLike, NDArray
 
     from penstock.index import Meta, SampleIndex
@@ -173,17 +172,17 @@ def runs_of(index: SampleIndex, sample_bytes: int | None) -> Runs:
             is_one = file == last and offset + size - begin == whole
             one = (low, file, begin, offset + size)
             found += [one] if is_one else _scanned(rows, low, high)
-    runs = Runs(found, len(rows))
-    _check_runs(index, runs, sample_bytes)
-    return runs
+    _check_runs(index, found, sample_bytes)
+    return Runs(found, len(rows))
 
 
-def _check_runs(index: SampleIndex, runs: Runs, sample_bytes: int | None) -> None:
+def _check_runs(
+    index: SampleIndex, places: list[tuple[int, int, int, int]], sample_bytes: int | None
+) -> None:
     """Raise where a run does not lie in a file, or does not have the bytes of its samples."""
     sizes = [_size_of(index, file) for file in range(len(index.file_locations))]
-    for (first, file, begin, stop), behind in zip(
-        runs.places, runs.firsts[1:].tolist(), strict=True
-    ):
+    ends = [*(first for first, *_ in places[1:]), len(index)]
+    for (first, file, begin, stop), behind in zip(places, ends[: len(places)], strict=True):
         whole = stop - begin if sample_bytes is None else (behind - first) * sample_bytes
         is_there = 0 <= file < len(sizes) and 0 <= begin <= stop <= sizes[file]
         if not is_there or stop - begin != whole:
@@ -206,7 +205,7 @@ def _scanned(rows: NDArray[np.uint64], low: int, high: int) -> Iterator[tuple[in
     """Yield first sample, file, begin and stop of each run among some samples."""
     if low == high:
         return
-    first, file, begin = low, int(rows[low, 0]), int(rows[low, 1])
+    first, (file, begin) = low, rows[low, :2].astype(np.int64).tolist()
     stop = begin
     for start in range(low, high, _SCANNED):
         part = rows[start : min(start + _SCANNED, high)].astype(np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeGuard
 
@@ -15,8 +16,6 @@ from penstock.decode import empty_batch, fit_batch
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from penstock.datasets._source import Fields
@@ -125,6 +124,10 @@ class TokenSource(Source):
         wide = length if stride is None else stride
         windows: TokenSource = self._later("windows")(self, length, wide, ahead)
         return windows
+
+    def each(self, change: Callable[[TokenSource], TokenSource]) -> TokenSource:
+        """Return `change(self)`; where sources were joined, those that it makes of each, joined."""
+        return change(self)
 
     def _fresh(self, ids: NDArray[np.int64]) -> NDArray[Any]:
         """Return rows of one width, fresh and writable."""

@@ -4,26 +4,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from penstock.datasets._concatenated import Concatenated
-from penstock.datasets._source import Location
+from penstock.datasets._source import Location, Source
 from penstock.datasets._split import Parts, SplitPart, split
 from penstock.datasets._views import Chosen, Taken, fingerprint_of
-from penstock.datasets.tokens._source import OverTokens, TokenSource, between, take
+from penstock.datasets.tokens._source import Ends, OverTokens, TokenSource, between, take
 from penstock.datasets.where._where import Matched, where
 from penstock.errors import CorruptIndexError, OptionError
 from penstock.order import whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
-    from penstock.datasets._source import Source
-    from penstock.datasets.tokens._source import Ends
 
 _NO_STREAM = (
     "rows of a view do not follow each other as one stream. Cut the windows first and choose "
@@ -70,14 +67,23 @@ class MatchingTokens(ChosenTokens, Matched):
 
 
 class ConcatenatedTokens(TokenSource, Concatenated):
-    """The rows of several sources of one dtype, one source after the other."""
+    """The rows of several sources, one source after the other, in a dtype that holds all tokens."""
 
     sources: list[TokenSource]  # type: ignore[assignment]
     _no_stream = _NO_STREAM
 
     @property
     def token_dtype(self) -> np.dtype[Any]:
-        return self.sources[0].token_dtype
+        return np.result_type(*(one.token_dtype for one in self.sources))
+
+    def each(self, change: Callable[[TokenSource], TokenSource]) -> TokenSource:
+        found = []
+        for label, one in zip(self.labels(), self.sources, strict=True):
+            try:
+                found.append(one.each(change))
+            except OptionError as why:
+                raise OptionError(f"{label}: {why.fact}", remedy=why.remedy) from None
+        return ConcatenatedTokens(found, self.names)
 
     @property
     def sample_size(self) -> int | None:
@@ -136,10 +142,18 @@ class ConcatenatedTokens(TokenSource, Concatenated):
 
 
 def concatenated_tokens(one: TokenSource, other: Source) -> Source:
-    """Return the rows of both: a source of tokens, where the other has tokens of the same dtype."""
-    if isinstance(other, TokenSource) and other.token_dtype == one.token_dtype:
-        return ConcatenatedTokens([one, other])
-    return Concatenated([one, other])
+    """Return the rows of both: a source of tokens, where the other has tokens, too."""
+    return named_sources([one, other])
+
+
+def named_sources(sources: Sequence[Source], names: Sequence[str] = ()) -> Concatenated:
+    """Return several sources as one: of tokens, where all have tokens that one dtype holds."""
+    tokens = [one for one in sources if isinstance(one, TokenSource)]
+    if len(tokens) == len(sources):
+        joined = ConcatenatedTokens(tokens, names)
+        if joined.token_dtype.kind in "iu":
+            return joined
+    return Concatenated(sources, names)
 
 
 def split_tokens(

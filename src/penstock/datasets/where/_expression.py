@@ -13,13 +13,11 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from penstock.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEEPEST = 100
 """How far parentheses and `not` may be nested."""
@@ -106,12 +104,13 @@ def parse(text: str) -> Node:
     return _ConditionParser(text).whole()
 
 
-def names_in(node: Node) -> list[str]:
-    """Return the fields that an expression is about, each once."""
+def names_in(node: Node, *, null_tests: bool = False) -> list[str]:
+    """Return the fields that an expression is about, each once; or only those of `is null`."""
     if isinstance(node, Comparison | IsNull):
-        return [node.name]
+        return [node.name] if isinstance(node, IsNull) or not null_tests else []
     parts = node.parts if isinstance(node, Several) else (node.inner,)
-    return list(dict.fromkeys(name for part in parts for name in names_in(part)))
+    names = (name for part in parts for name in names_in(part, null_tests=null_tests))
+    return list(dict.fromkeys(names))
 
 
 class Token(NamedTuple):
@@ -213,7 +212,8 @@ class _ConditionParser:
 
     def _comparison(self) -> Node:
         first = self._take()
-        if first.kind in ("number", "text") or first.text.lower() in (*_BOOLEANS, "null"):
+        is_word = first.kind == "word" and first.text.lower() in (*_BOOLEANS, "null")
+        if is_word or first.kind in ("number", "text"):
             value, sign = self._value(first), self._take()
             if sign.text not in _COMPARISONS:
                 raise self._expected("a comparison", sign)

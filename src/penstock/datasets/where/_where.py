@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ import pyarrow.compute as pc
 from penstock.datasets._arrow import read_fields, refuse_unknown
 from penstock.datasets._mapped import Called
 from penstock.datasets._rule_views import Rule, RuleView
-from penstock.datasets._views import fingerprint_of
+from penstock.datasets._views import Chosen, fingerprint_of
+from penstock.datasets.fields._paths import type_at
 from penstock.datasets.where._expression import (
     LENGTH,
     Comparison,
@@ -25,18 +27,17 @@ from penstock.datasets.where._expression import (
     parse,
     point_at,
 )
+from penstock.decode import uuids_as_texts
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from penstock.datasets._source import Source
-    from penstock.datasets._views import Chosen
     from penstock.datasets.where._expression import Value
 
 _VERSION = 1
 """Raised whenever the same expression would match other records."""
 _ROW = "penstock row number"
+ONLY_LENGTHS = "only texts and lists have a length"
 is_ = pa.types
 
 _COMPARE: dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
@@ -89,10 +90,29 @@ class TextCondition:
     def names(self, source: Source) -> Sequence[str]:
         return names_in(self._node)
 
-    def rows(self, columns: pa.RecordBatch) -> np.ndarray:
+    def rows(self, columns: pa.RecordBatch, *, unknown: bool = False) -> np.ndarray:
+        """Return the rows for which it is true, or also those for which it is `unknown`."""
         named = dict(zip(columns.schema.names, columns.columns, strict=True))
-        found = pc.fill_null(holds(self._node, named, self._text), False)  # noqa: FBT003
+        found = pc.fill_null(holds(self._node, named, self._text), unknown)
         return np.flatnonzero(found.to_numpy(zero_copy_only=False))
+
+    def may_match(self, source: Source, length: int) -> np.ndarray | None:
+        """Return the records that match as far as free fields tell; None for all of them."""
+        names = names_in(self._node)
+        free = [name for name in names if name in source.free_fields]
+        tested = names_in(self._node, null_tests=True)
+        if not free or len(free) == len(names) or not source.free_fields.issuperset(tested):
+            return None
+        found, start = [np.empty(0, np.int64)], 0
+        for columns in read_fields(source, free, length):
+            rows = columns.num_rows
+            for name in names:
+                if name not in free:  # A comparison with null is neither true nor false.
+                    type_ = type_at(source.schema, name) or pa.null()
+                    columns = columns.append_column(name, pa.nulls(rows, type_))  # noqa: PLW2901
+            found.append(start + self.rows(columns, unknown=True))
+            start += rows
+        return np.concatenate(found)
 
 
 class ArrowCondition:
@@ -112,6 +132,9 @@ class ArrowCondition:
         if "FieldPath" in text or "FieldRef" in text:  # By position: all must be there.
             return list(names)
         return [name for name in names if name in text] or names
+
+    def may_match(self, source: Source, length: int) -> None:
+        """Return None: any record may match."""
 
     def rows(self, columns: pa.RecordBatch) -> np.ndarray:
         table = pa.Table.from_batches([columns])
@@ -142,7 +165,9 @@ class Search(Rule):
         unknown = dict.fromkeys(names)
         found = [np.empty(0, np.int64)]
         start = 0
-        for columns in read_fields(self.source, names, self.length):
+        ids = self._condition.may_match(self.source, self.length)
+        source = self.source if ids is None else self.source.take(ids)
+        for columns in read_fields(source, names, self.length if ids is None else len(ids)):
             for name, array in zip(names, columns.columns, strict=True):
                 if array.null_count < len(array):
                     unknown.pop(name, None)
@@ -151,7 +176,8 @@ class Search(Rule):
         if self.length:
             for name in unknown:
                 refuse_unknown(self.source, name)
-        return [np.concatenate(found)]
+        rows = np.concatenate(found)
+        return [rows if ids is None else ids[rows]]
 
 
 class Matched(RuleView):
@@ -164,9 +190,13 @@ def holds(node: Node, columns: Mapping[str, pa.Array], text: str) -> pa.BooleanA
     `text` is what the user wrote; errors point into it.
     """
     if isinstance(node, Comparison):
-        array = _plain(columns[node.name])
+        array = plain(columns[node.name])
         if node.how.startswith(LENGTH):
-            array = _lengths(node, array, partial(point_at, text, node.at[0]))
+            lengths = lengths_in(array)
+            if lengths is None:
+                problem = f"the field {node.name!r} is {array.type}: {ONLY_LENGTHS}."
+                raise point_at(text, node.at[0], problem)
+            array = lengths
         results = [
             _compared(node, array, value, partial(point_at, text, at))
             for value, at in zip(node.values, node.at, strict=True)
@@ -187,7 +217,8 @@ def _together(results: list[pa.Array], *, is_and: bool) -> pa.Array:
     return combined
 
 
-def _plain(array: pa.Array) -> pa.Array:
+def plain(array: pa.Array) -> pa.Array:
+    array = uuids_as_texts(array)
     if is_.is_dictionary(array.type):
         array = array.dictionary_decode()
     if is_.is_string_view(array.type):
@@ -218,7 +249,8 @@ def _compared(
     raise error(f"the field {node.name!r} is {type_}: it has no {way!r} with {_word(value)}.")
 
 
-def _lengths(node: Comparison, array: pa.Array, error: Callable[[str], Exception]) -> pa.Array:
+def lengths_in(array: pa.Array) -> pa.Array | None:
+    """Return how many characters or items each value has; None where the type has no length."""
     type_ = array.type
     if is_.is_null(type_):
         return array
@@ -226,7 +258,7 @@ def _lengths(node: Comparison, array: pa.Array, error: Callable[[str], Exception
         return pc.utf8_length(array)
     if is_.is_list(type_) or is_.is_large_list(type_) or is_.is_fixed_size_list(type_):
         return pc.list_value_length(array)
-    raise error(f"the field {node.name!r} is {type_}: only texts and lists have a length.")
+    return None
 
 
 def _is_number(type_: pa.DataType) -> bool:

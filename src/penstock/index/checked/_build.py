@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress, groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -16,8 +16,8 @@ from penstock.errors import OptionError
 from penstock.index._fingerprint import digest
 from penstock.index._formats import format_named, load
 from penstock.index._names import BAD_LINES
-from penstock.index._parts import LongLine, PartsUnit, opened_lines, parts_of
-from penstock.index._scan import LineScan
+from penstock.index._parts import LinePiece, LongLine, PartsUnit, opened_blocks, opened_lines
+from penstock.index._scan import LineScan, ScannedFrames, Scanner
 from penstock.index.checked._checks import (
     JSON_NAMES,
     Aside,
@@ -36,20 +36,18 @@ from penstock.work import UnitResults, grouped, run_units
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
     from penstock.index._build import Builder, FileToScan
-    from penstock.index._parts import FilePart, LinePiece
-    from penstock.index._scan import Scanner
+    from penstock.index._parts import FilePart
     from penstock.index.checked._checks import Checks
     from penstock.storage import Draft
 
     _PartResult = tuple[FilePart, PartFound, Iterator[NDArray[np.int64]]]
 
 _NEWLINE = 10
-_FORMAT = 1
+_FORMAT = 2
 """Of the units' output."""
 _ROW_BYTES = 16
 _ROWS_AT_ONCE = 1 << 16
@@ -58,13 +56,15 @@ _LITTLE = 64 << 20
 
 
 class LineCheck:
-    """Finds the records among lines, and keeps the lines that are set aside.
+    """Reads lines, or other records, and keeps those that are set aside.
 
     Without `validate` every line that is not blank is a record, as in a plain scan.
     """
 
-    def __init__(self, look: Look) -> None:
-        self._checks, self._profile, self._on_rows = look
+    def __init__(self, look: Look, decode: Callable[[bytes], object] = decode_as_json) -> None:
+        self._checks, self._profile, self._on_rows, self._chosen = look
+        self._decode = decode
+        self._decode_fast = decode_fast if decode is decode_as_json else decode
         self.records = 0
         self.aside: list[Aside] = []
 
@@ -79,6 +79,9 @@ class LineCheck:
 
     def add_found(self, piece: LinePiece, lines: list[bytes], places: NDArray[np.int64]) -> None:
         """Take records that were found in a text: each of them, with offset and bytes there."""
+        if self._chosen is not None:
+            chosen = self._chosen(len(places))
+            lines, places = [lines[number] for number in chosen], places[chosen]
         reasons, values = self._read(lines, places[:, 1]) if self._checks else ({}, [])
         if reasons:
             newlines = np.flatnonzero(np.frombuffer(piece.text, np.uint8) == _NEWLINE)
@@ -117,12 +120,12 @@ class LineCheck:
             try:
                 # No Python between two lines. When a line fails, those before it are in the list,
                 # so its number is known, and `rest` continues behind it.
-                values.extend(kept(map(decode_fast, rest)))
+                values.extend(kept(map(self._decode_fast, rest)))
                 break
             except (ValueError, RecursionError):
                 number = len(values) + len(reasons)
                 try:
-                    values.extend(kept([decode_as_json(lines[number])]))
+                    values.extend(kept([self._decode(lines[number])]))
                 except ValueError as why:
                     if self._checks.validate:
                         reasons[number] = reason_text(why)
@@ -163,10 +166,7 @@ def unit_key(builder: Builder) -> str:
 def scan_checked(builder: Builder, units_in: Path, folder: Path) -> None:
     """Scan all files by units that publish in `units_in`, and write the index into `folder`."""
     options = builder.options
-    parts: list[FilePart] = []
-    for one in builder.waiting:
-        facts = one.was.facts if one.was else None
-        parts += parts_of(one.found, one.start, builder.scanner, options.unit_bytes, facts)
+    parts = [part for one in builder.waiting for part in builder.parts_of(one)]
     results = UnitResults(str(units_in))
     units = [
         ScanUnit(results, number, group, builder.scanner, options.checks)
@@ -246,28 +246,64 @@ class ScanUnit(PartsUnit):
     checks: Checks
 
     def write(self, draft: Draft, advance: Callable[[int], object]) -> None:
-        profile = Profile(is_text=self.scanner.kind == "csv") if self.checks.profile else None
+        profile = Profile(is_text=not self.scanner.is_typed) if self.checks.profile else None
         look = Look(
             self.checks, profile, lambda places: draft.write(places.astype("<i8").tobytes())
         )
-        parts = [self._scanned(part, look, advance) for part in self.parts]
+        row = format_named(self.scanner.kind)
+        scan = scan_part if row is None or row.scan is None else load(row.scan)
+        parts = [scan(part, self.scanner, look, advance) for part in self.parts]
         self.describe(draft, UnitFound(parts, None if profile is None else profile.to_bytes()))
 
-    def _scanned(self, part: FilePart, look: Look, advance: Callable[[int], object]) -> PartFound:
-        row = format_named(self.scanner.kind)
-        if row is None or row.validate is None:
-            kind = self.scanner.kind
-            raise OptionError(f"records of {kind} can be neither validated nor profiled.")
-        found: PartFound = load(row.validate)(part, self.scanner, look, advance)
-        return found
+
+def scan_part(
+    part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
+) -> PartFound:
+    """Return the records that a scanner finds in a part, each of them read where that is asked."""
+    decode = scanner.decode
+    if decode is None:
+        if look.checks:
+            raise OptionError(
+                f"records of {scanner.kind} can be neither validated nor profiled: they have no "
+                "decode. penstock convert writes them as JSON Lines, which can be both."
+            )
+        decode = decode_as_json
+    return check_part(part, scanner, LineCheck(look, decode), advance)
+
+
+def check_part(
+    part: FilePart, scanner: Scanner, check: LineCheck, advance: Callable[[int], object]
+) -> PartFound:
+    """Hand the records that a scanner finds in a part to a check."""
+    scan, frames = scanner.begin(part.found.path, part.facts, part.start), ScannedFrames()
+    held, at, newlines = bytearray(), part.start, 0  # The text of the record that is not over.
+
+    def take(places: NDArray[np.int64]) -> None:
+        nonlocal at, newlines
+        if len(places):
+            end = part.start + int(places[-1].sum()) - at
+            piece = LinePiece(at, newlines, bytes(held[:end]))
+            places[:, 0] += part.start - at
+            texts = [piece.text[begin : begin + size] for begin, size in places.tolist()]
+            check.add_found(piece, texts, places)
+            newlines += piece.text.count(b"\n")
+            del held[:end]
+            at += end
+
+    with opened_blocks(part, advance, frames) as blocks:
+        for block in blocks:
+            held += block
+            take(scan.add(block))
+    take(scan.finish())
+    newlines += held.count(b"\n")
+    return PartFound(check.records, check.aside, newlines, frames.as_tuples, scan.facts())
 
 
 def scan_lines(
     part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
 ) -> PartFound:
-    """Return the records among the lines that begin in a part."""
-    del scanner
-    check = LineCheck(look)
+    """Return the records among the lines of a part; long lines are not kept in memory."""
+    check = LineCheck(look, scanner.decode or decode_as_json)
     with opened_lines(part, advance, look.checks.max_line_bytes) as lines:
         for piece in lines:
             check.add(piece)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -12,9 +13,6 @@ from penstock.index._names import BAD_LINES, FILES, META
 from penstock.storage import join, open_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import BinaryIO
-
     import numpy as np
     from numpy.typing import NDArray
 
@@ -75,15 +73,16 @@ def read_bad_lines(folder: str | os.PathLike[str]) -> Iterator[BadLine]:
     Traceback (most recent call last):
     penstock.errors.ObjectNotFoundError: no/such/index holds no index: expected the folder of one...
     """
-    path = join(os.fspath(folder), BAD_LINES)
+    folder = os.path.expanduser(folder)
+    path = join(folder, BAD_LINES)
     if os.path.exists(path):
         return _lines_in(path)
-    if not any(os.path.exists(join(os.fspath(folder), name)) for name in (FILES, META)):
+    if not any(os.path.exists(join(folder, name)) for name in (FILES, META)):
         raise ObjectNotFoundError(
-            f"{os.fspath(folder)} holds no index: expected the folder of one, with {META} or "
+            f"{folder} holds no index: expected the folder of one, with {META} or "
             f"{FILES}, and {BAD_LINES} if it was built with validate=True. It is the folder "
             "'index' in that of the data, or what penstock index PATH prints.",
-            path=os.fspath(folder),
+            path=folder,
         )
     return iter(())
 
@@ -138,6 +137,8 @@ class Look(NamedTuple):
     """The profile that the records are added to."""
     on_rows: Callable[[NDArray[np.int64]], object] = lambda _: None
     """Called with offset and bytes of some records: int64[k, 2]."""
+    chosen: Callable[[int], list[int]] | None = None
+    """Called with the number of the next records; returns those of them that are read."""
 
 
 class PartFound(msgspec.Struct):

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock._words import warn_once
 from penstock.jsonl import BOM, compression_of, decompressed
 
 if TYPE_CHECKING:
@@ -53,11 +54,12 @@ def found_options(files: Sequence[Found], given: Mapping[str, Any]) -> dict[str,
         plain = {"delimiter": usual, "quote": '"', "escape": None}
         odd = {name: sign for name, sign in signs.items() if sign != plain[name]}
         if others:
-            _log.warning(
-                "%s: its rows are as even with the delimiter %s as with %s, which is taken. "
-                "delimiter= (--delimiter) chooses",
-                file.path, " or ".join(map(repr, others)), repr(found["delimiter"]),
-            )  # fmt: skip
+            warn_once(
+                _log,
+                f"{file.path}: its rows are as even with the delimiter "
+                f"{' or '.join(map(repr, others))} as with {found['delimiter']!r}, which is "
+                "taken. delimiter= (--delimiter) chooses",
+            )
         elif odd:
             shown = ", ".join(f"{name} {sign!r}" for name, sign in odd.items())
             _log.info("%s: found %s in its first rows", file.path, shown)

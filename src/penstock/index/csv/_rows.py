@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from penstock.errors import MalformedLineError
+from penstock.index._scan import escaped_bytes
 from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
@@ -125,19 +126,10 @@ class RowFinder:
         """Return which bytes are escaped by the one before them."""
         if self._escape is None:
             return None
-        escaped = np.zeros(len(body), bool)
         escapes = np.flatnonzero(body == self._escape)
-        if self._is_escaped:
-            escaped[0] = True
-            escapes = escapes[escapes > 0]
-        # In a run of escapes every second one is itself escaped.
-        numbers = np.arange(len(escapes))
-        is_first = np.diff(escapes, prepend=-2) != 1
-        rank = numbers - np.maximum.accumulate(np.where(is_first, numbers, 0))
-        targets = escapes[rank % 2 == 0] + 1
-        self._is_escaped = bool(len(targets)) and int(targets[-1]) == len(body)
-        escaped[targets[targets < len(body)]] = True
-        return escaped
+        escaped = escaped_bytes(len(body), escapes, is_first=self._is_escaped)
+        self._is_escaped = bool(escaped[-1])
+        return escaped[:-1]
 
     def _at_border(
         self, seen: NDArray[np.uint8], quotes: NDArray[np.int64], escaped: NDArray[np.bool_] | None

@@ -13,7 +13,8 @@ from pyarrow import csv
 from penstock._words import counted
 from penstock.errors import MalformedLineError, OptionError
 from penstock.index._formats import load
-from penstock.index._scan import ScannedFrames, opened, text_blocks
+from penstock.index._parts import opened_blocks
+from penstock.index._scan import ScannedFrames, Scanner
 from penstock.index.checked._checks import Aside, PartFound
 from penstock.index.csv._rows import RowFinder, line_ends
 from penstock.index.csv._types import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from penstock.index._parts import FilePart
-    from penstock.index._scan import Scanner
     from penstock.index.checked._checks import Look
     from penstock.index.profile._profile import Profile
 
@@ -51,7 +51,7 @@ _PARSED_TYPE = "penstock.datasets.fields._grammar:arrow_type"
 _TRUTH = r"^(true|True|TRUE|false|False|FALSE)$"
 
 
-class CsvScanner:
+class CsvScanner(Scanner):
     r"""A row is a record, with line ends inside quotes; a header row is none.
 
     The names of columns are those of the header, or `column_names` (also in place of a header), or
@@ -65,6 +65,7 @@ class CsvScanner:
     """
 
     kind = "csv"
+    is_typed = False
 
     def __init__(  # noqa: PLR0913, PLR0917 (in the order of 0.1.0)
         self,
@@ -214,28 +215,23 @@ def _check_names(names: Sequence[str], where: str) -> None:
         if name in seen:
             raise OptionError(
                 f"{where}: two columns are called {name!r}, and a record holds each name once. "
-                "Give other names: column_names=[…]."
+                "Give other names: column_names=[…] (--columns A,B,C)."
             )
         seen.add(name)
 
 
 def scan_rows(
-    part: FilePart, scanner: Scanner, look: Look, advance: Callable[[int], object]
+    part: FilePart, scanner: CsvScanner, look: Look, advance: Callable[[int], object]
 ) -> PartFound:
     """Return the records of a file of CSV, from where a part of it begins."""
-    if not isinstance(scanner, CsvScanner):
-        raise OptionError(
-            f"records of {scanner.kind} can be neither validated nor profiled. penstock convert "
-            "writes them as JSON Lines, which can be both."
-        )
     scan, frames, text_bytes = _CheckedScan(part, scanner, look), ScannedFrames(), 0
-    with opened(part.found) as file:
-        for block in text_blocks(file, part.start, advance, frames):
+    with opened_blocks(part, advance, frames) as blocks:
+        for block in blocks:
             scan.add(block)
             text_bytes += len(block)
     scan.finish()
-    rows = [(begin, size, *text) for begin, size, *text in frames.rows.tolist()]
-    return PartFound(scan.records, scan.aside, scan.newlines, rows, scan.facts(), text_bytes)
+    facts = scan.facts()
+    return PartFound(scan.records, scan.aside, scan.newlines, frames.as_tuples, facts, text_bytes)
 
 
 class _CheckedScan(CsvScan):
@@ -243,7 +239,7 @@ class _CheckedScan(CsvScan):
 
     def __init__(self, part: FilePart, scanner: CsvScanner, look: Look) -> None:
         super().__init__(scanner, part.found.path, part.facts, part.start)
-        self._checks, self._profile, self._on_rows = look
+        self._checks, self._profile, self._on_rows, self._chosen = look
         self.records = 0
         self.aside: list[Aside] = []
         self.newlines = 0
@@ -254,8 +250,11 @@ class _CheckedScan(CsvScan):
         return rows
 
     def _look_at(self, part: bytes, rows: NDArray[np.int64], types: TypesSeen) -> None:
-        starts = (rows[:, 0] - rows[0, 0]).tolist()
+        end, starts = int(rows[-1].sum()), (rows[:, 0] - rows[0, 0]).tolist()
         texts = [part[at : at + size] for at, size in zip(starts, rows[:, 1].tolist(), strict=True)]
+        if self._chosen is not None:
+            chosen = self._chosen(len(rows))
+            texts, rows = [texts[number] for number in chosen], rows[chosen]
         reasons = self._reasons(part, texts)
         whole = [number for number in range(len(texts)) if number not in reasons]
         ragged = types.add(_joined([texts[number] for number in whole])) if whole else {}
@@ -265,7 +264,7 @@ class _CheckedScan(CsvScan):
         if self._profile is not None:
             self._add_to_profile(self._profile, texts, reasons, types)
         if self._checks.validate:
-            self._set_aside(rows, reasons)
+            self._set_aside(rows, reasons, end)
             rows = np.delete(rows, sorted(reasons), axis=0)
         else:
             if ragged and not self._ragged:
@@ -291,8 +290,8 @@ class _CheckedScan(CsvScan):
                     reasons.setdefault(number, reason_text(why))
         return reasons
 
-    def _set_aside(self, rows: NDArray[np.int64], reasons: dict[int, str]) -> None:
-        ends = _ends(bytes(self._text[: int(rows[-1].sum()) - self._text_at]))
+    def _set_aside(self, rows: NDArray[np.int64], reasons: dict[int, str], end: int) -> None:
+        ends = _ends(bytes(self._text[: end - self._text_at]))
         for number in sorted(reasons):
             offset, size = rows[number].tolist()
             newlines = self.newlines + int(np.searchsorted(ends, offset - self._text_at))

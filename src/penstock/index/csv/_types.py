@@ -50,9 +50,10 @@ class Dialect:
         others = {"quote": self.quote, "escape": self.escape}
         signs |= {name: sign for name, sign in others.items() if sign is not None}
         for name, sign in signs.items():
-            if not isinstance(sign, str) or len(sign) != 1 or not sign.isascii() or sign in "\r\n":
+            is_ascii = isinstance(sign, str) and len(sign) == 1 and sign.isascii()
+            if not is_ascii or sign in {"\r", "\n", "\0"}:
                 raise OptionError(
-                    f"{name}={sign!r}: expected one ASCII character that is no line break."
+                    f"{name}={sign!r}: expected one ASCII character, no line break and no NUL."
                 )
         if len(set(signs.values())) < len(signs):
             raise OptionError(

@@ -13,7 +13,7 @@ import msgspec
 from penstock._words import counted
 from penstock.errors import CorruptFileError, CorruptIndexError
 from penstock.index._names import PROFILE, PROFILE_STATE
-from penstock.index.profile._values import WHOLE, shown
+from penstock.index.profile._values import WHOLE, ValueStats, shown
 from penstock.storage import join, read_metadata, readable_metadata
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from penstock.index.profile._profile import FieldNode, Profile
     from penstock.index.profile._sketches import Histogram
-    from penstock.index.profile._values import ValueStats
 
 FORMAT = "penstock-profile"
 VERSION = 1
@@ -99,6 +98,8 @@ def _field(path: str, node: FieldNode, parent: FieldNode) -> dict[str, Any]:
     ]
     if examples:
         field["examples"] = examples
+    if counts := _values(held):
+        field["values"] = counts
     field["types"] = {kind: _details(kind, stats) for kind, stats in _by_count(types)}
     return field
 
@@ -121,6 +122,20 @@ def _distinct(held: dict[str, ValueStats]) -> dict[str, Any]:
         trues = held["bool"].trues
         count += (trues > 0) + (trues < held["bool"].count)
     return {"distinct": count, "distinct_is_exact": all(one.is_exact for one in counts)}
+
+
+def _values(held: dict[str, ValueStats]) -> list[list[object]]:
+    """Return each value with its count, the most frequent first, where values come again."""
+    ((kind, stats),) = held.items() if len(held) == 1 else [("", None)]
+    if stats is None:
+        return []
+    counts: Mapping[Any, int] = stats.classes or {}
+    if kind == "bool":
+        counts = {True: stats.trues, False: stats.count - stats.trues}
+    if 2 * len(counts) > stats.count:
+        return []
+    common = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return [[shown(kind, value), count] for value, count in common if count]
 
 
 def _borders(held: dict[str, ValueStats]) -> dict[str, Any]:
@@ -278,7 +293,7 @@ def read_profile(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
     >>> read_profile("no/such/index") is None
     True
     """
-    path = join(os.fspath(folder), PROFILE)
+    path = join(os.path.expanduser(folder), PROFILE)
     try:
         return decode_profile(read_metadata(path))
     except (FileNotFoundError, NotADirectoryError):
@@ -335,6 +350,7 @@ class _FieldFacts(msgspec.Struct):
     min: Scalar = None
     max: Scalar = None
     examples: list[Any] = []
+    values: list[tuple[Scalar, Count]] = []
 
 
 class _Drift(msgspec.Struct):

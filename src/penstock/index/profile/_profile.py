@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, compress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, get_args
@@ -14,18 +14,17 @@ from penstock._words import counted
 from penstock.index._names import PROFILE_STATE
 from penstock.index.profile._document import damaged, document_of
 from penstock.index.profile._sketches import Distinct
-from penstock.index.profile._values import WHOLE, ValueStats, add_values, kind_of
+from penstock.index.profile._values import EXACT, WHOLE, ValueStats, add_values, kind_of
 from penstock.storage import join, read_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from decimal import Decimal
 
     from numpy.typing import NDArray
 
     from penstock.index._sample_index import SampleIndex
 
     Values = Sequence[Any]
-    from collections.abc import Callable, Mapping, Sequence
 
 MOST_NAMES = 2000
 """Names of an object, at most; if there are more, they are keys, and count as one field."""
@@ -230,6 +229,11 @@ class Profile:
         self.records += other.records
         self.is_text = self.is_text or other.is_text
 
+    @property
+    def end(self) -> int:
+        """The number behind that of the last record."""
+        return max((stats.last + 1 for stats in self._root.types.values()), default=0)
+
     def document(self) -> dict[str, Any]:
         """Return the content of `profile.json`: plain JSON."""
         return document_of(self._root, self.records, is_text=self.is_text)
@@ -258,10 +262,9 @@ def old_profile(old: SampleIndex) -> Profile:
         profile = Profile.from_bytes(read_metadata(path))
     except (OSError, ValueError, RecursionError) as why:
         raise damaged(path, why) from None
-    if profile.records != len(old):
-        raise damaged(
-            path, f"it is of {counted(profile.records, 'record')}, the index has {len(old):,}"
-        )
+    if not profile.records == profile.end == len(old):
+        of = f"{counted(profile.records, 'record')} below number {profile.end:,}"
+        raise damaged(path, f"it is of {of}, the index has {len(old):,}")
     return profile
 
 
@@ -276,26 +279,42 @@ def _of_node(node: FieldNode) -> _NodeState:
     )
 
 
-def _node(state: _NodeState) -> FieldNode:
+def _node(state: _NodeState, around: Sequence[ValueStats] = ()) -> FieldNode:
+    """Return the field of a state; its values lie in the objects or lists `around` them."""
     node = FieldNode()
     node.birth = state.birth
     node.types = {kind: _recoded(stats, kind, 1) for kind, stats in state.types.items()}
-    node.names = {_text(name): _node(inside) for name, inside in state.names}
-    node.any_name = None if state.any_name is None else _node(state.any_name)
-    node.items = None if state.items is None else _node(state.items)
+    is_sound = all(stats.is_sound(kind) for kind, stats in node.types.items())
+    if not is_sound or (around and not _is_inside(node.types.values(), around)):
+        raise ValueError(f"the facts about {', '.join(node.types) or 'a field'} cannot be true")
+    holders = [node.types[kind] for kind in ("object", "list") if kind in node.types]
+    if not holders and (state.names or state.any_name or state.items):
+        raise ValueError(f"there are fields inside of {', '.join(node.types) or 'nothing'}")
+    node.names = {_text(name): _node(inside, holders) for name, inside in state.names}
+    for name, inside in node.names.items():
+        count = sum(stats.count for stats in inside.types.values())
+        if inside.birth is None or count > node.objects:
+            raise ValueError(f"{name!r:.80} is in {count:,} of {node.objects:,} objects")
+    node.any_name = None if state.any_name is None else _node(state.any_name, holders)
+    node.items = None if state.items is None else _node(state.items, holders)
     return node
+
+
+def _is_inside(types: Collection[ValueStats], around: Sequence[ValueStats]) -> bool:
+    first, last = min(one.first for one in around), max(one.last for one in around)
+    return bool(types) and all(first <= one.first and one.last <= last for one in types)
 
 
 def _recoded(stats: ValueStats, kind: str, back: int) -> ValueStats:
     """Return the same facts with every value in its form for a state, or back."""
-    if kind not in _CODECS:
-        return stats
-    code, distinct = _CODECS[kind][back], stats.distinct
+    code, distinct = _CODECS.get(kind, _NO_VALUES)[back], stats.distinct
+    classes = stats.classes and (stats.classes if back else dict(sorted(stats.classes.items())))
     return msgspec.structs.replace(
         stats,
         low=None if stats.low is None else code(stats.low),
         high=None if stats.high is None else code(stats.high),
         distinct=distinct and Distinct(distinct.hashes, list(map(code, distinct.examples))),
+        classes=classes and {code(one): count for one, count in classes.items()},
     )
 
 
@@ -316,9 +335,23 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
+def _decimal(text: str) -> Decimal:
+    value = EXACT.create_decimal(text)
+    if not value.is_finite():
+        raise ValueError(f"{text!r:.80} is no decimal")
+    return value
+
+
+def _decoded(stored: type | None, code: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: code(msgspec.convert(value, stored))
+
+
 _CODECS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    **dict.fromkeys(WHOLE, (hex, lambda text: int(text, 16))),  # Of any size.
-    "string": (_bytes, _text),
-    "decimal": (str, Decimal),
+    **dict.fromkeys(WHOLE, (hex, _decoded(str, lambda text: int(text, 16)))),  # Of any size.
+    "string": (_bytes, _decoded(bytes, _text)),
+    "decimal": (str, _decoded(str, _decimal)),
+    "float": (float, _decoded(float, float)),
+    "binary": (bytes, _decoded(bytes, bytes)),
 }
-"""How values of a kind are encoded in a state, and decoded; those of others as they are."""
+"""How values of a kind are encoded in a state, and decoded; other kinds keep no values."""
+_NO_VALUES = (_decoded(None, str), _decoded(None, str))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 from zlib import crc32
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray  # noqa: TC002 (msgspec reads it)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 _BUCKETS = 256
 _BARS = 16
 _HUGE = 1e300
+_FLOAT_BITS = 64
+_MOST_COUNTED = 2.0**60
 _MAGNITUDE = np.int64(0x7FFF_FFFF_FFFF_FFFF)
 _KEPT = 2048
 """Hashes; the estimate is within 2.2 % two times out of three, and exact for fewer values."""
@@ -77,6 +77,19 @@ class Histogram(msgspec.Struct, array_like=True, eq=False):
         inside = (ranks - (after - self.counts)[at]) / self.counts[at]
         found: list[float] = (low[at] + (high[at] - low[at]) * inside).tolist()
         return found
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether a histogram that was read from a file is one that has been filled."""
+        keys, counts = self.keys, self.counts
+        return (
+            0 < len(keys) == len(counts)
+            and bool((keys[1:] > keys[:-1]).all())
+            and counts.min() > 0
+            and counts.sum(dtype=np.float64) < _MOST_COUNTED
+            and 0 <= self.shift < _FLOAT_BITS
+            and -np.inf < self.low <= self.high < np.inf
+        )
 
     def bars(self, low: float, high: float, *, whole: bool) -> list[int]:
         """Return counts in bars of equal width from `low` to `high`; the outer bars hold the rest.
@@ -161,6 +174,13 @@ class Distinct(msgspec.Struct, array_like=True, eq=False):
 
     def merge(self, other: Distinct) -> None:
         self._take(other.hashes, other.examples)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether hashes that were read from a file ascend, the first of them with examples."""
+        hashes = self.hashes
+        is_ordered = bool((hashes[1:] > hashes[:-1]).all())
+        return is_ordered and len(hashes) <= _KEPT and len(self.examples) == len(hashes[:_EXAMPLES])
 
     @property
     def is_exact(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Sized
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,8 +23,6 @@ from penstock.index.profile._sketches import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Sized
-
     from numpy.typing import NDArray
 
     Values: TypeAlias = Sequence[Any]
@@ -30,8 +30,10 @@ if TYPE_CHECKING:
 CUT = 60
 """Letters that are shown of a text."""
 _LOOKED_AT = 64
+_MOST_CLASSES = 256
+"""Different values that are counted, each by itself."""
 _LARGEST = float(np.finfo(np.float64).max)
-_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
+EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
 _MIDNIGHT = dt.datetime(1, 1, 1)  # noqa: DTZ001 (a time of day alone)
 
 
@@ -64,9 +66,30 @@ class ValueStats(msgspec.Struct, array_like=True, eq=False):
     trues: int = 0
     nans: int = 0
     infinite: int = 0
+    classes: dict[Any, int] | None = None
+    """How often each integer or text is there; None for too many, and in an older profile."""
+
+    def is_sound(self, kind: str) -> bool:
+        """Whether facts that were read from a file can be those of values of a kind."""
+        low, high = self.low, self.high
+        counts = (self.count - 1, self.trues, self.count - self.trues, self.nans, self.infinite)
+        sketches = (self.distinct, self.numbers, self.lengths)
+        try:
+            for value in [low, high, *(self.distinct.examples if self.distinct else ())]:
+                if value is not None:
+                    shown(kind, value)
+        except OverflowError:  # A date or a time that is none.
+            return False
+        return (
+            0 <= self.first <= self.last
+            and min(counts) >= 0
+            and (low is high is None or (None not in (low, high) and bool(low <= high)))
+            and all(one is None or one.is_sound for one in sketches)
+        )
 
     def merge(self, other: ValueStats, shift: int) -> None:
         """Add the facts of other records, whose numbers are `shift` higher here."""
+        self.add_classes(other.classes)
         self.add_count(other.count, other.first + shift, other.last + shift)
         self.add_bounds(other.low, other.high)
         self.trues += other.trues
@@ -82,6 +105,12 @@ class ValueStats(msgspec.Struct, array_like=True, eq=False):
         self.first = min(self.first, first) if self.count else first
         self.last = max(self.last, last) if self.count else last
         self.count += count
+
+    def add_classes(self, counts: Mapping[Any, int] | None) -> None:
+        """Add how often values are there, before they are counted."""
+        known = self.classes if self.count else {}
+        both = None if known is None or counts is None else Counter(known) + Counter(counts)
+        self.classes = None if both is None or len(both) > _MOST_CLASSES else both
 
     def add_bounds(self, low: Any, high: Any) -> None:  # noqa: ANN401 (any ordered type)
         if low is not None:
@@ -117,10 +146,19 @@ def kind_of(type_: type) -> str:
 
 def add_values(stats: ValueStats, kind: str, values: Values, where: NDArray[np.int64]) -> None:
     """Add values of one kind, and the numbers of the records that hold them."""
+    may_be_few = stats.classes is not None or not stats.count
+    stats.add_classes(_classes(kind, values) if may_be_few else None)
     stats.add_count(len(values), int(where.min()), int(where.max()))
     look = _KINDS[kind][1] if kind in _KINDS else None
     if look is not None:
         look(stats, values)
+
+
+def _classes(kind: str, values: Values) -> dict[Any, int] | None:
+    """Return how often each integer or short text is there; None for other values."""
+    if kind == "int":
+        return {int(value): count for value, count in Counter(values).items()}
+    return Counter(values) if kind == "string" and max(map(len, values)) <= CUT else None
 
 
 def _bools(stats: ValueStats, values: Values) -> None:
@@ -172,7 +210,7 @@ def _floats(stats: ValueStats, values: Values) -> None:
 
 def _decimals(stats: ValueStats, values: Values) -> None:
     # 1.0 and 1.00 are one value: without this, their order would decide the least one.
-    plain = [_EXACT.normalize(_EXACT.add(value, 0)) for value in values if value.is_finite()]
+    plain = [EXACT.normalize(EXACT.add(value, 0)) for value in values if value.is_finite()]
     nans = sum(value.is_nan() for value in values)
     stats.nans += nans
     stats.infinite += len(values) - len(plain) - nans

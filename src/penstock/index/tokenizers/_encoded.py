@@ -1,10 +1,10 @@
-"""The protocol of tokenizers, and their results as one flat array of token ids."""
+"""The protocol of tokenizers, their results as one flat array of ids, and documents in parts."""
 
 from __future__ import annotations
 
 import reprlib
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -12,8 +12,6 @@ import numpy as np
 from penstock.errors import OptionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from numpy.typing import NDArray
 
 T = TypeVar("T")
@@ -27,18 +25,10 @@ class Encoded(NamedTuple):
     """Flat, of any integer dtype."""
     lengths: NDArray[np.int64]
     """int64[texts]: ids of each text."""
-
-
-class EncodedParts(NamedTuple):
-    """Token ids of some texts in parts, and which of them a model is trained on."""
-
-    ids: NDArray[Any]
-    lengths: NDArray[np.int64]
-    """int64[texts]: ids of each text."""
-    trained: NDArray[np.bool_]
-    """bool[ids]."""
-    ends: NDArray[np.bool_]
-    """bool[texts]: whether a token that ends the text is trained."""
+    trained: NDArray[np.bool_] | None = None
+    """bool[ids]: which of them a model is trained on, of texts in parts."""
+    ends: NDArray[np.bool_] | None = None
+    """bool[texts]: whether a token that ends the text is trained, likewise."""
 
 
 class Tokenizer(Protocol):
@@ -55,8 +45,8 @@ class Tokenizer(Protocol):
 def encoded(results: Iterable[object]) -> Encoded:
     """Return what a tokenizer returned for each text: lists, arrays, or objects with `.ids`.
 
-    >>> ids, lengths = encoded([[5, 6], [], np.array([7])])
-    >>> ids.tolist(), lengths.tolist()
+    >>> found = encoded([[5, 6], [], np.array([7])])
+    >>> found.ids.tolist(), found.lengths.tolist()
     ([5, 6, 7], [2, 0, 1])
     """
     return flat([_ids(result, number) for number, result in enumerate(results)])
@@ -109,3 +99,42 @@ def _refuse(result: object, number: int) -> NoReturn:
         "the ids of one text, or say batched=True if it takes a list of texts.",
         number=number,
     )
+
+
+class PartsTokenizer:
+    """Tokenises documents of parts, each a text and whether its tokens are trained.
+
+    A part begins with a token of its own, as an answer does where a model writes it. The special
+    tokens of a `tokenizers` tokenizer are put once around the document.
+
+    >>> from penstock.index.tokenizers._tokenizer import tokenizer_of
+    >>> letters = tokenizer_of(lambda text: list(text.encode()))
+    >>> encoded = PartsTokenizer(letters).encode([[("a", False), ("bc", True)], [("d", False)]])
+    >>> encoded.ids.tolist(), encoded.lengths.tolist()
+    ([97, 98, 99, 100], [3, 1])
+    >>> encoded.trained.tolist(), encoded.ends.tolist()
+    ([False, True, True, False], [True, False])
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        plain = getattr(tokenizer, "without_special", None)
+        self._inner, self._before, self._after = (tokenizer, [], []) if plain is None else plain()
+
+    def encode(self, documents: Sequence[Sequence[tuple[str, bool]]]) -> Encoded:
+        """Return the tokens of all documents, and which of them are trained."""
+        parts = [(n, text, flag) for n, some in enumerate(documents) for text, flag in some if text]
+        found = self._inner.encode([text for _, text, _ in parts])
+        ends = np.array([bool(some) and some[-1][1] for some in documents], np.bool_)
+        owners = np.fromiter((n for n, _, _ in parts), np.int64, len(parts))
+        flags = np.fromiter((flag for _, _, flag in parts), np.bool_, len(parts))
+        ids, trained = np.asarray(found.ids), np.repeat(flags, found.lengths)
+        lengths = np.zeros(len(documents), np.int64)
+        np.add.at(lengths, owners, found.lengths)
+        for around, is_before in ((self._before, True), (self._after, False)):
+            borders = np.cumsum(lengths) - (lengths if is_before else 0)
+            places = np.repeat(borders, len(around))
+            ids = np.insert(ids, places, np.tile(np.array(around, np.int64), len(documents)))
+            same = np.zeros(len(documents), np.bool_) if is_before else ends
+            trained = np.insert(trained, places, np.repeat(same, len(around)))
+            lengths += len(around)
+        return Encoded(ids, lengths, trained, ends)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock._lazy import require
 from penstock.errors import CorruptFileError, ObjectNotFoundError, OptionError
-from penstock.index.tokenizers._encoded import Tokenizer
-from penstock.index.tokenizers._tokenizer import SentencePieceBatches, TokenizersBatches
+from penstock.index.tokenizers._encoded import Encoded, Tokenizer
+from penstock.index.tokenizers._tokenizer import (
+    SentencePieceBatches,
+    TiktokenArrays,
+    TokenizersBatches,
+)
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from penstock.index.tokenizers._encoded import Encoded
 
 _PURPOSE = "Reading a tokenizer from a file"
 
@@ -53,11 +57,17 @@ def load_tokenizer(path: str | os.PathLike[str]) -> NamedTokenizer:
     """Return the tokenizer of a file: `tokenizer.json`, or `*.model` of sentencepiece.
 
     A folder that holds one of them will do, and so will the name of a model whose tokenizer is in
-    the Hugging Face cache of this machine; nothing is downloaded. Ids are those that the library's
-    `encode` gives: with the special tokens that a `tokenizer.json` asks for, but never cut off or
-    filled up.
+    the Hugging Face cache of this machine, or of an encoding in the cache of tiktoken; nothing is
+    downloaded. Ids are those that the library's `encode` gives: with the special tokens that a
+    `tokenizer.json` asks for, but never cut off or filled up.
     """
-    file = _file(Path(path))
+    file, name = Path(path).expanduser(), str(path)
+    if not file.exists():
+        cached = _cached(name)
+        if cached is None and name in _encodings():
+            return _EncodingTokenizer(name)
+        file = cached or file
+    file = _file(file)
     return (_JsonTokenizer if file.suffix == ".json" else _ModelTokenizer)(str(file))
 
 
@@ -114,16 +124,54 @@ class _ModelTokenizer(NamedTokenizer):
         self.decode = lambda ids: str(processor.decode(list(map(int, ids))))
 
 
+class _EncodingTokenizer(NamedTokenizer):
+    """An encoding of tiktoken, by its name; special tokens in a text are text."""
+
+    def __init__(self, path: str) -> None:
+        library = require("tiktoken", extra="tokenizers", purpose=_PURPOSE)
+        reader: Any = import_module("tiktoken.load")
+        read = reader.read_file
+
+        def read_local(file: str) -> bytes:
+            if "://" in file:
+                raise ObjectNotFoundError(
+                    f"{path}: this encoding of tiktoken is not in its cache, and nothing is "
+                    "downloaded here. Get it once: "
+                    f"python -c 'import tiktoken; tiktoken.get_encoding({json.dumps(path)})'",
+                    path=path,
+                )
+            data: bytes = read(file)
+            return data
+
+        reader.read_file = read_local  # Called for what is not in the cache.
+        try:
+            encoding = library.get_encoding(path)
+        finally:
+            reader.read_file = read
+        super().__init__(path, TiktokenArrays(encoding, "encode_ordinary", {}))
+        ends = (name for name in _EOS_NAMES if name in encoding.special_tokens_set)
+        self.eos = next(map(encoding.encode_single_token, ends), None)
+        self.vocabulary = encoding.n_vocab
+        self.decode = lambda ids: str(encoding.decode(list(map(int, ids))))
+
+
+def _encodings() -> Sequence[str]:
+    """Return the names of tiktoken's encodings; none where it is not installed."""
+    if find_spec("tiktoken") is None:
+        return ()
+    library = require("tiktoken", extra="tokenizers", purpose=_PURPOSE)
+    names: Sequence[str] = library.list_encoding_names()
+    return names
+
+
 def _file(path: Path) -> Path:
-    """Return the file of a tokenizer; `path` may be its folder, or the name of a model."""
+    """Return the file of a tokenizer; `path` may be its folder."""
     found = path
     if path.is_dir():
         models = sorted(path.glob("*.model"))
         found = path / "tokenizer.json"
         if not found.exists() and len(models) == 1:
             found = models[0]
-    elif not path.exists():
-        found = _cached(str(path)) or path
     if not found.exists():
         what = "such file or folder, and no model of this name in the local Hugging Face cache"
         if path.is_dir():

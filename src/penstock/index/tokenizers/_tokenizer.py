@@ -5,21 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
+from penstock._words import counted
 from penstock.errors import OptionError
-from penstock.index.tokenizers._encoded import Tokenizer, batches, encoded, flat, input_ids
+from penstock.index.tokenizers._encoded import Encoded, Tokenizer, batches, encoded, flat, input_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
-    from penstock.index.tokenizers._encoded import Encoded
 
 _JOINED_LETTERS = 128 << 10
 """Letters of the texts that tiktoken encodes in one call: more only costs memory."""
@@ -325,10 +323,11 @@ class _AllTexts(Tokenizer):
         is_many = isinstance(returned, Iterable) and not isinstance(returned, str | bytes)
         results = list(cast("Iterable[object]", returned)) if is_many else []
         if len(results) != len(texts):
-            what = f"{len(results)} results" if is_many else repr(returned)
+            what = counted(len(results), "result") if is_many else repr(returned)
             raise OptionError(
-                f"The tokenizer returned {what} for a list of {len(texts)} texts: expected the "
-                "token ids of each text. Say batched=False if it takes one text at a time."
+                f"The tokenizer returned {what} for a list of {counted(len(texts), 'text')}: "
+                "expected the token ids of each text. Say batched=False if it takes one text at a "
+                "time."
             )
         return encoded(results)
 

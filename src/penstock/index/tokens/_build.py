@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -20,10 +21,10 @@ from penstock.index._fingerprint import digest
 from penstock.index._folder import UnitFolder, bring_back, only_builder
 from penstock.index._load import meta_of
 from penstock.index._names import BAD_LINES
-from penstock.index.tokens._job import TokenReport, refuse_existing
+from penstock.index.tokens._job import TokenJob, TokenReport, refuse_existing
 from penstock.index.tokens._journal import is_finished, take_back
 from penstock.index.tokens._publish import write_tokens
-from penstock.index.tokens._units import TokenStream, UnitCounter
+from penstock.index.tokens._units import TextInput, TokenStream, TokenUnit, UnitCounter
 from penstock.storage import (
     NO_ROOM,
     join,
@@ -34,20 +35,16 @@ from penstock.storage import (
 from penstock.work import run_units, viewed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import numpy as np
     from numpy.typing import NDArray
 
     from penstock.index.tokens._documents import TokenWork
-    from penstock.index.tokens._job import TokenJob
-    from penstock.index.tokens._units import TextInput, TokenUnit
 
 _ROOM = (
     "writing these tokens",
     "output_base_path= (for tokens of a bucket: the variable PENSTOCK_CACHE)",
 )
-_FORMAT = 1
+_FORMAT = 2
 """Of the results of units."""
 _BUILD_SECONDS = 3600.0
 _IN_CALLER_SECONDS = 2.0

@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from penstock.errors import MalformedLineError, PenstockError
-from penstock.index._parts import FilePart, LongLine, opened_lines
+from penstock.index._parts import FilePart, LinePiece, LongLine, opened_lines
 from penstock.index.checked._checks import Aside
-from penstock.index.tokenizers._encoded import EncodedParts, batches
+from penstock.index.tokenizers._encoded import Encoded, PartsTokenizer, Tokenizer, batches
 from penstock.index.tokenizers._tokenizer import EachText
 from penstock.index.tokens._pack import refuse_misfit
-from penstock.index.tokens._texts import BadText
+from penstock.index.tokens._texts import BadText, Document, DocumentText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import TypeAlias
-
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found
-    from penstock.index._parts import LinePiece
-    from penstock.index.tokenizers._encoded import Encoded, Tokenizer
-    from penstock.index.tokenizers._parts import PartsTokenizer
-    from penstock.index.tokens._texts import Document, DocumentText
 
     Write: TypeAlias = Callable[
         [NDArray[np.integer], NDArray[np.int64], NDArray[np.bool_] | None], object
@@ -97,12 +91,12 @@ class DocumentMaker(ABC):
 
         refuse_misfit(ids, self._work.dtype, place_of, path=self.path)
         tokens = ids.astype(self._work.dtype, copy=False)
-        trained = encoded.trained if isinstance(encoded, EncodedParts) else None
+        trained = encoded.trained
         if self._work.eos is not None:  # Behind each document.
             ends = np.cumsum(lengths)
             tokens, lengths = np.insert(tokens, ends, self._work.eos), lengths + 1
-            if isinstance(encoded, EncodedParts):
-                trained = np.insert(encoded.trained, ends, encoded.ends)
+            if trained is not None and encoded.ends is not None:
+                trained = np.insert(trained, ends, encoded.ends)
         self._write(tokens, lengths, trained)
         self.documents += len(lengths)
         self.tokens += len(tokens)
@@ -121,13 +115,11 @@ class DocumentMaker(ABC):
                 self._set_aside(number, str(bad), bad.__cause__)
         return texts, kept
 
-    def _tokens_of(self, texts: Sequence[Document]) -> Encoded | EncodedParts:
+    def _tokens_of(self, texts: Sequence[Document]) -> Encoded:
         # The work has a tokenizer of such documents as its text makes.
         return self._work.tokenizer.encode(texts)  # type: ignore[arg-type]
 
-    def _encoded(
-        self, texts: list[Document], numbers: list[int]
-    ) -> tuple[Encoded | EncodedParts, list[int]]:
+    def _encoded(self, texts: list[Document], numbers: list[int]) -> tuple[Encoded, list[int]]:
         """Return the tokens of texts, and the numbers of their lines."""
         try:
             return self._tokens_of(texts), numbers
@@ -172,8 +164,8 @@ class DocumentMaker(ABC):
         line, place = self._place(number)
         raise MalformedLineError(
             f"{place} is no document: {reason}.",
-            remedy="Repair it, name other fields (text_key=, template=), or set such lines aside: "
-            'on_error="skip".',
+            remedy="Repair it, name other fields (text_key=, template=, of a chat messages=), or "
+            'set such lines aside: on_error="skip".',
             path=self.path,
             line_number=line,
         ) from cause

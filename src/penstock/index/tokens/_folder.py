@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from penstock.errors import CorruptIndexError, ObjectNotFoundError, OptionError, PenstockError
 from penstock.index._folder import refuse_put_aside
-from penstock.index._listing import INDEX_FOLDER, IndexPlace
+from penstock.index._listing import INDEX_FOLDER, Listing, place_beside
 from penstock.index._load import kind_in, meta_of
 from penstock.index._names import TOKEN_FOLDER, rebuilding
-from penstock.storage import hidden_beside, is_remote, join, locate
-
-if TYPE_CHECKING:
-    from penstock.index._listing import Listing
-    from penstock.storage import StorageOptions
+from penstock.storage import StorageOptions, hidden_beside, is_remote, join, locate
 
 _KIND = "tokens"
 _BIN = ".bin"
@@ -97,7 +92,7 @@ def _is_of_tokens(folder: str, options: StorageOptions) -> bool:
     if not is_remote(folder):
         return _is_index_of_tokens(join(locate(folder)[1], INDEX_FOLDER))
     with suppress(ObjectNotFoundError):
-        meta = meta_of(IndexPlace(join(folder, INDEX_FOLDER), folder, options, beside=True))
+        meta = meta_of(place_beside(folder, options))
         return meta is not None and meta.kind == _KIND
     return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,18 +16,14 @@ from penstock.index._names import TOKEN_FOLDER
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._job import POSTFIX, free_name
 from penstock.index.tokens._pack import pack_options, refuse_misfit, token_id, token_type
-from penstock.index.tokens._texts import BadText, TextCall
-from penstock.storage import LocalStore, join
+from penstock.index.tokens._texts import BadText, ProcessTextLineFunc, TextCall
+from penstock.storage import Draft, LocalStore, join, local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import DTypeLike, NDArray
 
     from penstock.index._meta import TokensMeta
     from penstock.index._sample_schema import SampleSchema
-    from penstock.index.tokens._texts import ProcessTextLineFunc
-    from penstock.storage import Draft
 
 _log = logging.getLogger("penstock.index")
 
@@ -96,14 +93,14 @@ class TokenizedSampleGenerator:
 
     def _path_for(self, text_file: str) -> str:
         """Return a path that no other token file has, with the folder's name if necessary."""
-        path = os.path.abspath(text_file)
+        path = local_path(text_file)
         folder, base = os.path.split(path)
         if self._folder is None:
             folder, relative = join(folder, TOKEN_FOLDER), base
         else:
-            others = [os.path.dirname(os.path.abspath(one)) for one in self._paths]
+            others = [os.path.dirname(local_path(one)) for one in self._paths]
             common = os.path.commonpath([folder, *others])
-            folder, relative = os.path.abspath(self._folder), os.path.relpath(path, common)
+            folder, relative = local_path(self._folder), os.path.relpath(path, common)
         below = f"{folder}/"
         names = [one.removeprefix(below) for one in self._paths.values() if one.startswith(below)]
         return join(folder, free_name(relative, names, self._postfix))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,23 +12,18 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import ObjectNotFoundError, OptionError, PenstockError, StaleIndexError
 from penstock.index._detect import look_at
 from penstock.index._formats import LINES, format_by_name, load
-from penstock.index._listing import list_files
-from penstock.index._parts import FilePart, LongLine, opened_lines, parts_of
+from penstock.index._listing import Found, Listing, list_files
+from penstock.index._parts import FilePart, LinePiece, LongLine, opened_lines, parts_of
 from penstock.index._scan import LineScanner
 from penstock.index.tokens._documents import LineDocuments, TokenProbe
 from penstock.index.tokens._records import SourceRecords, is_source
 from penstock.index.tokens._units import TextInput, TokenUnit
 from penstock.jsonl import compression_of
-from penstock.storage import keep_tokenizers_to_one_thread
+from penstock.storage import StorageOptions, keep_tokenizers_to_one_thread
 from penstock.work import Shared, UnitResults, grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from penstock.index._listing import Found, Listing
-    from penstock.index._parts import LinePiece
     from penstock.index.tokens._documents import TokenWork, Write
-    from penstock.storage import StorageOptions
 
 _LOOK_BYTES = 32 << 10
 _LONGEST = 1 << 20

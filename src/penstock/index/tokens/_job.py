@@ -22,7 +22,15 @@ from penstock.index._formats import LINES
 from penstock.index._names import refuse_unnamable
 from penstock.index._open_index import exists, refuse_other_folder, refuse_other_kind
 from penstock.index.tokens._journal import Reach
-from penstock.storage import LocalStore, is_below, is_remote, join, leads_through_link, locate
+from penstock.storage import (
+    LocalStore,
+    is_below,
+    is_remote,
+    join,
+    leads_through_link,
+    locate,
+    refuse_read_only,
+)
 
 if TYPE_CHECKING:
     import logging
@@ -96,6 +104,7 @@ class TokenJob:
 
     def checked(self) -> TokenJob:
         """Return the job, or raise what cannot work."""
+        refuse_read_only(self.folder)
         for path in self.paths if self.store is None else ():
             refuse_unnamable(path.removeprefix(self.place.base.rstrip("/") + "/"))
         if self.overwrite and is_remote(self.folder):

@@ -10,10 +10,10 @@ import logging
 import os
 import re
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,9 +32,6 @@ from penstock.storage import (
     locate,
     read_metadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _log = logging.getLogger("penstock.index")
 JOURNAL = "journal.ndjson"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 
@@ -15,7 +15,6 @@ from penstock.order import best_fit, whole_number
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from typing import BinaryIO
 
     from numpy.typing import DTypeLike, NDArray
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from penstock.errors import (
 from penstock.index._fingerprint import file_fingerprint
 from penstock.index._folder import NewFolder
 from penstock.index._load import load_index
-from penstock.index._meta import FileMeta, Meta, RecordRun, TrainedMeta, write_meta
+from penstock.index._meta import FileMeta, Meta, RecordRun, TokensMeta, TrainedMeta, write_meta
 from penstock.index._names import (
     BAD_LINES,
     DOCUMENT_ENDS,
@@ -35,7 +36,7 @@ from penstock.index._names import (
     TRAINED,
 )
 from penstock.index.checked._checks import write_bad_lines
-from penstock.index.tokens._job import taken
+from penstock.index.tokens._job import TokenJob, taken
 from penstock.index.tokens._journal import (
     JOURNAL,
     IndexIn,
@@ -47,7 +48,7 @@ from penstock.index.tokens._journal import (
     put_in,
     take_back,
 )
-from penstock.index.tokens._pack import samples_of
+from penstock.index.tokens._pack import Samples, samples_of
 from penstock.storage import (
     NO_HARD_LINKS,
     LocalStore,
@@ -63,13 +64,8 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from penstock.index._indexer import IndexStoreInterface
     from penstock.index._listing import IndexPlace
-    from penstock.index._meta import TokensMeta
-    from penstock.index.tokens._job import TokenJob
-    from penstock.index.tokens._pack import Samples
     from penstock.index.tokens._units import TokenStream
     from penstock.storage import Store
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,17 +15,13 @@ from penstock.errors import OptionError
 from penstock.index._formats import load
 from penstock.index.checked._checks import Aside
 from penstock.index.tokens._documents import BATCH_BYTES, DocumentMaker, TokenProbe
-from penstock.index.tokens._texts import BadText, TextCall
+from penstock.index.tokens._texts import BadText, Document, TextCall
 from penstock.index.tokens._units import TextInput, TokensFound, TokenUnit
-from penstock.storage import keep_tokenizers_to_one_thread
+from penstock.storage import StorageOptions, keep_tokenizers_to_one_thread
 from penstock.work import Shared, UnitResults, grouped, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from penstock.index.tokens._documents import TokenWork, Write
-    from penstock.index.tokens._texts import Document
-    from penstock.storage import StorageOptions
 
 _FIRST = 64
 """Records by which the size of all is estimated."""

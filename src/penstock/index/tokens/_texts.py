@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from penstock.decode import decode_line
 from penstock.errors import OptionError
 from penstock.index.checked._checks import JSON_NAMES
 from penstock.jsonl import BOM, reason_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Part: TypeAlias = "tuple[str, bool]"
 """Text, and whether its tokens are trained."""

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from penstock.errors import OptionError
-from penstock.index._indexer import IndexStore
-from penstock.index._listing import INDEX_FOLDER, IndexPlace, folder_path
+from penstock.index._indexer import IndexStore, IndexStoreInterface
+from penstock.index._listing import IndexPlace, folder_path, place_beside
 from penstock.index._names import TOKEN_FOLDER
-from penstock.index.tokenizers._parts import PartsTokenizer
+from penstock.index.tokenizers._encoded import PartsTokenizer
 from penstock.index.tokenizers._tokenizer import tokenizer_of
 from penstock.index.tokens._build import build
 from penstock.index.tokens._documents import TokenWork
 from penstock.index.tokens._inputs import given_input, input_of
-from penstock.index.tokens._job import POSTFIX, TokenJob
-from penstock.index.tokens._pack import pack_options, token_id, token_type
-from penstock.index.tokens._texts import TEXT, text_of
+from penstock.index.tokens._job import POSTFIX, TokenJob, TokenReport
+from penstock.index.tokens._pack import PackingName, Remainder, pack_options, token_id, token_type
+from penstock.index.tokens._texts import TEXT, ProcessTextLineFunc, text_of
 from penstock.order import whole_number
 from penstock.storage import StorageOptions, join, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from numpy.typing import DTypeLike
 
-    from penstock.index._indexer import IndexStoreInterface
-    from penstock.index.tokens._job import TokenReport
-    from penstock.index.tokens._pack import PackingName, Remainder
-    from penstock.index.tokens._texts import ProcessTextLineFunc
     from penstock.work import View
 
 _log = logging.getLogger("penstock.index")
@@ -206,7 +201,7 @@ def token_places(
     if type(store) is IndexStore:
         place, base = store.place, base or store.base_path
     elif home is not None:
-        place = IndexPlace(join(home, INDEX_FOLDER), home, options, beside=True)
+        place = place_beside(home, options)
     else:
         raise OptionError(
             "nothing says where tokens and their index go. Give output_base_path=, a folder for "

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
@@ -21,7 +21,6 @@ from penstock.index.tokens._documents import LineDocuments
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
 

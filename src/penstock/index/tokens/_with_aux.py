@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from penstock.errors import OptionError
-from penstock.index._indexer import FileTextLinesIndexer, IndexStore
+from penstock.index._indexer import FileTextLinesIndexer, IndexStore, IndexStoreInterface
 from penstock.index._sample_schema import ArraySpec, SampleSchema
 from penstock.index.tokens._generator import TokenizedSampleGenerator
 from penstock.index.tokens._inputs import given_input, listed_lines
 from penstock.index.tokens._job import POSTFIX
-from penstock.index.tokens._tokenize import token_places
+from penstock.index.tokens._tokenize import Path, token_places
 from penstock.storage import StorageOptions
 
 if TYPE_CHECKING:
     import logging
     import os
-    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import DTypeLike, NDArray
 
-    from penstock.index._indexer import IndexStoreInterface
-    from penstock.index.tokens._tokenize import Path
 
 _TOKENS = "tokens"
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from penstock.loading._feed import Reads
     from penstock.loading._fetch import Fetch
+    from penstock.loading._recipes import Recipe
     from penstock.loading.engines._engines import Engine
     from penstock.work import StartMethod
 
@@ -21,6 +22,8 @@ _REMOTE_THREADS = 4
 """Each waits for the network most of the time; one read fetches many blocks at once."""
 _COLUMN_RECORDS, _COLUMN_BYTES = 16_384, 16 << 20
 """How much is gathered from columns at once."""
+_DECODED_RECORDS = 2_048
+"""How many records are decoded at once: twice as many gain little, half as many are slower."""
 _TOKEN_STEPS, _TOKEN_BYTES = 1024, 4 << 20
 """How much is gathered from token files at once: twice as much is no faster, half is slower."""
 _AHEAD = 2
@@ -38,14 +41,14 @@ class Workers:
     """How processes are started."""
     ahead: int = _AHEAD
     limit: LotLimit | None = None
-    """How much the caller's thread reads at once, beyond a batch."""
+    """How much a thread reads at once, beyond a batch."""
 
     def engine(self, fetch: Fetch, *, is_mixed: bool = False) -> Engine:
         """Start the engine; `is_mixed`: the records of a batch come from everywhere."""
         if self.kind == "caller":
             return InCaller(fetch, self.limit, is_mixed=is_mixed)
         if self.kind == "threads":
-            return InThreads(fetch, self.count, self.ahead)
+            return InThreads(fetch, self.count, self.ahead, self.limit, is_mixed=is_mixed)
         from penstock.loading.engines._processes import InProcesses  # noqa: PLC0415 (multiprocessing)
 
         assert self.method is not None  # noqa: S101 (set with this kind)
@@ -65,8 +68,7 @@ def choose_workers(
     num_workers: int | Literal["auto"],
     context: str | BaseContext | None,
     reads: Reads,
-    *,
-    from_tokens: bool = False,
+    recipe: Recipe,
     batch_size: int = 1,
 ) -> Workers:
     """Return where batches are made: as the user says, or by rule."""
@@ -74,16 +76,19 @@ def choose_workers(
     limit = None
     if reads.from_columns:
         limit = LotLimit(max(1, _COLUMN_RECORDS // batch_size), _COLUMN_BYTES)
-    elif from_tokens:
+    elif recipe.reads_tokens:
         limit = LotLimit(_TOKEN_STEPS, _TOKEN_BYTES)
+    elif recipe.is_cut_last and not is_remote:
+        limit = LotLimit(max(1, _DECODED_RECORDS // batch_size), _COLUMN_BYTES)
     if num_workers == "auto":
-        if limit is not None and not is_remote:
+        if (reads.from_columns or recipe.reads_tokens) and not is_remote:
             what = "columns" if reads.from_columns else "tokens"
             why = f"to gather {what} takes less time than to hand a batch over"
             return Workers("caller", 0, why, limit=limit)
         if is_remote and not reads.is_sequential:
             return Workers("threads", _REMOTE_THREADS, "remote reads wait for the network")
-        return Workers("threads", 1, "the next batches are made while one is used")
+        why = "the next batches are made while one is used"
+        return Workers("threads", 1, why, limit=limit)
     if isinstance(num_workers, str):
         raise OptionError(f"num_workers={num_workers!r}: expected 'auto', 0 or more.")
     count = whole_number("num_workers", num_workers, 0)

@@ -7,6 +7,7 @@ are in `_processes.py`.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -14,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 from penstock.loading._fetch import Fetched, ReadRows
 from penstock.loading._recipes import made_bytes
@@ -50,9 +52,9 @@ class Engine(ABC):
     together = 1
     """How many steps the next request should have, at most."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, meter: Meter | None = None) -> None:
         self._fetch = fetch
-        self._meter = Meter()
+        self._meter = meter or Meter()
         self._process = os.getpid()
 
     @abstractmethod
@@ -93,15 +95,20 @@ class LotLimit(NamedTuple):
 class InCaller(Engine):
     """Makes a batch when it is asked for; the records of several batches are read at once.
 
-    Reading from mapped memory costs mostly its start, with cold caches of the processor. So the
-    number of batches that are read at once grows up to `limit`, as long as they are small and
-    their records are good.
+    Reading from mapped memory costs mostly its start, with cold caches of the processor, and so
+    does encoding a few records. So the number of batches that are read at once grows up to `limit`,
+    as long as they are small and their records are good.
     """
 
     def __init__(
-        self, fetch: Fetch, limit: LotLimit | None = None, *, is_mixed: bool = False
+        self,
+        fetch: Fetch,
+        limit: LotLimit | None = None,
+        *,
+        is_mixed: bool = False,
+        meter: Meter | None = None,
     ) -> None:
-        super().__init__(fetch)
+        super().__init__(fetch, meter)
         self._limit = limit
         # Records that come mixed have about the same size in every batch.
         self._weighs = not is_mixed and not fetch.recipe.has_even_rows
@@ -175,16 +182,28 @@ class InCaller(Engine):
     def close(self) -> None:
         self._requests.clear()
         self._found.clear()
+        self._fetch.reader.close()
 
 
 class InThreads(Engine):
-    """Makes batches in threads, `ahead` of them for each.
+    """Makes batches in threads, `ahead` of them for each, and with a `limit` several at once.
 
     A user's own callable runs in the caller's thread, in order.
     """
 
-    def __init__(self, fetch: Fetch, threads: int, ahead: int) -> None:
+    def __init__(
+        self,
+        fetch: Fetch,
+        threads: int,
+        ahead: int,
+        limit: LotLimit | None = None,
+        *,
+        is_mixed: bool = False,
+    ) -> None:
         super().__init__(fetch)
+        self._limit, self._is_mixed = limit, is_mixed
+        self._left = 0
+        """Steps of the oldest request that were not taken yet, once some were."""
         self.depth = max(1, threads * ahead)
         self._inbox: SimpleQueue[tuple[Any, _Answer] | None] = SimpleQueue()
         self._answers: deque[tuple[Any, _Answer]] = deque()
@@ -196,18 +215,32 @@ class InThreads(Engine):
         ]
         for thread in self._threads:
             thread.start()
+        _running.add(self)
 
     def _work(self) -> None:
+        maker = self._maker()
         with metered(self._meter):
             while (item := self._inbox.get()) is not None:
                 if self._is_closed:
                     continue
                 request, answer = item
                 try:
-                    whole = self._fetch.recipe.is_pure
-                    answer.put(self._fetch(request) if whole else self._fetch.gather(request))
+                    if self._fetch.recipe.is_pure:
+                        maker.submit(request)
+                        left = request.steps
+                        while left:
+                            made = maker.take(0)
+                            left -= made[0].steps
+                            answer.put(made)
+                        self.together = maker.together
+                    else:
+                        answer.put((request, self._fetch.gather(request)))
                 except BaseException as failure:  # noqa: BLE001 (raised in the caller's thread)
                     answer.put(failure)
+                    maker = self._maker()
+
+    def _maker(self) -> InCaller:
+        return InCaller(self._fetch, self._limit, is_mixed=self._is_mixed, meter=self._meter)
 
     def submit(self, request: Any) -> None:
         self._refuse_fork()
@@ -223,19 +256,28 @@ class InThreads(Engine):
         except Empty:
             self._is_stalled = True
             raise Stalled(waited_for(self._meter)) from None
-        self._answers.popleft()
         if isinstance(found, BaseException):
+            self._answers.popleft()
             try:
                 raise found
             finally:
                 del found  # Its traceback holds this frame, which would hold it.
-        if isinstance(found, ReadRows):
-            found = self._fetch.finished(request, found)
-        return request, found
+        task, made = found
+        self._left = (self._left or request.steps) - task.steps
+        if not self._left:
+            self._answers.popleft()
+        return task, self._fetch.finished(task, made) if isinstance(made, ReadRows) else made
 
     def close(self) -> None:
         if self._process != os.getpid():
             return
+        self.stop()
+        self._answers.clear()
+        self._fetch.reader.close()
+
+    def stop(self) -> None:
+        """End the threads; one that does not end in time is left behind."""
+        _running.discard(self)
         self._is_closed = True
         for _ in self._threads:
             self._inbox.put(None)
@@ -243,11 +285,21 @@ class InThreads(Engine):
         deadline = time.monotonic() + (0 if self._is_stalled else _JOIN_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._answers.clear()
+
+
+_running: WeakSet[InThreads] = WeakSet()
+
+
+@atexit.register
+def _stop_threads() -> None:
+    """End all threads with the program: one that is inside of Arrow would abort it."""
+    for engine in list(_running):
+        if engine._process == os.getpid():  # noqa: SLF001 (of this module)
+            engine.stop()
 
 
 if TYPE_CHECKING:
-    _Answer = SimpleQueue[Fetched | ReadRows | BaseException]
+    _Answer = SimpleQueue[tuple[Any, Fetched | ReadRows] | BaseException]
 
 
 def waited_for(meter: Meter) -> str:

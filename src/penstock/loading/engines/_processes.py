@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import time
 from collections import Counter, deque
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import OptionError, UnsafeForkError, WorkerError
 from penstock.loading.engines._engines import Engine, Stalled
 from penstock.loading.engines._transfer import receive, send
-from penstock.loading.engines._worker import TaskDone, run
+from penstock.loading.engines._worker import END, TaskDone, run
 from penstock.storage import fork_is_safe
 from penstock.work import Failure, end_all, error_of, interrupts_held, started_worker
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 METHODS = ("fork", "forkserver", "spawn")
 _ANSWER_SECONDS = 5.0
 """How long a worker has to say what it waits for."""
+_CLOSE_SECONDS = 2.0
+"""How long workers have to close what they read."""
 _HINTS = {
     1: "if its own output above speaks of bootstrapping, guard the script by "
     "if __name__ == '__main__', or define what encode needs in a module"
@@ -36,7 +39,8 @@ _HINTS = {
 class InProcesses(Engine):
     """Makes batches in worker processes: request n goes to worker n modulo their number.
 
-    Each worker has one pipe and nothing else: no queue, no shared memory, no thread here.
+    Where a request has a `lane`, that is its n. Each worker has one pipe and nothing else: no
+    queue, no shared memory, no thread here.
     """
 
     def __init__(self, fetch: Fetch, processes: int, ahead: int, method: StartMethod) -> None:
@@ -44,8 +48,8 @@ class InProcesses(Engine):
         self.depth = processes * ahead
         self._workers: list[WorkerProcess] = []
         self._costs: dict[WorkerProcess, Mapping[str, float]] = {}
-        self._requests: deque[Any] = deque()
-        self._submitted = self._taken = 0
+        self._requests: deque[tuple[Any, WorkerProcess]] = deque()
+        self._submitted = 0
         if multiprocessing.current_process().daemon:
             raise WorkerError(
                 "this process is a daemon of multiprocessing, which may not start processes of its "
@@ -64,25 +68,25 @@ class InProcesses(Engine):
 
     def submit(self, request: Any) -> None:  # noqa: ANN401 (its feed's)
         self._refuse_fork()
-        worker = self._workers[self._submitted % len(self._workers)]
+        number = getattr(request, "lane", self._submitted)
+        worker = self._workers[number % len(self._workers)]
         self._submitted += 1
-        self._requests.append(request)
+        self._requests.append((request, worker))
         # A dead worker is noticed when its answer is due.
         with suppress(BrokenPipeError, ConnectionResetError):
             send(worker.connection, request)
 
     def take(self, timeout: float) -> tuple[Any, Fetched]:
         self._refuse_fork()
-        worker = self._workers[self._taken % len(self._workers)]
+        request, worker = self._requests[0]
         try:
             done = _answer(worker, timeout)
         except (EOFError, ConnectionResetError, BrokenPipeError):
             raise WorkerError(
                 f"{worker.death(_HINTS)} Nothing was lost: the state goes up to the batch before. "
-                f"{self._fetch.reader.name(self._requests[0])}"
+                f"{self._fetch.reader.name(request)}"
             ) from None
-        self._taken += 1
-        request = self._requests.popleft()
+        self._requests.popleft()
         self._costs[worker] = done.costs
         if isinstance(done.result, Failure):
             raise error_of(done.result)
@@ -95,7 +99,11 @@ class InProcesses(Engine):
         return total
 
     def close(self) -> None:
-        end_all(self._workers)
+        if self._process == os.getpid():
+            for worker in self._workers:
+                with suppress(OSError):
+                    send(worker.connection, END)
+        end_all(self._workers, _CLOSE_SECONDS)
         self._workers = []
 
 
@@ -146,6 +154,7 @@ def _payload(fetch: Fetch, method: StartMethod) -> Fetch | bytes:
         return pickle.dumps(fetch)
     except Exception as why:
         raise OptionError(
-            f"what encode needs cannot be sent to worker processes: {why}. Define it in a module, "
+            f"what encode or the source needs cannot be sent to worker processes: {why}. Define it "
+            "in a module, "
             "or give num_workers=0 or 'auto' (threads), or multiprocessing_context='fork'."
         ) from why

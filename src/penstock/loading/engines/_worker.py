@@ -11,10 +11,12 @@ import pickle
 import signal
 import sys
 import threading
+import time
+import traceback
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
-from penstock.errors import WorkerError
+from penstock.errors import PenstockError, WorkerError
 from penstock.loading._fetch import Fetch
 from penstock.loading.engines._engines import waited_for
 from penstock.loading.engines._transfer import receive, send
@@ -25,8 +27,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
+    from penstock.loading._feed import Reader
     from penstock.loading._fetch import Fetched
 
+END = "end"
+"""Asks a worker to close what it reads, and to end."""
+_CLOSE_SECONDS, _LOOK_SECONDS = 1.0, 0.005
+"""How long the end waits for a read that goes on, and how often it looks."""
 A = TypeVar("A")
 T = TypeVar("T")
 
@@ -41,7 +48,7 @@ class TaskDone(NamedTuple):
 def run(connection: Connection, fetch: Fetch | bytes, foreign: Sequence[Connection]) -> None:
     """Serve one connection; never returns.
 
-    A message is a request, or None to ask which read the worker waits for. An answer is a
+    A message is a request, None to ask which read the worker waits for, or `END`. An answer is a
     `TaskDone`, or the text that names the read, "" for none.
 
     `foreign` are the ends that a fork copied from the parent: open here, they would keep other
@@ -65,17 +72,25 @@ class _Server:
         self._requests: SimpleQueue[Any] = SimpleQueue()
         self._meter = Meter()
         self._sending = threading.Lock()
+        self._reader: Reader | None = None
+        self._is_over = self._is_busy = False
 
     def serve(self, fetch: Fetch | bytes) -> NoReturn:
         begin_worker(self._connection, os.getppid(), self._hear)
         work = _tried(_loaded, fetch)
+        if isinstance(work, Fetch):
+            self._reader = work.reader
         # Objects of now stay: 200,000 of them with torch, whose collections would cost 7 % of the
         # time, and in a fork copy shared pages.
         gc.freeze()
         with metered(self._meter):
             while True:
                 request = self._requests.get()
+                self._is_busy = not self._is_over
+                if self._is_over:
+                    continue
                 result = work if isinstance(work, Failure) else _tried(work, request)
+                self._is_busy = False
                 costs = self._meter.counts()
                 try:
                     self._answer(TaskDone(result, costs))
@@ -93,8 +108,24 @@ class _Server:
         request = receive(self._connection)
         if request is None:
             self._answer(waited_for(self._meter))
+        elif request == END:
+            self._end()
         else:
             self._requests.put(request)
+
+    def _end(self) -> NoReturn:
+        # Here, for the other thread may wait until the parent takes a batch, which never happens.
+        self._is_over = True
+        until = time.monotonic() + _CLOSE_SECONDS
+        while self._is_busy and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        try:
+            if self._reader is not None:
+                self._reader.close()
+        except BaseException:  # noqa: BLE001 (of a user's generator)
+            traceback.print_exc()
+        finally:
+            os._exit(0)
 
     def _answer(self, value: TaskDone | str) -> None:
         with self._sending:
@@ -107,6 +138,8 @@ class _Server:
 def _loaded(fetch: Fetch | bytes) -> Fetch:
     try:
         loaded: Fetch = pickle.loads(fetch) if isinstance(fetch, bytes) else fetch  # noqa: S301 (the parent's)
+    except PenstockError:
+        raise  # The source itself has changed, and says so.
     except BaseException as why:
         raise WorkerError(
             f"a worker process cannot load what encode or the source needs: {why}. Define it "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import secrets
 import struct
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from penstock._words import warn_once
+from penstock.storage._coalesce import read_coalesced
 from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._local_errors import free_bytes
 from penstock.storage._locks import locked
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.storage._options import StorageOptions
-    from penstock.storage._store import Entry
+    from penstock.storage._store import Entry, OpenFile
 
 _log = logging.getLogger("penstock.storage")
 
@@ -41,7 +44,6 @@ _MOST_VERIFIED = 1 << 16
 _verified: set[tuple[str, int]] = set()
 """Names and inodes of files that this process has checked: once is enough."""
 _caches: dict[tuple[str, int | None], BlockCache] = {}
-_told: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,8 @@ class BlockBytes(NamedTuple):
 
 def block_key(options: StorageOptions, path: str, entry: Entry, *what: object) -> bytes:
     """Return the key of a part of one version of a remote file; `what` says which, and made how."""
-    version = entry.version or (entry.size, entry.modified)
+    # What cannot be told from other content of that size is never taken from the cache.
+    version = entry.version or (entry.size, entry.modified or secrets.token_hex(16))
     parts = (options.place, store_in_environment(), path, version, *what)
     return hashlib.blake2b(repr(parts).encode(), digest_size=_KEY_BYTES).digest()
 
@@ -200,14 +203,33 @@ class BlockCache:
         return map_block(path, key)
 
     def _tell(self, failure: OSError) -> None:
-        if str(self._folder) not in _told:
-            _told.add(str(self._folder))
-            _log.warning(
-                "blocks of remote files cannot be kept in %s, so each process fetches its own: %s. "
-                "Storage option cache_dir names another folder",
-                self._folder,
-                failure,
-            )
+        warn_once(
+            _log,
+            f"blocks of remote files cannot be kept in {self._folder}, so each process fetches its "
+            f"own: {failure}. Storage option cache_dir names another folder",
+            ("blocks", str(self._folder)),
+        )
+
+
+class CachedFile:
+    """A remote file whose ranges this host fetches once; see `penstock.storage.OpenFile`."""
+
+    def __init__(self, file: OpenFile, entry: Entry, options: StorageOptions) -> None:
+        self.path, self.size = file.path, file.size
+        self._file, self._entry, self._options = file, entry, options
+
+    def read_at(self, start: int, length: int) -> bytes:
+        stop = start + length
+        key = block_key(self._options, self.path, self._entry, "bytes", start, stop)
+        block = Block(self.path, start, stop, key, lambda: self._file.read_at(start, length))
+        data: bytes = block_cache(self._options).get(block).data.to_pybytes()
+        return data
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return read_coalesced(self.read_at, ranges, threads=16)
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def map_block(path: Path, key: bytes) -> pa.Buffer | None:

@@ -164,8 +164,8 @@ def trim_cache(written: str | os.PathLike[str]) -> None:
             total -= entry.bytes
             removed += 1
     if removed:
-        text = "%d entries of %s that were not used for longest are gone: its limit is %d bytes"
-        _log.info(text, removed, cache_directory(), limit)
+        text = "what was not used for longest is gone from %s (%d of %d): its limit is %d bytes"
+        _log.info(text, cache_directory(), removed, len(entries), limit)
 
 
 def _entry_of(path: str | os.PathLike[str]) -> Path | None:

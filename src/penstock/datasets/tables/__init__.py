@@ -1,0 +1,1 @@
+"""Rows of files that are tables: Parquet, Arrow, ORC, Avro."""

@@ -1,0 +1,125 @@
+"""Batches of a stream, made where its units are read."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from penstock.batch import BatchPosition
+from penstock.datasets import TorchWorker
+from penstock.loading._feed import Opened
+from penstock.loading._order_choice import lies_remote
+from penstock.loading._steps import Task
+from penstock.loading.streams._lane import Lane
+from penstock.loading.streams._point import VERSION
+from penstock.loading.streams._rows import LaneUnit
+from penstock.order import keys
+
+if TYPE_CHECKING:
+    from penstock.loading._recipes import Recipe
+    from penstock.loading._steps import Sharing
+    from penstock.loading.streams._lane import TakenRecords
+    from penstock.loading.streams._point import StreamPoint
+
+
+class StreamRequest(NamedTuple):
+    """The next batch of a lane."""
+
+    step: int
+    epoch: int
+    lane: int
+    sharing: Sharing
+    is_blank: bool = False
+    """Whether no row counts: other ranks have records left, and this one has none."""
+    steps: int = 1
+
+
+class StreamReader:
+    """Reads the lanes of a rank, or of a worker; each keeps its unit open from batch to batch."""
+
+    is_numbered = False
+
+    def __init__(self, point: StreamPoint, workers: int) -> None:
+        """Read from a point on, in so many processes; 0: in a thread."""
+        self._stream, self._point, self._workers = point.stream, point, workers
+        self._lanes: dict[int, tuple[int, Lane]] = {}
+        """By number, with the epoch."""
+
+    def opened(self, request: StreamRequest) -> Opened:
+        lane, size = self._lane(request), request.sharing.batch_size
+        if request.is_blank and not len(lane.last.ids):
+            lane.last = self._example(request)
+        found = lane.last if request.is_blank else lane.take(size)
+        counts = np.zeros(size, np.bool_) if request.is_blank else None
+        source, ids, positions = found
+        unread = None
+        if counts is not None and self._stream.wraps and len(ids):
+            ids, positions = np.resize(ids, size), np.resize(positions, size)
+        elif counts is not None:
+            ids = positions = np.full(size, -1)
+            unread = ~counts
+        if request.sharing.drop_last and len(ids) < size:
+            ids, positions = ids[:0], positions[:0]
+        about = (self._point.seed, request.epoch, positions, ids)
+        where = BatchPosition(*about, repeats=self._stream.repeats)
+        return Opened(source, Task(request.step, where, counts, unread, lane.point))
+
+    def _lane(self, request: StreamRequest) -> Lane:
+        epoch, lane = self._lanes.get(request.lane, (-1, None))
+        if lane is None or epoch != request.epoch:
+            if lane is not None:
+                lane.close()
+            lane = self._begun(request)
+            self._lanes[request.lane] = (request.epoch, lane)
+        return lane
+
+    def _example(self, request: StreamRequest) -> TakenRecords:
+        """Return records of other ranks, whose columns a batch without records has as well."""
+        point = self._at(request)
+        numbers = [] if point.units is None else point.order(point.units).tolist()
+        units = [LaneUnit(at, number, ()) for at, number in enumerate(numbers)]
+        with closing(Lane(point.present, units, (VERSION, point.seed, 0), 0, None)) as lane:
+            return lane.take(request.sharing.batch_size)
+
+    def _at(self, request: StreamRequest) -> StreamPoint:
+        """Return where the epoch of a request is continued."""
+        epoch = request.epoch
+        return self._point if epoch == self._point.epoch else self._point.at(epoch)
+
+    def _begun(self, request: StreamRequest) -> Lane:
+        """Return a lane at the place where its epoch is continued."""
+        _, epoch, number, sharing, *_ = request
+        point = self._at(request)
+        lanes, rank, world_size = max(1, self._workers), sharing.rank, sharing.world_size
+        done = point.done(world_size * lanes)
+        places = point.share(rank, world_size, lanes)[number]
+        numbers = point.order(done.units)[places].tolist()
+        units = [
+            LaneUnit(at, numbers[at], done.parts.get(int(places[at]), ()))
+            for at in np.flatnonzero(~done.is_whole()[places]).tolist()
+        ]
+        (seed,) = keys("torch worker", point.seed, epoch, rank, number)
+        worker = TorchWorker(number, lanes, seed >> 1) if self._workers else None
+        buffer = point.buffer if point.buffer > 1 else 0  # One record is drawn in its turn.
+        return Lane(point.present, units, (VERSION, point.seed, epoch), buffer, worker)
+
+    @property
+    def is_remote(self) -> bool:
+        source = self._stream.source
+        return source is not None and lies_remote(source)
+
+    def name(self, request: StreamRequest) -> str:
+        return f"In a batch of {self._stream!r}, step {request.step:,} of epoch {request.epoch}."
+
+    def place(self, request: StreamRequest) -> str:
+        _, lane = self._lanes.get(request.lane, (0, None))
+        return (lane and lane.reads()) or f"a unit of {self._stream!r}"
+
+    def warm_up(self, recipe: Recipe) -> None:
+        """Load nothing: what reading needs is the user's own."""
+
+    def close(self) -> None:
+        for _, lane in self._lanes.values():
+            lane.close()

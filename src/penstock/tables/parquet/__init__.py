@@ -1,0 +1,1 @@
+"""Parquet files: footers, and the columns of row groups."""
