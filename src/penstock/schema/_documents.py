@@ -1,0 +1,73 @@
+"""A schema as a document of plain JSON types, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+
+from penstock.errors import OptionError
+from penstock.schema._nodes import Array, Leaf
+from penstock.schema.leaves._category import Category, Entity, Set
+from penstock.schema.leaves._dateparts import DateParts
+from penstock.schema.leaves._number import Number
+from penstock.schema.leaves._text import Text
+from penstock.schema.leaves._vector import Vector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.schema._nodes import Node
+
+    Kind = TypeVar("Kind", bound=type[Leaf])
+
+_ARRAY = "array"
+LEAVES: dict[str, type[Leaf]] = {
+    kind.kind: kind for kind in (Category, DateParts, Entity, Number, Set, Text, Vector)
+}
+"""The kinds of leaves by name."""
+
+
+def register_leaf(kind: Kind) -> Kind:
+    """Make a kind of leaf known to saved schemas, by its `kind`; a class decorator."""
+    if not getattr(kind, "kind", ""):
+        raise OptionError(f"{kind!r} is no kind of leaf: expected a subclass of Leaf with `kind`.")
+    known = LEAVES.setdefault(kind.kind, kind)
+    if known is not kind and (known.__module__, known.__qualname__) != (
+        kind.__module__,
+        kind.__qualname__,
+    ):
+        raise OptionError(f"kind={kind.kind!r} is that of {known.__qualname__} already.")
+    LEAVES[kind.kind] = kind
+    return kind
+
+
+def document_of(node: Node) -> dict[str, Any]:
+    """Return a node, with all that lie below it, in plain JSON types."""
+    options = node.options()
+    if isinstance(node, Array):
+        return {
+            "kind": _ARRAY,
+            **options,
+            "fields": [document_of(one) for one in node.fields],
+        }
+    assert isinstance(node, Leaf)  # noqa: S101 (there are only these two)
+    try:
+        orjson.dumps(options)
+    except TypeError as why:
+        raise OptionError(f"{node!r} cannot be saved: {why}.") from None
+    return {"kind": node.kind, **options}
+
+
+def node_of(document: Mapping[str, Any]) -> Node:
+    """Return the node of a document."""
+    options = dict(document)
+    kind = options.pop("kind", None)
+    if kind == _ARRAY:
+        return Array(**{**options, "fields": [node_of(one) for one in options["fields"]]})
+    if kind not in LEAVES:
+        raise OptionError(
+            f"there is no kind of leaf {kind!r}; there are: {', '.join(LEAVES)}. Register your own "
+            "with penstock.schema.register_leaf before the schema is loaded."
+        )
+    return LEAVES[kind](**options)

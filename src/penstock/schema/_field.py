@@ -1,0 +1,63 @@
+"""The field of a leaf in a batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.batch import Movable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+
+class LeafField(Movable):
+    """The values of one leaf in a batch."""
+
+    __slots__ = ("content", "state", "targets", "trainable")
+
+    state: torch.Tensor
+    """`ValueState` of each slot, int64[B, 1, …]."""
+    content: torch.Tensor | dict[str, torch.Tensor]
+    """The values, with the slots of `state` as first axes; parts of it by name."""
+    trainable: torch.Tensor
+    """Which slots were hidden and are to be predicted, bool[B, 1, …]."""
+    targets: dict[str, Any]
+    """`state` and `content` as they were before slots were hidden; empty where none may be."""
+
+    def __init__(self, state: Any, content: Any, trainable: Any, targets: Any) -> None:
+        self.state, self.content, self.trainable = state, content, trainable
+        self.targets = targets
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def __repr__(self) -> str:
+        return f"LeafField of {tuple(self.state.shape)}"
+
+    def tensors(self) -> dict[str, Any]:
+        """Return its parts by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def _parts(self) -> tuple[Any, ...]:
+        return tuple(_flat([self.state, self.content, self.trainable, self.targets]))
+
+    def _of(self, *parts: Any) -> Self:
+        left = iter(parts)
+        whole = (self.state, self.content, self.trainable, self.targets)
+        return type(self)(*(_filled(one, left) for one in whole))
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    for one in values.values() if isinstance(values, dict) else values:
+        if isinstance(one, dict):
+            yield from _flat(one)
+        else:
+            yield one
+
+
+def _filled(like: Any, parts: Iterator[Any]) -> Any:
+    if isinstance(like, dict):
+        return {name: _filled(one, parts) for name, one in like.items()}
+    return next(parts)

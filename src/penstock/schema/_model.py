@@ -1,0 +1,108 @@
+"""`SchemaModel`: what data modules need of a model, without a network."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import orjson
+
+from penstock.errors import CorruptFileError, OptionError
+from penstock.schema._documents import document_of, node_of
+from penstock.schema._nodes import check_count
+from penstock.schema._schema import Schema
+from penstock.storage import fetch_metadata, locate, open_for_writing, readable_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from penstock.schema._nodes import Node
+    from penstock.schema._tree import Address
+    from penstock.storage import StorageOptions
+
+T = TypeVar("T")
+_VERSION = 1
+
+
+class SchemaModel(Schema):
+    """A schema with a batch size: the model of a data module, for networks of your own.
+
+    Args:
+        fields: The nodes below the root.
+        batch_size: Observations in a batch.
+        name: The first part of every address.
+
+    >>> from penstock.schema import Number
+    >>> model = SchemaModel(Number("price"), batch_size=32)
+    >>> model.save("prices.json")
+    >>> SchemaModel.load("prices.json").hyperparameters == model.hyperparameters
+    True
+    """
+
+    def __init__(self, *fields: Node, batch_size: int, name: str = "record") -> None:
+        check_count("SchemaModel", "batch_size", batch_size)
+        super().__init__(*fields, name=name)
+        self.batch_size = batch_size
+
+    def write(self, predictions: Mapping[Address, dict[str, Any]]) -> Mapping[Address, Any]:
+        """Return predictions as they are: rows by address and key."""
+        return predictions
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the tree, the batch size and all that was learnt to a JSON file."""
+        document = {
+            "version": _VERSION,
+            "batch_size": self.batch_size,
+            "root": document_of(self.hyperparameters.root),
+            "state": self.state_dict(),
+        }
+        data = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+        store, name = locate(path)
+        with open_for_writing(store, name.rpartition("/")[0], name) as file:
+            file.write(readable_metadata(data, name, "Give the leaves smaller vocabularies."))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Return the model of a file that `save` wrote."""
+        name = os.fspath(path)
+        document = _read(name)
+        model = _made(name, lambda: cls(*_fields(document), **_size(document)))
+        _made(name, lambda: model.load_state_dict(document["state"]))
+        return model
+
+
+def load_schema(path: str, options: StorageOptions | None = None) -> Schema:
+    """Return the schema of a file: of `SchemaModel.save`, or of `penstock profile --as schema`."""
+    document = _read(path, options)
+    return _made(path, lambda: Schema(*_fields(document)))
+
+
+def _read(path: str, options: StorageOptions | None = None) -> dict[str, Any]:
+    data = fetch_metadata(*locate(path, options))
+    document = _made(path, lambda: orjson.loads(data))
+    version = _made(path, lambda: document.get("version", _VERSION))
+    if version != _VERSION:
+        raise OptionError(
+            f"{path} has version {version}, and this release knows {_VERSION}. It was written by a "
+            "newer Penstock; install that one or a later one."
+        )
+    return dict(document)
+
+
+def _made(path: str, make: Callable[[], T]) -> T:
+    """Return what a function makes of a document, or say that it is none."""
+    try:
+        return make()
+    except (KeyError, TypeError, AttributeError, orjson.JSONDecodeError) as why:
+        raise CorruptFileError(
+            f"{path} is no saved schema: {why!r}.", remedy="Save it again.", path=path
+        ) from None
+
+
+def _fields(document: Mapping[str, Any]) -> list[Node]:
+    root = document.get("root", document)
+    return [node_of(one) for one in root["fields"]]
+
+
+def _size(document: Mapping[str, Any]) -> dict[str, Any]:
+    return {"batch_size": document["batch_size"], "name": document["root"]["name"]}

@@ -1,0 +1,173 @@
+"""Where the values of a leaf lie in a record: JMESPath, of which simple paths are walked."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from penstock._lazy import require
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+EACH = None
+"""The step to all items of a list; others are the key of an object or the number of an item."""
+Step: TypeAlias = str | int | None
+
+_ROOT = "[*]"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_STEP = re.compile(r'\.([A-Za-z_][A-Za-z0-9_]*)|\.("(?:[^"\\]|\\.)*")|\[(\*|-?\d+)\]')
+
+
+class FailedQueryError(Exception):
+    """A query that cannot be evaluated; the schema adds address and record."""
+
+    def __init__(self, row: int, why: str) -> None:
+        super().__init__(row, why)
+        self.row, self.why = row, why
+
+
+class Query:
+    """A query of one observation, which is a list of one record.
+
+    >>> Query("[*].items[*].price").steps
+    ('items', None, 'price')
+    >>> Query("[*].items[?price > `1`].name").steps is None
+    True
+    """
+
+    def __init__(self, text: str, label: str = "query") -> None:
+        self.text = text
+        self.steps = _steps(text)
+        """The steps of a simple path from the record on; None where only JMESPath knows."""
+        self._compiled: Any = None if self.steps is not None else _compiled(text, label)
+
+    def __reduce__(self) -> tuple[type[Query], tuple[str]]:
+        return Query, (self.text,)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The top-level fields that it reads: exactly, or for a general query at most these."""
+        if self.steps is not None:
+            first = self.steps[0] if self.steps else EACH
+            return (first,) if isinstance(first, str) else ()
+        return tuple(dict.fromkeys(_fields(self._compiled.parsed)))
+
+    def search(self, records: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Return what a general query finds in each record, as a list over the root."""
+        for row, record in enumerate(records):
+            found = self._found(self._compiled, [record], row)
+            yield found if isinstance(found, list) else [found]
+
+    def _found(self, compiled: Any, value: Any, row: int) -> Any:
+        try:
+            return compiled.search(value)
+        except ValueError as why:  # A function got a value of another type.
+            raise FailedQueryError(row, f"{self.text} fails: {why}") from None
+
+
+class BatchQuery(Query):
+    """A query of all observations of a batch at once, as json2vec evaluates it.
+
+    Values that are null or missing leave no trace: those behind them move up, and a query without
+    a root, or with a pipe, may find fewer rows than there are records.
+
+    >>> [*BatchQuery("[*].v").search([{"v": 1}, {}, {"v": 3}])]
+    [[1], [], [3]]
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.steps, self._compiled = None, _compiled(text, "query")
+        self._of_batch = _compiled(_ROOT + text, "null_semantics='jmespath'")
+
+    def __reduce__(self) -> tuple[type[Query], tuple[str]]:
+        return BatchQuery, (self.text,)
+
+    def search(self, records: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        found = self._found(self._of_batch, [[record] for record in records], 0)
+        for one in found or ():
+            yield one if isinstance(one, list) else ()
+
+
+def _compiled(text: str, label: str) -> Any:
+    jmespath = require("jmespath", extra="schema", purpose=f"the query {text!r}")
+    try:
+        return jmespath.compile(text)
+    except ValueError as why:
+        raise OptionError(f"{label}: query={text!r} is no JMESPath: {why}.") from None
+
+
+def inferred(arrays: Sequence[str], name: str) -> str:
+    """Return the query of a leaf that has none of its own.
+
+    >>> inferred(["line-items"], "qty")
+    '[*]."line-items"[*].qty'
+    """
+    return _ROOT + "".join(f".{_key(one)}[*]" for one in arrays) + f".{_key(name)}"
+
+
+def _key(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else json.dumps(name)
+
+
+def _steps(text: str) -> tuple[Step, ...] | None:
+    compact = text.strip()
+    if not compact.startswith(_ROOT):
+        return None
+    steps: list[Step] = []
+    at = len(_ROOT)
+    while at < len(compact):
+        match = _STEP.match(compact, at)
+        if match is None:
+            return None
+        plain, quoted, number = match.groups()
+        if number is not None:
+            steps.append(EACH if number == "*" else int(number))
+        else:
+            steps.append(plain if quoted is None else json.loads(quoted))
+        at = match.end()
+    return tuple(steps)
+
+
+_LIST, _RECORD, _INSIDE = range(3)
+"""What an expression is applied to: the list of one record, the record, or a value inside of it."""
+
+
+def _fields(node: dict[str, Any]) -> list[str]:
+    """Return the top-level fields that a parsed expression reads, and perhaps some more."""
+    found: list[str] = []
+    _collect(node, _LIST, found)
+    return found
+
+
+def _collect(node: dict[str, Any], at: int, found: list[str]) -> int:
+    """Add the fields that an expression reads of a record; return what it leads to."""
+    kind, children = node["type"], node["children"]
+    if kind == "field":
+        if at == _RECORD:
+            found.append(node["value"])
+        return _INSIDE
+    if kind in ("subexpression", "index_expression", "pipe"):
+        for child in children:
+            at = _collect(child, at, found)
+        return at
+    if kind == "index":
+        return _RECORD if at == _LIST else _INSIDE
+    if kind.endswith("projection"):
+        left = _collect(children[0], at, found)
+        item = _RECORD if left == _LIST else _INSIDE
+        for child in children[1:]:
+            _collect(child, item, found)
+        return _LIST if left == _LIST and children[1]["type"] == "identity" else _INSIDE
+    if kind == "slice":  # Its children are numbers.
+        return at
+    if kind in ("identity", "current", "flatten", "key_val_pair", "expref"):
+        ends = [_collect(child, at, found) for child in children]
+        return ends[0] if ends else at
+    ends = [_collect(child, at, found) for child in children]
+    # What a function returns may be the record again.
+    return min(ends, default=at) if kind == "function_expression" else _INSIDE

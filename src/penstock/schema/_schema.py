@@ -1,0 +1,385 @@
+"""`Schema`: a tree of typed fields, as an encoder for `penstock.DataLoader`."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from copy import copy
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from penstock.batch import Batch, BatchPosition, tensor
+from penstock.datasets import Source
+from penstock.errors import OptionError
+from penstock.schema._arrays import LeafArrays, drawn, leaf_arrays
+from penstock.schema._edits import SchemaEdits
+from penstock.schema._field import LeafField
+from penstock.schema._learnt import Learnt
+from penstock.schema._nodes import MASKED, PADDED, TensorKey
+from penstock.schema._observations import numbered_observations, pickled_observations
+from penstock.schema._plan import BatchColumns, planned, row_slots
+from penstock.schema._query import EACH
+from penstock.schema._splits import Strata, split_named
+from penstock.schema._tree import Address, Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from penstock.schema._nodes import Leaf, Node
+    from penstock.schema._plan import ReadPlan
+    from penstock.schema._statistics import ClassCounts, RunningStats
+    from penstock.schema._vocabulary import Vocabulary
+
+    LeafParts = dict[str, Any]
+    """`LeafArrays` by address; of predictions from a stream, also pickled records."""
+
+_RECORDS = "penstock.record"
+METADATA = str(TensorKey.metadata)
+_log = logging.getLogger("penstock.schema")
+
+_WARNED_AFTER, _RAISED_AFTER = 20, 1000
+
+
+class Schema(SchemaEdits):
+    """A tree of typed fields: turns records into tensors with states, masks and targets.
+
+    Args:
+        fields: The nodes below the root.
+        name: The first part of every address.
+
+    >>> from penstock.schema import Array, Category, Number
+    >>> schema = Schema(Number("amount"), Array(Category("tag"), name="tags", max_length=2))
+    >>> batch = schema.encode([{"amount": 2.5, "tags": [{"tag": "a"}]}, {}])
+    >>> batch["record/amount"].state.tolist(), batch["record/tags/tag"].state.tolist()
+    ([[0], [1]], [[[0, 2]], [[2, 2]]])
+    """
+
+    def __init__(self, *fields: Node, name: str = "record") -> None:
+        self.hyperparameters = Tree.of(fields, name)
+        self.strata = Strata.train
+        self.path = "auto"
+        """"rows" reads record by record also what columns can give."""
+        self.null_semantics = "slots"
+        """"jmespath" drops nulls and evaluates queries over whole batches, as json2vec does."""
+        self.mask_padding = True
+        """Whether `p_mask` hides padded slots, too, so that a model learns where lists end."""
+        self.sync_every: int | None = None
+        """After how many batches of training all ranks `synchronize` by themselves."""
+        self._learnt = Learnt(self.hyperparameters.requests)
+        self._plan: ReadPlan | None = None
+        self._source: Source | None = None
+        self.record_column: str | None = None
+        """For predictions from a stream, the column with its records; others are read by number."""
+        self._empty: dict[Address, int] = {}
+        """How many batches in a row had no value of a leaf."""
+
+    @classmethod
+    def of(cls, tree: Tree, vocabularies: Mapping[Address, Vocabulary]) -> Schema:
+        """Return a schema with a tree and vocabularies that are there already, and shared."""
+        schema = Schema(*tree.root.fields, name=tree.root.name)
+        schema._learnt.vocabularies.update(vocabularies)
+        return schema
+
+    def for_split(self, strata: str) -> Self:
+        """Return the same schema for another split; both share their vocabularies.
+
+        Only "train" learns labels. "predict" hides nothing, and does not read targets.
+        """
+        other = copy(self)
+        other.strata = split_named(strata)
+        other._plan, other._empty = None, {}  # noqa: SLF001 (of the same class)
+        return other
+
+    @property
+    def interprocess_encoding_context(self) -> Mapping[Address, Vocabulary]:
+        """The vocabularies of the leaves that have one."""
+        return self._learnt.vocabularies
+
+    @property
+    def statistics(self) -> Mapping[Address, RunningStats]:
+        """Count, mean and variance of the values of each number, as far as training saw them."""
+        return self._learnt.statistics
+
+    @property
+    def counts(self) -> Mapping[Address, Mapping[str, ClassCounts]]:
+        """How often each state of a leaf and each label of a category came in training.
+
+        By address, then "state" or "content"; `weights` of each balances a loss.
+        """
+        return self._learnt.counts
+
+    def configure_distributed(self, global_rank: int, world_size: int) -> None:
+        """Say which rank this is; a loader does so when a pass begins.
+
+        Only rank 0 adds labels. The others propose those that they see, and take them for unknown
+        ones until `synchronize`.
+        """
+        if self._is_training:
+            self._learnt.begin_pass(global_rank, world_size)
+        else:
+            self._learnt.configure(global_rank, world_size)
+
+    def synchronize(self, group: Any = None) -> None:
+        """Give all ranks the same vocabularies, statistics and counts; every rank has to call it.
+
+        Rank 0 adds what the others propose, in the order of ranks, and sends all labels to them.
+        Without `torch.distributed`, and with one rank, nothing is done.
+
+        Args:
+            group: The process group of the ranks that share the data; by default all.
+        """
+        self._learnt.synchronize(group)
+
+    # As an encoder.
+
+    def bind(self, source: Any) -> tuple[Any, Self]:
+        """Return the source and an encoder that knows which columns to read of it."""
+        other = copy(self)
+        known = source if isinstance(source, Source) else _numbered(source)
+        other._plan = self._planned(None if known is None else known.schema)  # noqa: SLF001 (of the same class)
+        other._empty, other._source = {}, known  # noqa: SLF001 (likewise)
+        other.record_column = _RECORDS if self.is_predicting and known is None else None
+        return source, other
+
+    def _planned(self, schema: pa.Schema | None) -> ReadPlan:
+        plan = planned(self.hyperparameters, self._read(), schema, self.path, self.null_semantics)
+        slow = [at for at, one in plan.leaves.items() if one.column is None]
+        if slow:
+            _log.info("read record by record: %s", ", ".join(slow))
+        for address, one in plan.leaves.items():
+            lists, arrays = (one.query.steps or ()).count(EACH), len(one.axes)
+            if lists > arrays + self.hyperparameters.requests[address].takes_lists:
+                text = "%s: %s goes into %d lists, and %d arrays stand above the leaf"
+                _log.warning(text, address, one.query.text, lists, arrays)
+        return plan
+
+    def _read(self) -> list[Address]:
+        """Return the leaves that are read of records."""
+        leaves = self.hyperparameters.active_requests
+        return [at for at, leaf in leaves.items() if not (leaf.target and self.is_predicting)]
+
+    @property
+    def is_predicting(self) -> bool:
+        return self.strata == "predict"
+
+    @property
+    def _is_training(self) -> bool:
+        return self.strata == "train"
+
+    @property
+    def fields(self) -> Mapping[str, pa.DataType]:
+        return self._bound().fields
+
+    @property
+    def loose_fields(self) -> Mapping[str, pa.DataType]:
+        """The columns to read in place of `fields` where records do not fit their types."""
+        return self._bound().loose
+
+    def _bound(self) -> ReadPlan:
+        if self._plan is None:
+            self._plan = self._planned(None)
+        return self._plan
+
+    def arrays(self, columns: pa.RecordBatch, where: BatchPosition) -> LeafParts:
+        batch, plan = BatchColumns(columns), self._bound()
+        found: dict[str, Any] = self._arrays(
+            where, lambda address: batch.placed(plan.leaves[address], self._odd(address))
+        )
+        if self.record_column is not None:
+            found[METADATA] = columns[self.record_column].to_pylist()
+        return found
+
+    def _arrays(self, where: BatchPosition, placed: Callable[[Address], Any]) -> LeafParts:
+        found: LeafParts = {}
+        leaves, plan = self.hyperparameters.active_requests, self._bound()
+        for address in plan.leaves:
+            leaf, axes = leaves[address], plan.leaves[address].axes
+            made = leaf_arrays(leaf, address, axes, where, lambda at=address: placed(at))  # type: ignore[misc]
+            if not self.is_predicting:
+                made = drawn(made, leaf, address, where, self.strata)
+                if made.masked is not None and not self.mask_padding:
+                    made.masked[made.state == PADDED] = False
+            found[address] = made
+        return found
+
+    def _odd(self, address: Address) -> Callable[[Any], None]:
+        def warn(value: Any) -> None:
+            query = self.hyperparameters.queries[address].text
+            warnings.warn(
+                f"{address}: {query} leads to {type(value).__name__} where a list is expected; "
+                "such a record has none of its slots.",
+                stacklevel=2,
+            )
+
+        return warn
+
+    @property
+    def part(self) -> Callable[[LeafParts, int, int], LeafParts]:
+        if self.null_semantics == "jmespath":
+            raise AttributeError("part: a query sees one batch, so batches are not made together")
+        return _part
+
+    def batch(
+        self,
+        arrays: LeafParts,
+        where: BatchPosition,
+        valid: NDArray[np.bool_] | None = None,
+    ) -> Batch:
+        tree, count = self.hyperparameters, len(where.ids)
+        if self._is_training:
+            self._count_batch()
+        made: dict[str, Any] = {}
+        for address, leaf in tree.active_requests.items():
+            if address in arrays:
+                made[address] = self._field(leaf, address, arrays[address], valid)
+            else:
+                made[address] = _hidden_field(leaf, (count, *tree.shapes[address]))
+        if self.record_column is not None:
+            made[METADATA] = pickled_observations(arrays[METADATA], valid)
+        elif self.is_predicting and self._source is not None:
+            made[METADATA] = numbered_observations(self._source, where.ids, valid)
+        return Batch(made, where.ids, valid)
+
+    def _count_batch(self) -> None:
+        learnt = self._learnt
+        if self.sync_every and learnt.batches and not learnt.batches % self.sync_every:
+            learnt.synchronize(None)
+        learnt.batches += 1
+
+    def _field(
+        self, leaf: Leaf, address: Address, arrays: LeafArrays, valid: NDArray[np.bool_] | None
+    ) -> LeafField:
+        self._watch(address, arrays)
+        learnt, learns = self._learnt, self._is_training
+        words = learnt.vocabularies.get(address)
+        content = leaf.finished(arrays, words, learn=learns, valid=valid)
+        if learns:
+            rows = slice(None) if valid is None else valid
+            learnt.count(address, arrays.state[rows], content.get("", arrays.state)[rows])
+        state, selected = arrays.state.astype(np.int64), arrays.masked
+        if leaf.target and not self.is_predicting:
+            return _hidden_field(leaf, state.shape, (state, content))
+        if arrays.pruned is not None:
+            rows = arrays.pruned.reshape(-1, *[1] * (state.ndim - 1))
+            selected = np.broadcast_to(rows, state.shape) if selected is None else selected | rows
+        if selected is None:
+            return _tensors(state, content, np.zeros(state.shape, np.bool_), None)
+        before = (state.copy(), {name: part.copy() for name, part in content.items()})
+        state[selected] = MASKED
+        for part in content.values():
+            part[selected] = leaf.hidden
+        return _tensors(state, content, np.ascontiguousarray(selected), before)
+
+    def _watch(self, address: Address, arrays: LeafArrays) -> None:
+        """Warn of a leaf that never has a value: its query may lead nowhere."""
+        if not arrays.state.all() or not arrays.state.size:  # The state of a value is 0.
+            self._empty[address] = 0
+            return
+        self._empty[address] = empty = self._empty.get(address, 0) + 1
+        query = self.hyperparameters.queries[address].text
+        text = f"{address}: {query} found no value in {empty:,} batches in a row"
+        if empty == _WARNED_AFTER:
+            warnings.warn(f"{text}. Does it lead to the field?", stacklevel=2)
+        if empty >= _RAISED_AFTER:
+            raise OptionError(f"{text}.", remedy="Correct the query, or set active=False.")
+
+    def mark(self) -> Any:
+        """Return a small value of which `state_dict` makes the present state later."""
+        return self._learnt.mark()
+
+    def state_dict(self, mark: Any = None) -> dict[str, Any]:
+        """Return the vocabularies, statistics and counts, in plain JSON types."""
+        return self._learnt.state_dict(mark)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Hold the vocabularies, statistics and counts of a saved state."""
+        self._learnt.load_state_dict(state)
+
+    def merged(self, states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return one state of those of all ranks, in their order.
+
+        As many ranks continue from it as they were; another number of them as after `synchronize`.
+        """
+        return {"ranks": [*states]}
+
+    def describe(self) -> str:
+        leaves = self.hyperparameters.active_requests
+        slow = [at for at, one in self._bound().leaves.items() if one.column is None]
+        way = f"; read record by record: {', '.join(slow)}" if slow else "; read by columns"
+        return f"a schema of {len(leaves)} leaves for {self.strata}{way}"
+
+    # Without a loader.
+
+    def encode(
+        self,
+        records: Sequence[Any],
+        strata: str = "predict",
+        preprocess: Callable[[Any], dict[str, Any]] | None = None,
+    ) -> Batch:
+        """Return the batch of records: dicts, or lists of one dict each.
+
+        Args:
+            records: The records; with "predict", the batch has them as `metadata`.
+            strata: The split; only "train" learns labels.
+            preprocess: Applied to each record; returns a dict.
+        """
+        split = split_named(strata)
+        if split is not self.strata:
+            return self.for_split(split).encode(records, split, preprocess)
+        rows = [one[0] if isinstance(one, list) else one for one in records]
+        if preprocess is not None:
+            rows = [preprocess(one) for one in rows]
+        for number, one in enumerate(rows):
+            if not isinstance(one, dict):
+                what = "a record" if preprocess is None else "what preprocess returns"
+                raise TypeError(f"encode: {what} is a dict, not {one!r} (number {number}).")
+        numbers = np.arange(len(rows))
+        where = BatchPosition(0, 0, numbers, numbers)
+        leaves = self._bound().leaves
+        arrays = self._arrays(
+            where, lambda at: row_slots(rows, leaves[at].query, leaves[at].axes, self._odd(at))
+        )
+        batch = self.batch(arrays, where)
+        if self.is_predicting:
+            batch = Batch({**batch, METADATA: [[one] for one in rows]}, batch.ids, batch.valid)
+        return batch
+
+
+def _numbered(stream: Any) -> Source | None:
+    """Return the source whose record numbers a stream yields, if it hands out these records."""
+    return None if getattr(stream, "is_mapped", True) else stream.source
+
+
+def _part(arrays: LeafParts, start: int, stop: int) -> LeafParts:
+    return {
+        address: one[start:stop] if isinstance(one, list) else one.part(start, stop)
+        for address, one in arrays.items()
+    }
+
+
+def _tensors(
+    state: NDArray[np.int64],
+    content: dict[str, NDArray[Any]],
+    trainable: NDArray[np.bool_],
+    before: tuple[NDArray[np.int64], dict[str, NDArray[Any]]] | None,
+) -> LeafField:
+    targets = {}
+    if before is not None:
+        targets = {"state": tensor(before[0]), "content": _content(before[1])}
+    return LeafField(tensor(state), _content(content), tensor(trainable), targets)
+
+
+def _content(parts: dict[str, NDArray[Any]]) -> Any:
+    if list(parts) == [""]:
+        return tensor(parts[""])
+    return {name: tensor(part) for name, part in parts.items()}
+
+
+def _hidden_field(leaf: Leaf, shape: tuple[int, ...], before: Any = None) -> LeafField:
+    """Return a field of which all slots are hidden; to be predicted if it has values `before`."""
+    state = np.full(shape, MASKED, np.int64)
+    return _tensors(state, leaf.empty(shape), np.full(shape, before is not None), before)

@@ -1,0 +1,1 @@
+"""The kinds of leaves, one module each."""
