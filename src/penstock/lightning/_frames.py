@@ -1,0 +1,272 @@
+"""`PolarsDataModule` and `CustomDataModule`: observations of frames and of datasets."""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import IterableDataset, get_worker_info
+
+import penstock
+from penstock._lazy import imported
+from penstock.datasets import as_stream
+from penstock.errors import OptionError
+from penstock.lightning._batches import ranks_of
+from penstock.lightning._options import NUMBERED, SHARED
+from penstock.lightning._schema_module import SchemaModule
+from penstock.lightning._shares import Named
+from penstock.schema import Strata, split_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.datasets import Source, Stream
+    from penstock.lightning._batches import TrainerRanks
+    from penstock.lightning._options import EngineOptions, SplitOptions
+
+
+class PolarsDataModule(SchemaModule):
+    """Observations of data frames.
+
+    Args:
+        model: Supplies the schema, the batch size and the vocabularies: a `SchemaModel`, or a
+            LightningModule with `SchemaMixin`.
+        train: The records of training: a polars, pandas or Arrow frame; a `LazyFrame` is collected.
+        validate: The records of validation.
+        test: The records of the test.
+        predict: The records of prediction.
+        dataframe: One frame for all splits, or a mapping of splits to frames, in place of them.
+        preprocessor: A function of a record, its registered name, or a `Preprocessor`.
+        num_workers: Worker processes; by default up to 8, as the processors of this rank allow.
+        persistent_workers: Kept for json2vec: workers start anew for each epoch, in milliseconds.
+        pin_memory: Copy tensors to page-locked memory, where there is a GPU.
+        observation_buffer_size: Observations that a shuffle draws from; 1 keeps their order.
+        sample_rate: The share of observations that each epoch uses.
+        chunk_batch_size: Records of a chunk; by default 4,096, less where workers would have none.
+        sharding: What is assigned whole to a worker: "file" (the frame), "chunk" or "record".
+        replacement: Draw records with replacement.
+        engine: Everything else.
+        kwargs: Options of the preprocessor.
+
+    Options from `num_workers` to `replacement` take one value or a mapping by split.
+
+    >>> import polars as pl
+    >>> from penstock.schema import Number, SchemaModel
+    >>> model = SchemaModel(Number("price"), batch_size=2)
+    >>> frame = pl.DataFrame({"price": [1.0, 2.0, 3.0]})
+    >>> module = PolarsDataModule(model=model, train=frame, num_workers=0)
+    >>> [batch["record/price"].content.tolist() for batch in module.dataloader("train")]
+    [[[1.0], [2.0]], [[3.0]]]
+    """
+
+    _WHAT = "dataframe"
+
+    def __init__(  # noqa: PLR0913 (the options of json2vec)
+        self,
+        model: object,
+        *,
+        train: Any = None,
+        validate: Any = None,
+        test: Any = None,
+        predict: Any = None,
+        dataframe: Any = None,
+        preprocessor: Any = None,
+        num_workers: Any = None,
+        persistent_workers: Any = True,
+        pin_memory: Any = True,
+        observation_buffer_size: Any = 1,
+        sample_rate: Any = 1.0,
+        chunk_batch_size: Any = None,
+        sharding: Any = "chunk",
+        replacement: Any = False,
+        engine: EngineOptions | None = None,
+        **kwargs: Any,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name in NUMBERED}
+        super().__init__(
+            model,
+            preprocessor=preprocessor,
+            engine=engine,
+            rules=NUMBERED,
+            given=given,
+            kwargs=kwargs,
+            named=("dataframe",),
+        )
+        named = {"train": train, "validate": validate, "test": test, "predict": predict}
+        frames = _by_split("dataframe", dataframe, named)
+        self._sources = {split: _source(split, frame) for split, frame in frames.items()}
+
+    def _stream(
+        self,
+        strata: Strata,
+        options: SplitOptions,
+        ranks: TrainerRanks,
+        position: Mapping[str, Any],
+    ) -> tuple[Stream, Mapping[str, Any]] | None:
+        source = self._sources.get(strata)
+        if source is None:
+            return None
+        parts = [Named("", ((0, len(source)),))] if len(source) else []
+        return self._shared(source, parts, options, ranks, position)
+
+    def rows_of(self, ids: Any) -> tuple[list[str | None], list[int]]:
+        """Return where predicted records lie: no name, and their rows."""
+        return [None] * len(ids), [int(number) for number in ids]
+
+
+def _by_split(name: str, whole: Any, named: Mapping[str, Any]) -> dict[Strata, Any]:
+    """Return what each split was given, by name or in one argument for all."""
+    found = {Strata(split): one for split, one in named.items() if one is not None}
+    if whole is None:
+        if not found:
+            raise OptionError(
+                f"at least one of train, validate, test and predict is needed, or {name}=."
+            )
+        return found
+    if found:
+        raise OptionError(f"give {name}= or {min(found)}=, not both.")
+    if isinstance(whole, Mapping):
+        if not whole:
+            raise OptionError(f"{name}= has no split: give at least one.")
+        return {split_named(split): one for split, one in whole.items()}
+    return dict.fromkeys(Strata, whole)
+
+
+def _source(split: Strata, frame: Any) -> Source:
+    polars: Any = imported("polars")
+    if polars is not None and isinstance(frame, polars.LazyFrame):
+        frame = frame.collect()
+    is_frame = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
+    if not is_frame or isinstance(frame, str):
+        raise TypeError(
+            f"{split}={type(frame).__qualname__}: expected a polars, pandas or Arrow frame."
+        )
+    source: Source = penstock.open(frame)
+    return source
+
+
+class CustomDataModule(SchemaModule):
+    """Observations of torch `IterableDataset`s that yield dicts.
+
+    A dataset runs in every worker of every rank, each of which reads all of it: one that should be
+    shared out looks at `shard_info()`, or at torch's `get_worker_info()` and the rank.
+
+    Args:
+        model: Supplies the schema, the batch size and the vocabularies.
+        train: The dataset of training.
+        validate: The dataset of validation.
+        test: The dataset of the test.
+        predict: The dataset of prediction.
+        datasets: A mapping of splits to datasets, in place of these four.
+        preprocessor: A function of a record, its registered name, or a `Preprocessor`.
+        num_workers: Worker processes; by default up to 8, as the processors of this rank allow.
+        persistent_workers: Kept for json2vec: workers start anew for each epoch.
+        pin_memory: Copy tensors to page-locked memory, where there is a GPU.
+        observation_buffer_size: Observations that a shuffle draws from; 1 keeps their order.
+        sample_rate: The share of observations that each epoch uses.
+        engine: Everything else.
+        kwargs: Options of the preprocessor.
+
+    Options from `num_workers` to `sample_rate` take one value or a mapping by split.
+    """
+
+    _WHAT = "dataset"
+
+    def __init__(  # noqa: PLR0913 (the options of json2vec)
+        self,
+        model: object,
+        *,
+        train: Any = None,
+        validate: Any = None,
+        test: Any = None,
+        predict: Any = None,
+        datasets: Any = None,
+        preprocessor: Any = None,
+        num_workers: Any = None,
+        persistent_workers: Any = True,
+        pin_memory: Any = True,
+        observation_buffer_size: Any = 1,
+        sample_rate: Any = 1.0,
+        engine: EngineOptions | None = None,
+        **kwargs: Any,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name in SHARED}
+        super().__init__(
+            model,
+            preprocessor=preprocessor,
+            engine=engine,
+            rules=SHARED,
+            given=given,
+            kwargs=kwargs,
+            named=("datasets",),
+        )
+        named = {"train": train, "validate": validate, "test": test, "predict": predict}
+        self._datasets = _by_split("datasets", datasets, named)
+        for split, one in self._datasets.items():
+            if not isinstance(one, IterableDataset):
+                raise TypeError(f"{split}={one!r:.80}: expected a torch IterableDataset.")
+
+    def _stream(
+        self,
+        strata: Strata,
+        options: SplitOptions,
+        ranks: TrainerRanks,
+        position: Mapping[str, Any],
+    ) -> tuple[Stream, Mapping[str, Any]] | None:
+        del position
+        dataset = self._datasets.get(strata)
+        if dataset is None:
+            return None
+        readers = ranks.world_size * max(1, options.num_workers or 0)
+        if readers > 1 and not _shards_itself(dataset):
+            warnings.warn(
+                f"{type(dataset).__qualname__} is read by {readers} workers, and each reads all of "
+                "it: every record comes as often. Let it use penstock.lightning.shard_info(), or "
+                "set shards_itself = True on it.",
+                stacklevel=5,
+            )
+        stream = as_stream(_Dicts(dataset, strata, ranks))
+        assert stream is not None  # noqa: S101 (an IterableDataset is one)
+        return stream, {}
+
+
+class _Dicts(IterableDataset[dict[str, Any]]):
+    """The records of a dataset, each checked to be a dict."""
+
+    def __init__(self, dataset: Any, strata: Strata, ranks: TrainerRanks) -> None:
+        self._dataset, self._strata, self._ranks = dataset, strata, ranks
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        _reading.append(self._ranks)  # A worker process does not know its rank by itself.
+        for number, record in enumerate(self._dataset):
+            if not isinstance(record, dict):
+                raise TypeError(
+                    f"record {number:,} of the dataset {self._strata}= is a "
+                    f"{type(record).__qualname__}: expected a dict."
+                )
+            yield record
+
+
+def _shards_itself(dataset: Any) -> bool:
+    """Whether a dataset says that it shares its records, or asks which worker it is in."""
+    if getattr(dataset, "shards_itself", False):
+        return True
+    code = getattr(type(dataset).__iter__, "__code__", None)
+    return code is not None and bool({"get_worker_info", "shard_info"} & set(code.co_names))
+
+
+_reading: deque[TrainerRanks] = deque(maxlen=1)
+"""The ranks of the dataset that this process reads."""
+
+
+def shard_info() -> tuple[int, int]:
+    """Return which of all workers of all ranks this is, and how many there are.
+
+    >>> shard_info()
+    (0, 1)
+    """
+    worker, ranks = get_worker_info(), _reading[0] if _reading else ranks_of(None)
+    lanes = 1 if worker is None else worker.num_workers
+    return ranks.rank * lanes + (0 if worker is None else worker.id), ranks.world_size * lanes

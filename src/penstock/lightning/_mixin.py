@@ -1,0 +1,76 @@
+"""`SchemaMixin`: a LightningModule that has a schema."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lightning.pytorch as pl
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.schema import SchemaModel
+
+_KEY = "penstock_schema"
+
+
+def _of_schema(name: str) -> property:
+    """Return an attribute that is that of the schema."""
+    return property(lambda self: getattr(self.schema, name))
+
+
+class SchemaMixin:
+    """Gives a LightningModule the schema in its attribute `schema`, a `SchemaModel`.
+
+    Data modules read the schema from it. Checkpoints hold the vocabularies and statistics, and all
+    ranks are brought together when training begins and at the end of each epoch.
+
+    >>> import lightning.pytorch as pl
+    >>> from penstock.schema import Number, SchemaModel
+    >>> class Model(SchemaMixin, pl.LightningModule):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.schema = SchemaModel(Number("price"), batch_size=32)
+    >>> Model().batch_size
+    32
+    """
+
+    schema: SchemaModel
+
+    hyperparameters = _of_schema("hyperparameters")
+    batch_size = _of_schema("batch_size")
+    interprocess_encoding_context = _of_schema("interprocess_encoding_context")
+    statistics = _of_schema("statistics")
+    select = _of_schema("select")
+    update = _of_schema("update")
+    extend = _of_schema("extend")
+    delete = _of_schema("delete")
+    override = _of_schema("override")
+    reset = _of_schema("reset")
+    encode = _of_schema("encode")
+    write = _of_schema("write")
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep what the schema has learnt."""
+        super().on_save_checkpoint(checkpoint)  # type: ignore[misc]
+        checkpoint[_KEY] = self.schema.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
+        """Hold what the schema had learnt."""
+        super().on_load_checkpoint(checkpoint)  # type: ignore[misc]
+        if _KEY in checkpoint:
+            self.schema.load_state_dict(checkpoint[_KEY])
+
+    def configure_callbacks(self) -> list[Any]:
+        """Return what brings the vocabularies of all ranks together."""
+        return [*super().configure_callbacks(), Synchronizer()]  # type: ignore[misc]
+
+
+class Synchronizer(pl.Callback):
+    """Brings the vocabularies and statistics of all ranks together, for a model with a schema."""
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        pl_module.schema.synchronize()
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        pl_module.schema.synchronize()

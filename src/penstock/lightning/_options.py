@@ -1,0 +1,202 @@
+"""Options of data modules: one value, or one for each split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+
+from penstock._cpus import usable_cpus
+from penstock.errors import OptionError
+from penstock.schema import Strata, split_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+T = TypeVar("T")
+
+_MOST_WORKERS = 8
+
+
+class ShardingStrategy(StrEnum):
+    """What is assigned whole to one worker of one rank: a file, a chunk of records, a record."""
+
+    file = "file"
+    chunk = "chunk"
+    record = "record"
+
+
+class Suffix(StrEnum):
+    """The format of the files of a `StreamingDataModule`."""
+
+    ndjson = "ndjson"
+    parquet = "parquet"
+    feather = "feather"
+    avro = "avro"
+    csv = "csv"
+    orc = "orc"
+    json = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How a data module does its work; everything that json2vec has no option for."""
+
+    seed: int | None = None
+    """Decides every random choice; by default `torch.initial_seed()`."""
+    assignment: Literal["balanced", "hash"] = "balanced"
+    """How units get their workers: "balanced" gives each about as many records. "hash" depends on
+    the name of a unit alone, so other units in the listing do not move it."""
+    equalize: Literal["wrap", "drop", "none"] | None = None
+    """What ranks with fewer batches do: "wrap" repeats their last records, with `valid` False;
+    "drop" ends all ranks with the first, and needs lengths that are known; "none" lets each end by
+    itself, which blocks training. By default "wrap", and "none" for prediction."""
+    epoch: Literal["finite", "infinite"] = "finite"
+    """With replacement: whether an epoch has as many draws as there are records, or no end."""
+    on_error: Literal["raise", "skip"] | None = None
+    """What happens at records that cannot be read: "skip" leaves them out with a warning that
+    counts them. By default tables are skipped so and lines are not, as in json2vec."""
+    allow_empty: bool = False
+    """Whether a split pattern may match no file."""
+    path: Literal["auto", "columnar", "rows"] = "auto"
+    """How values are found: "rows" walks each record in Python, as a reference."""
+    null_semantics: Literal["slots", "jmespath"] = "slots"
+    """"jmespath" drops nulls as json2vec does, so that values of an object may move apart."""
+    mask_padding: bool = True
+    """Whether `p_mask` hides padded slots, too."""
+    storage_options: Mapping[str, Any] | None = None
+    """As for `penstock.open`."""
+    format_options: Mapping[str, Any] | None = None
+    """As for `penstock.open`."""
+    multiprocessing_context: str | None = None
+    """How worker processes start, as for `penstock.DataLoader`."""
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("assignment", ("balanced", "hash")),
+            ("equalize", ("wrap", "drop", "none", None)),
+            ("epoch", ("finite", "infinite")),
+            ("on_error", ("raise", "skip", None)),
+            ("path", ("auto", "columnar", "rows")),
+            ("null_semantics", ("slots", "jmespath")),
+        ):
+            value = getattr(self, name)
+            if value not in choices:
+                known = " or ".join(repr(one) for one in choices if one is not None)
+                raise OptionError(f"EngineOptions: {name}={value!r}: expected {known}.")
+
+
+class SplitOptions(NamedTuple):
+    """The options of one split."""
+
+    num_workers: int | None
+    persistent_workers: bool
+    pin_memory: bool
+    observation_buffer_size: int
+    sample_rate: float
+    chunk_batch_size: int | None = None
+    sharding: ShardingStrategy = ShardingStrategy.chunk
+    file_buffer_size: int = 1
+    replacement: bool = False
+
+    def workers(self, local_world_size: int) -> int:
+        """Return how many worker processes a loader starts."""
+        if self.num_workers is not None:
+            return self.num_workers
+        return min(_MOST_WORKERS, usable_cpus() // max(1, local_world_size))
+
+
+class OptionRule(NamedTuple):
+    """What an option may be."""
+
+    check: Callable[[str, Any], Any]
+    default: Any
+
+
+def split_options(given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> dict[Strata, Any]:
+    """Return the options of each split, checked.
+
+    A mapping has values by split; splits that it lacks have the option's default.
+    """
+    found: dict[Strata, dict[str, Any]] = {split: {} for split in Strata}
+    for name, value in given.items():
+        check, default = rules[name]
+        by_split = dict.fromkeys(Strata, value)
+        if isinstance(value, Mapping):
+            own = {split_named(key): one for key, one in value.items()}
+            by_split = {split: own.get(split, _default(default, split)) for split in Strata}
+        elif value is None:
+            by_split = {split: _default(default, split) for split in Strata}
+        for split, one in by_split.items():
+            where = f"{name}[{split.value!r}]" if isinstance(value, Mapping) else name
+            found[split][name] = None if one is None else check(where, one)
+    return {split: SplitOptions(**own) for split, own in found.items()}
+
+
+def _default(default: Any, split: Strata) -> Any:
+    return default[split] if isinstance(default, Mapping) else default
+
+
+def _whole(least: int) -> Callable[[str, Any], int]:
+    def check(name: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise TypeError(f"{name}={value!r}: expected a whole number.")
+        if value < least:
+            raise OptionError(f"{name}={value!r}: expected {least} or more.")
+        return value
+
+    return check
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}: expected True or False.")
+    return value
+
+
+def _rate(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name}={value!r}: expected a number.")
+    if not 0 < value <= 1:
+        raise OptionError(f"{name}={value!r}: expected a number above 0 and at most 1.")
+    return float(value)
+
+
+def _sharding(name: str, value: Any) -> ShardingStrategy:
+    return one_of(ShardingStrategy, name, value)
+
+
+def one_of(kind: type[T], name: str, value: Any) -> T:
+    """Return a member of an enumeration by its name, in any case."""
+    try:
+        return kind(str(value).strip().lower())  # type: ignore[call-arg]
+    except ValueError:
+        known: Iterable[Any] = kind  # type: ignore[assignment]
+        raise OptionError(
+            f"{name}={value!r}: expected one of {', '.join(str(one) for one in known)}."
+        ) from None
+
+
+SHARED = {
+    "num_workers": OptionRule(_whole(0), None),
+    "persistent_workers": OptionRule(_flag, default=True),
+    "pin_memory": OptionRule(_flag, default=True),
+    "observation_buffer_size": OptionRule(_whole(1), 1),
+    "sample_rate": OptionRule(_rate, 1.0),
+}
+"""The options of all data modules."""
+NUMBERED = {
+    **SHARED,
+    "chunk_batch_size": OptionRule(_whole(1), None),
+    "sharding": OptionRule(_sharding, ShardingStrategy.chunk),
+    "replacement": OptionRule(_flag, default=False),
+}
+"""The options of a `PolarsDataModule`."""
+STREAMING = {
+    **NUMBERED,
+    "sharding": OptionRule(_sharding, ShardingStrategy.file),
+    "file_buffer_size": OptionRule(_whole(1), 1),
+    "replacement": OptionRule(_flag, default={split: split is Strata.train for split in Strata}),
+}
+"""The options of a `StreamingDataModule`."""

@@ -1,0 +1,199 @@
+"""Preprocessors: functions that make observations of raw records."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import OptionError
+
+if TYPE_CHECKING:
+    from penstock.schema import Strata
+
+GIVEN = ("strata", "interprocess_encoding_context")
+"""Keywords that every preprocessor may take besides the user's own."""
+
+
+class PreprocessorMode(StrEnum):
+    """How many observations a preprocessor makes of a record: one, or any number."""
+
+    transformation = "transformation"
+    generator = "generator"
+
+
+@dataclass(frozen=True, slots=True)
+class Preprocessor:
+    """A function of a record, and how many observations it makes.
+
+    Args:
+        name: The name that data modules know it by.
+        func: Called as `func(record, **options)`; a transformation returns a dict, a generator an
+            iterable of dicts.
+        mode: `"transformation"` or `"generator"`.
+    """
+
+    name: str
+    func: Callable[..., Any]
+    mode: PreprocessorMode = PreprocessorMode.transformation
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mode", PreprocessorMode(self.mode))
+
+
+PREPROCESSORS: dict[str, Preprocessor] = {}
+"""The preprocessors that `preprocess` registered, by name."""
+
+
+def preprocess(function: Any = None, /, **options: Any) -> Any:
+    """Register a function as a preprocessor, by its name; returns the function.
+
+    Args:
+        function: The function; without it, a decorator is returned.
+        options: `yields=True` (or `yield`) for a function that makes any number of observations.
+
+    >>> @preprocess
+    ... def cents(record):
+    ...     return {**record, "amount": record["amount"] * 100}
+    >>> @preprocess(yields=True)
+    ... def repeated(record, times=2):
+    ...     yield from [record] * times
+    >>> PREPROCESSORS["repeated"].mode.value, cents({"amount": 2})
+    ('generator', {'amount': 200})
+    """
+    unknown = sorted(options.keys() - {"yield", "yields"})
+    if unknown:
+        raise TypeError(f"preprocess has no option {unknown[0]!r}: there is yields=True.")
+    if len(options) > 1:
+        raise TypeError("preprocess: yields and yield are the same option; give one of them.")
+    yields = next(iter(options.values()), False)
+    if not isinstance(yields, bool):
+        raise TypeError(f"preprocess: yields={yields!r} is neither True nor False.")
+
+    def register(func: Any) -> Any:
+        if not callable(func):
+            raise TypeError(f"preprocess takes a function, not {func!r}.")
+        name = func.__name__
+        if name in PREPROCESSORS and PREPROCESSORS[name].func is not func:
+            warnings.warn(f"the preprocessor {name!r} is registered anew.", stacklevel=2)
+        makes_several = yields or inspect.isgeneratorfunction(func)
+        PREPROCESSORS[name] = Preprocessor(name, func, _mode(several=makes_several))
+        return func
+
+    return register if function is None else register(function)
+
+
+def _mode(*, several: bool) -> PreprocessorMode:
+    return PreprocessorMode.generator if several else PreprocessorMode.transformation
+
+
+def resolved(preprocessor: object) -> Preprocessor | None:
+    """Return the preprocessor that a data module was given, in any of its forms."""
+    if preprocessor is None or isinstance(preprocessor, Preprocessor):
+        return preprocessor
+    if isinstance(preprocessor, str):
+        if preprocessor in PREPROCESSORS:
+            return PREPROCESSORS[preprocessor]
+        near = get_close_matches(preprocessor, PREPROCESSORS, 1)
+        hint = f"Did you mean {near[0]!r}?" if near else "Register it with @preprocess."
+        raise OptionError(f"there is no preprocessor {preprocessor!r}. {hint}")
+    if not callable(preprocessor):
+        raise TypeError(
+            f"preprocessor={preprocessor!r}: expected a function, the name of a registered one, "
+            "or a Preprocessor."
+        )
+    name = getattr(preprocessor, "__name__", type(preprocessor).__name__)
+    known = PREPROCESSORS.get(name)
+    if known is not None and known.func is preprocessor:
+        return known
+    several = inspect.isgeneratorfunction(preprocessor)
+    return Preprocessor(name, preprocessor, _mode(several=several))
+
+
+def check_options(
+    preprocessor: Preprocessor | None, options: Mapping[str, Any], known: Iterable[str]
+) -> None:
+    """Refuse options that no preprocessor takes; `known` are those of the data module."""
+    for name in GIVEN:
+        if name in options:
+            raise OptionError(f"{name}= is given to preprocessors by the data module.")
+    if preprocessor is None:
+        for name in options:
+            near = get_close_matches(name, known, 1)
+            hint = f"Did you mean {near[0]!r}?" if near else "Options of a preprocessor need one."
+            raise TypeError(f"there is no option {name!r}. {hint}")
+        return
+    parameters = _parameters(preprocessor.func)
+    if parameters is None:
+        return
+    takes_all = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    names = [one.name for one in parameters[1:] if one.kind not in _POSITIONAL]
+    for name in options:
+        if name not in names and not takes_all:
+            near = get_close_matches(name, [*known, *names], 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise TypeError(
+                f"neither the data module nor the preprocessor {preprocessor.name!r} has an option "
+                f"{name!r}.{hint}"
+            )
+    needed = [
+        one.name
+        for one in parameters[1:]
+        if one.default is one.empty and one.kind not in (*_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    missing = [name for name in needed if name not in options and name not in GIVEN]
+    if missing:
+        raise TypeError(
+            f"the preprocessor {preprocessor.name!r} needs {missing[0]}=: give it to the data "
+            "module."
+        )
+
+
+_POSITIONAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
+    """Return what a function takes; None where it does not say."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return None
+
+
+class Observed:
+    """Makes observations of a record: a function for `Stream.map`."""
+
+    def __init__(
+        self, preprocessor: Preprocessor, options: Mapping[str, Any], strata: Strata, context: Any
+    ) -> None:
+        self._preprocessor = preprocessor
+        given = {**options, "strata": strata, "interprocess_encoding_context": context}
+        parameters = _parameters(preprocessor.func)
+        if parameters is not None and not any(one.kind is one.VAR_KEYWORD for one in parameters):
+            names = {one.name for one in parameters[1:]}
+            given = {name: value for name, value in given.items() if name in names}
+        self._options = given
+        self.__name__ = preprocessor.name
+
+    def __call__(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        made = self._preprocessor.func(record, **self._options)
+        if self._preprocessor.mode is PreprocessorMode.transformation:
+            made = [made]
+        elif isinstance(made, str | bytes | Mapping) or not isinstance(made, Iterable):
+            self._refuse(made, "an iterable of dicts")
+        found = list(made)
+        for one in found:
+            if not isinstance(one, dict):
+                self._refuse(one, "dicts")
+        return found
+
+    def _refuse(self, made: object, wanted: str) -> None:
+        hint = " Register it with @preprocess(yields=True)." if inspect.isgenerator(made) else ""
+        raise TypeError(
+            f"the preprocessor {self._preprocessor.name!r} must produce {wanted}, got "
+            f"{type(made).__name__}.{hint}"
+        )

@@ -1,0 +1,239 @@
+"""The base of the data modules that read a schema from a model."""
+
+from __future__ import annotations
+
+import logging
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from penstock.errors import OptionError
+from penstock.lightning._batches import BatchModule, SplitBatches, TrainerRanks, ranks_of
+from penstock.lightning._model_reference import ModelReference
+from penstock.lightning._options import EngineOptions, ShardingStrategy, split_options
+from penstock.lightning._preprocess import Observed, check_options, resolved
+from penstock.lightning._shares import (
+    CHUNK,
+    EpochUnits,
+    RowDraws,
+    SharedRecords,
+    shared_units,
+    spread_chunk,
+    steps_of,
+)
+from penstock.loading import DataLoader
+from penstock.schema import Strata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from penstock.datasets import Source, Stream
+    from penstock.lightning._options import OptionRule, SplitOptions
+    from penstock.lightning._shares import Named
+
+_log = logging.getLogger("penstock.lightning")
+
+
+class SchemaModule(BatchModule):
+    """Loaders of observations that a model's schema turns into tensors."""
+
+    def __init__(  # noqa: PLR0913 (what the constructors of all modules share)
+        self,
+        model: object,
+        *,
+        preprocessor: object,
+        engine: EngineOptions | None,
+        rules: Mapping[str, OptionRule],
+        given: Mapping[str, Any],
+        kwargs: Mapping[str, Any],
+        named: Iterable[str] = (),
+    ) -> None:
+        """Check all options.
+
+        Args:
+            model: Satisfies the model protocol.
+            preprocessor: In any of its forms.
+            engine: All other knobs.
+            rules: What the options of splits may be.
+            given: The options of splits.
+            kwargs: The options of the preprocessor.
+            named: Further options of the module, for suggestions.
+        """
+        super().__init__()
+        self._reference = ModelReference(model)
+        self._preprocessor = resolved(preprocessor)
+        known = ("model", "preprocessor", "engine", *Strata, *rules, *named)
+        check_options(self._preprocessor, kwargs, known)
+        self._kwargs = dict(kwargs)
+        if engine is not None and not isinstance(engine, EngineOptions):
+            raise TypeError(f"engine={engine!r}: expected EngineOptions(…).")
+        self.engine = engine or EngineOptions()
+        self._options: dict[Strata, SplitOptions] = split_options(given, rules)
+
+    # The model, live.
+
+    @property
+    def hyperparameters(self) -> Any:
+        """The tree of the model; setting it lets go of the model."""
+        return self._reference.look()["hyperparameters"]
+
+    @hyperparameters.setter
+    def hyperparameters(self, tree: Any) -> None:
+        self._reference.hold("hyperparameters", tree)
+
+    @property
+    def batch_size(self) -> int:
+        """Observations in a batch; setting it lets go of the model."""
+        return int(self._reference.look()["batch_size"])
+
+    @batch_size.setter
+    def batch_size(self, size: int) -> None:
+        self._reference.hold("batch_size", size)
+
+    @property
+    def interprocess_encoding_context(self) -> Any:
+        """The vocabularies of the model; setting them lets go of the model."""
+        return self._reference.context
+
+    @interprocess_encoding_context.setter
+    def interprocess_encoding_context(self, context: Any) -> None:
+        self._reference.hold("interprocess_encoding_context", context)
+
+    # From records to batches.
+
+    def _stream(
+        self,
+        strata: Strata,
+        options: SplitOptions,
+        ranks: TrainerRanks,
+        position: Mapping[str, Any],
+    ) -> tuple[Stream, Mapping[str, Any]] | None:
+        """Return the raw records of a split, and what a position keeps of how they are shared."""
+        raise NotImplementedError  # abstract
+
+    def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
+        options, ranks = self._options[strata], ranks_of(self.trainer)
+        if strata is Strata.predict:
+            options = options._replace(
+                observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1
+            )
+        workers = options.workers(ranks.local_world_size)
+        options = options._replace(num_workers=workers)
+        made = self._stream(strata, options, ranks, position or {})
+        if made is None:
+            return None
+        stream, kept = made
+        if self._preprocessor is not None:
+            context = self._reference.context
+            stream = stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
+        if options.sample_rate < 1:
+            stream = stream.sample(options.sample_rate)
+        equalize = self.engine.equalize or ("none" if strata is Strata.predict else "wrap")
+        stream = stream.changed(
+            buffer=options.observation_buffer_size, wraps=equalize == "wrap", name=str(strata)
+        )
+        is_endless = options.replacement and self.engine.epoch == "infinite"
+        loader = DataLoader(
+            stream,
+            self._encoder(strata),
+            batch_size=self.batch_size,
+            shuffle=options.observation_buffer_size > 1,
+            seed=self._seed(position),
+            epochs=None if is_endless else 1,
+            num_workers=workers,
+            pin_memory=options.pin_memory,
+            multiprocessing_context=self.engine.multiprocessing_context,
+            **self._on_error(stream),
+            **self._ranks(ranks, equalize),
+        )
+        counts = None if is_endless else self._steps(stream, ranks, max(1, workers))
+        if equalize == "drop" and counts is None and ranks.world_size > 1:
+            raise OptionError(
+                "equalize='drop' needs to know how many batches each rank has, and a preprocessor, "
+                "a sample or a dataset of its own does not say: use 'wrap'."
+            )
+        steps = None if counts is None else _equal(counts, ranks.rank, equalize)
+        return SplitBatches(loader, steps, kept, is_cut=equalize == "drop")
+
+    def _encoder(self, strata: Strata) -> Any:
+        schema = copy(self._reference.schema()).for_split(strata)
+        engine = self.engine
+        schema.path, schema.null_semantics = engine.path, engine.null_semantics
+        schema.mask_padding = engine.mask_padding
+        return schema
+
+    def _steps(self, stream: Stream, ranks: TrainerRanks, lanes: int) -> list[int] | None:
+        """Return how many batches each rank has; None where only reading shows it."""
+        if not isinstance(stream, SharedRecords) or stream.is_mapped or stream.rate < 1:
+            return None
+        if stream.changes and stream.repeats:
+            return None
+        return steps_of(stream.at(0), self.batch_size, ranks.world_size, lanes)  # type: ignore[arg-type]
+
+    def _seed(self, position: Mapping[str, Any] | None) -> int:
+        if position is not None:
+            return int(position["state"]["seed"])
+        if self.engine.seed is None:
+            import torch  # noqa: PLC0415 (it takes a second)
+
+            return torch.initial_seed() % 2**63
+        return self.engine.seed
+
+    def _on_error(self, stream: Stream) -> dict[str, Any]:
+        """Return what the loader does about records that cannot be read."""
+        return {"on_error": "mask", "max_bad": 2**62} if self._skips_bad(stream.source) else {}
+
+    def _skips_bad(self, source: Source | None) -> bool:
+        if self.engine.on_error is not None:
+            return self.engine.on_error == "skip"
+        return source is not None and source.sample_index is None and bool(source.files)
+
+    def _ranks(self, ranks: TrainerRanks, equalize: str) -> dict[str, Any]:
+        """Return the ranks, where they are not those that wait for each other."""
+        from torch import distributed  # noqa: PLC0415 (it takes a second)
+
+        if equalize != "none" and distributed.is_available() and distributed.is_initialized():
+            return {}
+        return {"rank": ranks.rank, "world_size": ranks.world_size}
+
+    def end_epoch(self) -> None:
+        """Bring the vocabularies of all ranks together."""
+        self._reference.schema().synchronize()
+
+    def _shared(
+        self,
+        source: Source,
+        parts: Sequence[Named],
+        options: SplitOptions,
+        ranks: TrainerRanks,
+        position: Mapping[str, Any],
+    ) -> tuple[Stream, Mapping[str, Any]]:
+        """Return the records of a source, shared out as options say."""
+        readers = ranks.world_size * max(1, options.num_workers or 0)
+        is_frame = [one.name for one in parts] == [""]
+        usual = spread_chunk(len(source), readers) if is_frame else CHUNK
+        chunk = position.get("chunk") or options.chunk_batch_size or usual
+        seed, by_hash = self._seed(position or None), self.engine.assignment == "hash"
+        units: Any
+        if options.replacement:
+            if not len(source):
+                raise OptionError("there is no record to draw: replacement needs some.")
+            whole = shared_units(parts, ShardingStrategy.chunk, chunk, readers, by_hash=False)
+            units = EpochUnits(whole, seed, replacement=True)
+            if is_frame:
+                units = RowDraws(len(source), chunk, seed)
+            _log.info("drawing with replacement, %s epochs", self.engine.epoch)
+        else:
+            units = shared_units(parts, options.sharding, chunk, readers, by_hash=by_hash)
+            if options.file_buffer_size > 1:
+                units = EpochUnits(units, seed, buffer=options.file_buffer_size)
+        of_records = options.sharding is ShardingStrategy.record and not options.replacement
+        stream = SharedRecords(source, units, of_records=of_records).changed(
+            repeats=options.replacement,
+            by_hash=by_hash and not options.replacement,
+            skips_bad=self._skips_bad(source),
+        )
+        return stream, {"chunk": chunk}
+
+
+def _equal(counts: Sequence[int], rank: int, equalize: str) -> int:
+    return {"wrap": max(counts), "drop": min(counts), "none": counts[rank]}[equalize]
