@@ -110,6 +110,8 @@ class Stream:
     """Whether a shuffle permutes units, and not only the records of a buffer."""
     repeats = False
     """Whether a record may come more than once in an epoch."""
+    is_equalized = True
+    """Whether ranks that have run out go on with rows that do not count until all have."""
     wraps = False
     """Whether a rank that has run out repeats its last records, rather than rows of zeros."""
 

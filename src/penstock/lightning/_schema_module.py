@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._batches import BatchModule, SplitBatches, TrainerRanks, ranks_of
+from penstock.lightning._batches import BatchModule, SplitBatches, loader_ranks, ranks_of
 from penstock.lightning._model_reference import ModelReference
 from penstock.lightning._options import EngineOptions, ShardingStrategy, split_options
-from penstock.lightning._preprocess import Observed, check_options, resolved
+from penstock.lightning._preprocess import (
+    Observed,
+    PreprocessorMode,
+    check_options,
+    resolved,
+)
 from penstock.lightning._shares import (
     CHUNK,
     EpochUnits,
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
+    from penstock.lightning._batches import TrainerRanks
     from penstock.lightning._options import OptionRule, SplitOptions
     from penstock.lightning._shares import Named
 
@@ -67,6 +72,7 @@ class SchemaModule(BatchModule):
         if engine is not None and not isinstance(engine, EngineOptions):
             raise TypeError(f"engine={engine!r}: expected EngineOptions(…).")
         self.engine = engine or EngineOptions()
+        self._seed = self.engine.seed
         self._options: dict[Strata, SplitOptions] = split_options(given, rules)
 
     # The model, live.
@@ -112,12 +118,14 @@ class SchemaModule(BatchModule):
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         options, ranks = self._options[strata], ranks_of(self.trainer)
-        if strata is Strata.predict:
+        if strata is Strata.predict:  # Every record once, in its order.
             options = options._replace(
-                observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1
+                observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1, replacement=False
             )
         workers = options.workers(ranks.local_world_size)
         options = options._replace(num_workers=workers)
+        if position is not None:
+            self._seed = int(position["state"]["seed"])
         made = self._stream(strata, options, ranks, position or {})
         if made is None:
             return None
@@ -127,9 +135,12 @@ class SchemaModule(BatchModule):
             stream = stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
         if options.sample_rate < 1:
             stream = stream.sample(options.sample_rate)
-        equalize = self.engine.equalize or ("none" if strata is Strata.predict else "wrap")
+        equalize = "none" if strata is Strata.predict else self.engine.equalize
         stream = stream.changed(
-            buffer=options.observation_buffer_size, wraps=equalize == "wrap", name=str(strata)
+            buffer=options.observation_buffer_size,
+            is_equalized=equalize != "none",
+            wraps=equalize == "wrap",
+            name=str(strata),
         )
         is_endless = options.replacement and self.engine.epoch == "infinite"
         loader = DataLoader(
@@ -137,46 +148,54 @@ class SchemaModule(BatchModule):
             self._encoder(strata),
             batch_size=self.batch_size,
             shuffle=options.observation_buffer_size > 1,
-            seed=self._seed(position),
+            seed=self._known_seed(ranks),
             epochs=None if is_endless else 1,
             num_workers=workers,
             pin_memory=options.pin_memory,
             multiprocessing_context=self.engine.multiprocessing_context,
             **self._on_error(stream),
-            **self._ranks(ranks, equalize),
+            **loader_ranks(ranks),
         )
-        counts = None if is_endless else self._steps(stream, ranks, max(1, workers))
-        if equalize == "drop" and counts is None and ranks.world_size > 1:
+        layout = [ranks.world_size, max(1, workers), self.batch_size]
+        counts = None if is_endless else self._steps(stream, *layout)
+        is_cut = equalize == "drop"
+        if is_cut and counts is None and ranks.world_size > 1:
             raise OptionError(
-                "equalize='drop' needs to know how many batches each rank has, and a preprocessor, "
-                "a sample or a dataset of its own does not say: use 'wrap'."
+                "equalize='drop' needs to know how many batches each rank has, and a generator, a "
+                "sample, draws with replacement or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
-        return SplitBatches(loader, steps, kept, is_cut=equalize == "drop")
+        kept = {**kept, "layout": layout}
+        return SplitBatches(loader, steps, kept, is_cut=is_cut, is_endless=is_endless)
 
     def _encoder(self, strata: Strata) -> Any:
-        schema = copy(self._reference.schema()).for_split(strata)
+        schema = self._reference.schema().for_split(strata)
         engine = self.engine
         schema.path, schema.null_semantics = engine.path, engine.null_semantics
         schema.mask_padding = engine.mask_padding
         return schema
 
-    def _steps(self, stream: Stream, ranks: TrainerRanks, lanes: int) -> list[int] | None:
+    def _steps(
+        self, stream: Stream, world_size: int, lanes: int, batch_size: int
+    ) -> list[int] | None:
         """Return how many batches each rank has; None where only reading shows it."""
-        if not isinstance(stream, SharedRecords) or stream.is_mapped or stream.rate < 1:
+        if not isinstance(stream, SharedRecords) or stream.rate < 1:
             return None
-        if stream.changes and stream.repeats:
+        mode = None if self._preprocessor is None else self._preprocessor.mode
+        is_dropped = stream.is_mapped and stream.skips_bad
+        if mode is PreprocessorMode.generator or is_dropped or (stream.changes and stream.repeats):
             return None
-        return steps_of(stream.at(0), self.batch_size, ranks.world_size, lanes)  # type: ignore[arg-type]
+        return steps_of(stream.at(0), batch_size, world_size, lanes)  # type: ignore[arg-type]
 
-    def _seed(self, position: Mapping[str, Any] | None) -> int:
-        if position is not None:
-            return int(position["state"]["seed"])
-        if self.engine.seed is None:
+    def _known_seed(self, ranks: TrainerRanks) -> int:
+        """Return the seed: as given, or that of torch on rank 0 when the first loader is made."""
+        if self._seed is None:
             import torch  # noqa: PLC0415 (it takes a second)
 
-            return torch.initial_seed() % 2**63
-        return self.engine.seed
+            self._seed = torch.initial_seed() % 2**63
+            if self.trainer is not None and ranks.world_size > 1:
+                self._seed = int(self.trainer.strategy.broadcast(self._seed))
+        return self._seed
 
     def _on_error(self, stream: Stream) -> dict[str, Any]:
         """Return what the loader does about records that cannot be read."""
@@ -186,14 +205,6 @@ class SchemaModule(BatchModule):
         if self.engine.on_error is not None:
             return self.engine.on_error == "skip"
         return source is not None and source.sample_index is None and bool(source.files)
-
-    def _ranks(self, ranks: TrainerRanks, equalize: str) -> dict[str, Any]:
-        """Return the ranks, where they are not those that wait for each other."""
-        from torch import distributed  # noqa: PLC0415 (it takes a second)
-
-        if equalize != "none" and distributed.is_available() and distributed.is_initialized():
-            return {}
-        return {"rank": ranks.rank, "world_size": ranks.world_size}
 
     def end_epoch(self) -> None:
         """Bring the vocabularies of all ranks together."""
@@ -212,18 +223,19 @@ class SchemaModule(BatchModule):
         is_frame = [one.name for one in parts] == [""]
         usual = spread_chunk(len(source), readers) if is_frame else CHUNK
         chunk = position.get("chunk") or options.chunk_batch_size or usual
-        seed, by_hash = self._seed(position or None), self.engine.assignment == "hash"
+        shares = position.get("shares") or readers
+        seed, by_hash = self._known_seed(ranks), self.engine.assignment == "hash"
         units: Any
         if options.replacement:
             if not len(source):
                 raise OptionError("there is no record to draw: replacement needs some.")
-            whole = shared_units(parts, ShardingStrategy.chunk, chunk, readers, by_hash=False)
+            whole = shared_units(parts, ShardingStrategy.chunk, chunk, shares, by_hash=False)
             units = EpochUnits(whole, seed, replacement=True)
             if is_frame:
                 units = RowDraws(len(source), chunk, seed)
             _log.info("drawing with replacement, %s epochs", self.engine.epoch)
         else:
-            units = shared_units(parts, options.sharding, chunk, readers, by_hash=by_hash)
+            units = shared_units(parts, options.sharding, chunk, shares, by_hash=by_hash)
             if options.file_buffer_size > 1:
                 units = EpochUnits(units, seed, buffer=options.file_buffer_size)
         of_records = options.sharding is ShardingStrategy.record and not options.replacement
@@ -232,7 +244,7 @@ class SchemaModule(BatchModule):
             by_hash=by_hash and not options.replacement,
             skips_bad=self._skips_bad(source),
         )
-        return stream, {"chunk": chunk}
+        return stream, {"chunk": chunk, "shares": shares}
 
 
 def _equal(counts: Sequence[int], rank: int, equalize: str) -> int:
