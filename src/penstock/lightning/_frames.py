@@ -138,8 +138,8 @@ def _source(split: Strata, frame: Any) -> Source:
     polars: Any = imported("polars")
     if polars is not None and isinstance(frame, polars.LazyFrame):
         frame = frame.collect()
-    is_frame = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
-    if not is_frame or isinstance(frame, str):
+    is_arrow = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
+    if not is_arrow or not (hasattr(frame, "columns") or hasattr(frame, "schema")):
         raise TypeError(
             f"{split}={type(frame).__qualname__}: expected a polars, pandas or Arrow frame."
         )

@@ -141,6 +141,7 @@ class SchemaModule(BatchModule):
             is_equalized=equalize != "none",
             wraps=equalize == "wrap",
             name=str(strata),
+            split=str(strata),
         )
         is_endless = options.replacement and self.engine.epoch == "infinite"
         loader = DataLoader(
