@@ -110,10 +110,10 @@ class Stream:
     """Whether a shuffle permutes units, and not only the records of a buffer."""
     repeats = False
     """Whether a record may come more than once in an epoch."""
-    is_equalized = True
-    """Whether ranks that have run out go on with rows that do not count until all have."""
     wraps = False
     """Whether a rank that has run out repeats its last records, rather than rows of zeros."""
+    ends_together = True
+    """Whether a rank that has run out goes on in this way until the others have, too."""
 
     def __init__(self, units: Any, read: Any) -> None:
         self._units, self._read = units, read

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from penstock._lazy import require
+from penstock.decode import OF_A_RECORD
 from penstock.errors import OptionError
 from penstock.schema import Strata, split_named
 
@@ -19,10 +20,15 @@ require("lightning", extra="lightning", purpose="penstock.lightning")
 import lightning.pytorch as pl  # noqa: E402 (behind the error that names the extra)
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from penstock.loading import DataLoader
     from penstock.loading._run import Mark
+
+    Kept: TypeAlias = Callable[[int], Mapping[str, Any]]
+    """What a position keeps besides the state of the loader, by epoch."""
+
+T = TypeVar("T")
 
 
 class BatchEnd(NamedTuple):
@@ -40,23 +46,27 @@ class SplitBatches:
         self,
         loader: DataLoader,
         steps: int | None = None,
-        kept: Mapping[str, Any] | None = None,
+        kept: Kept | None = None,
+        layout: object = None,
         *,
         is_cut: bool = False,
         is_endless: bool = False,
+        remedy: str = "",
     ) -> None:
         """Hand out batches.
 
         Args:
             loader: Makes them.
             steps: How many an epoch has, where that is known.
-            kept: What a position keeps besides the state of the loader. From a position with other
-                values on, an epoch has another number of batches.
+            kept: What a position keeps besides the state of the loader.
+            layout: What decides how many batches an epoch has; a rest of it with another layout
+                has an unknown number.
             is_cut: Whether the loader makes more of them, which are left out.
             is_endless: Whether an epoch of the loader has no end: one of Lightning then goes on
                 where the one before ended.
+            remedy: What to do about a bad record, in place of the loader's own words.
         """
-        self._kept = kept or {}
+        self._kept, self._layout, self._remedy = kept, layout, remedy
         self.loader = loader
         """Makes the batches: `explain()` and `stats()` say how."""
         self._steps, self._is_cut, self._is_endless = steps, is_cut, is_endless
@@ -99,7 +109,7 @@ class SplitBatches:
         left = None
         if self._is_cut and self._steps is not None:
             left = max(0, self._steps - count)
-        for number, batch in enumerate(islice(self.loader, left), count + 1):
+        for number, batch in enumerate(islice(self._advised(), left), count + 1):
             is_rest = False
             end = BatchEnd(self.loader.mark(), number)
             if self._is_trained:
@@ -113,6 +123,20 @@ class SplitBatches:
             self._epoch = epoch + 1
             self.loader.set_epoch(epoch + 1)
             yield from self._begun()
+
+    def _advised(self) -> Iterator[Any]:
+        try:
+            yield from self.loader
+        except OF_A_RECORD as why:
+            if self._remedy:
+                why.advise(self._remedy)
+            raise
+        seen = self.loader.stats()
+        if seen["bad_records"] and not seen["records"]:
+            raise RuntimeError(
+                f"no record can be read, and {seen['bad_records']:,.0f} were tried: see the "
+                "warnings of the log."
+            )
 
     def close(self) -> None:
         """End the pass that is under way, and its workers."""
@@ -150,13 +174,15 @@ class SplitBatches:
         Every rank has to ask.
         """
         mark, count = self._at or (None, 0)
-        return {**self._kept, "state": self.loader.state_dict(mark), "batches": count}
+        state: Any = self.loader.state_dict(mark)
+        kept = {} if self._kept is None else self._kept(state["epoch"])
+        return {**kept, "state": state, "batches": count, "layout": self._layout}
 
     def go_to(self, position: Mapping[str, Any]) -> None:
         """Continue behind the last batch of a position."""
         self.loader.load_state_dict(position["state"])
         self._resumed = (self.loader.mark().point.epoch, position["batches"])
-        if any(position.get(name) != value for name, value in self._kept.items()):
+        if position["layout"] != self._layout:
             if self._is_cut:
                 raise OptionError(
                     "equalize='drop' continues an epoch with as many ranks and workers, and the "
@@ -187,12 +213,28 @@ class BatchModule(pl.LightningDataModule):
         self._positions: dict[Strata, Any] = {}
         self._stage: str | None = None
         """What Lightning does at present."""
+        self._is_asked_everywhere = False
 
     # What a data module adds.
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         """Return new batches of a split, to be continued from a position; None without one."""
         raise NotImplementedError  # abstract
+
+    def of_first_rank(self, make: Callable[[], T]) -> T:
+        """Return what rank 0 makes, or raise its error, where Lightning asks every rank."""
+        if not self._is_asked_everywhere or self.trainer is None:
+            return make()
+        found: Any = None
+        if self.trainer.is_global_zero:
+            try:
+                found = make()
+            except Exception as why:  # noqa: BLE001 (raised on every rank)
+                found = why
+        found = self.trainer.strategy.broadcast(found)
+        if isinstance(found, Exception):
+            raise found
+        return found  # type: ignore[no-any-return]
 
     def end_epoch(self) -> None:
         """Do what is due on every rank when an epoch of training ends."""
@@ -251,7 +293,11 @@ class BatchModule(pl.LightningDataModule):
         return self._or_empty("predict")
 
     def _or_empty(self, strata: str) -> Any:
-        found = self.dataloader(strata, required=False)
+        self._is_asked_everywhere = True
+        try:
+            found = self.dataloader(strata, required=False)
+        finally:
+            self._is_asked_everywhere = False
         return [] if found is None else found
 
     def use(self) -> None:

@@ -71,7 +71,7 @@ class DataModule(BatchModule):
             steps = len(loader)
         except TypeError:
             steps = None
-        return SplitBatches(loader, steps, {"steps": steps})
+        return SplitBatches(loader, steps, layout=steps)
 
     def end_epoch(self) -> None:
         """Bring the vocabularies of all ranks together, if the encoder has some."""

@@ -178,6 +178,8 @@ class Observed:
         given = {"strata": strata, "interprocess_encoding_context": context}
         self._options = _taken(preprocessor, {**options, **given})
         self.__name__ = preprocessor.name
+        self.keeps_count = preprocessor.mode is PreprocessorMode.transformation
+        """Whether there are as many observations as records."""
 
     def __call__(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         made = self._preprocessor.func(record, **self._options)

@@ -8,22 +8,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import OptionError
 from penstock.lightning._batches import BatchModule, SplitBatches, loader_ranks, ranks_of
 from penstock.lightning._model_reference import ModelReference
-from penstock.lightning._options import EngineOptions, ShardingStrategy, split_options
-from penstock.lightning._preprocess import (
-    Observed,
-    PreprocessorMode,
-    check_options,
-    resolved,
-)
-from penstock.lightning._shares import (
-    CHUNK,
-    EpochUnits,
-    RowDraws,
-    SharedRecords,
-    shared_units,
-    spread_chunk,
-    steps_of,
-)
+from penstock.lightning._options import EngineOptions, split_options
+from penstock.lightning._preprocess import Observed, check_options, resolved
+from penstock.lightning._shares import SharedRecords, steps_of
+from penstock.lightning._units import CHUNK, UnitPlan, spread_chunk
 from penstock.loading import DataLoader
 from penstock.schema import Strata
 
@@ -31,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import TrainerRanks
+    from penstock.lightning._batches import Kept, TrainerRanks
     from penstock.lightning._options import OptionRule, SplitOptions
     from penstock.lightning._shares import Named
 
@@ -72,8 +60,9 @@ class SchemaModule(BatchModule):
         if engine is not None and not isinstance(engine, EngineOptions):
             raise TypeError(f"engine={engine!r}: expected EngineOptions(…).")
         self.engine = engine or EngineOptions()
-        self._seed = self.engine.seed
         self._options: dict[Strata, SplitOptions] = split_options(given, rules)
+        self._seed = self.engine.seed
+        """Of all splits; None before the first loader."""
 
     # The model, live.
 
@@ -112,7 +101,7 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]] | None:
+    ) -> tuple[Stream, Kept] | None:
         """Return the raw records of a split, and what a position keeps of how they are shared."""
         raise NotImplementedError  # abstract
 
@@ -124,8 +113,7 @@ class SchemaModule(BatchModule):
             )
         workers = options.workers(ranks.local_world_size)
         options = options._replace(num_workers=workers)
-        if position is not None:
-            self._seed = int(position["state"]["seed"])
+        seed = self._agreed_seed(position)
         made = self._stream(strata, options, ranks, position or {})
         if made is None:
             return None
@@ -138,8 +126,8 @@ class SchemaModule(BatchModule):
         equalize = "none" if strata is Strata.predict else self.engine.equalize
         stream = stream.changed(
             buffer=options.observation_buffer_size,
-            is_equalized=equalize != "none",
             wraps=equalize == "wrap",
+            ends_together=equalize != "none",
             name=str(strata),
             split=str(strata),
         )
@@ -149,12 +137,12 @@ class SchemaModule(BatchModule):
             self._encoder(strata),
             batch_size=self.batch_size,
             shuffle=options.observation_buffer_size > 1,
-            seed=self._known_seed(ranks),
+            seed=seed,
             epochs=None if is_endless else 1,
             num_workers=workers,
             pin_memory=options.pin_memory,
             multiprocessing_context=self.engine.multiprocessing_context,
-            **self._on_error(stream),
+            **self._on_error(),
             **loader_ranks(ranks),
         )
         layout = [ranks.world_size, max(1, workers), self.batch_size]
@@ -166,8 +154,9 @@ class SchemaModule(BatchModule):
                 "sample, draws with replacement or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
-        kept = {**kept, "layout": layout}
-        return SplitBatches(loader, steps, kept, is_cut=is_cut, is_endless=is_endless)
+        return SplitBatches(
+            loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=_REMEDY
+        )
 
     def _encoder(self, strata: Strata) -> Any:
         schema = self._reference.schema().for_split(strata)
@@ -180,32 +169,27 @@ class SchemaModule(BatchModule):
         self, stream: Stream, world_size: int, lanes: int, batch_size: int
     ) -> list[int] | None:
         """Return how many batches each rank has; None where only reading shows it."""
-        if not isinstance(stream, SharedRecords) or stream.rate < 1:
-            return None
-        mode = None if self._preprocessor is None else self._preprocessor.mode
-        is_dropped = stream.is_mapped and stream.skips_bad
-        if mode is PreprocessorMode.generator or is_dropped or (stream.changes and stream.repeats):
+        if not isinstance(stream, SharedRecords) or not stream.has_known_length:
             return None
         return steps_of(stream.at(0), batch_size, world_size, lanes)  # type: ignore[arg-type]
 
-    def _known_seed(self, ranks: TrainerRanks) -> int:
-        """Return the seed: as given, or that of torch on rank 0 when the first loader is made."""
+    def _agreed_seed(self, position: Mapping[str, Any] | None) -> int:
+        """Return the seed of all loaders: of a position, of the options, or torch's at first."""
+        if position is not None:
+            self._seed = int(position["state"]["seed"])
         if self._seed is None:
             import torch  # noqa: PLC0415 (it takes a second)
 
-            self._seed = torch.initial_seed() % 2**63
-            if self.trainer is not None and ranks.world_size > 1:
-                self._seed = int(self.trainer.strategy.broadcast(self._seed))
+            self._seed = self.of_first_rank(lambda: torch.initial_seed() % 2**63)
         return self._seed
 
-    def _on_error(self, stream: Stream) -> dict[str, Any]:
+    def _on_error(self) -> dict[str, Any]:
         """Return what the loader does about records that cannot be read."""
-        return {"on_error": "mask", "max_bad": 2**62} if self._skips_bad(stream.source) else {}
+        return {"on_error": "mask", "max_bad": 2**62} if self._skips_bad else {}
 
-    def _skips_bad(self, source: Source | None) -> bool:
-        if self.engine.on_error is not None:
-            return self.engine.on_error == "skip"
-        return source is not None and source.sample_index is None and bool(source.files)
+    @property
+    def _skips_bad(self) -> bool:
+        return self.engine.on_error == "skip"
 
     def end_epoch(self) -> None:
         """Bring the vocabularies of all ranks together."""
@@ -218,34 +202,35 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]]:
+    ) -> tuple[Stream, Kept]:
         """Return the records of a source, shared out as options say."""
         readers = ranks.world_size * max(1, options.num_workers or 0)
         is_frame = [one.name for one in parts] == [""]
         usual = spread_chunk(len(source), readers) if is_frame else CHUNK
         chunk = position.get("chunk") or options.chunk_batch_size or usual
-        shares = position.get("shares") or readers
-        seed, by_hash = self._known_seed(ranks), self.engine.assignment == "hash"
-        units: Any
         if options.replacement:
-            if not len(source):
+            if not len(source) and not self.engine.allow_empty:
                 raise OptionError("there is no record to draw: replacement needs some.")
-            whole = shared_units(parts, ShardingStrategy.chunk, chunk, shares, by_hash=False)
-            units = EpochUnits(whole, seed, replacement=True)
-            if is_frame:
-                units = RowDraws(len(source), chunk, seed)
             _log.info("drawing with replacement, %s epochs", self.engine.epoch)
-        else:
-            units = shared_units(parts, options.sharding, chunk, shares, by_hash=by_hash)
-            if options.file_buffer_size > 1:
-                units = EpochUnits(units, seed, buffer=options.file_buffer_size)
-        of_records = options.sharding is ShardingStrategy.record and not options.replacement
-        stream = SharedRecords(source, units, of_records=of_records).changed(
-            repeats=options.replacement,
-            by_hash=by_hash and not options.replacement,
-            skips_bad=self._skips_bad(source),
+        begun = (position["state"]["epoch"], position["readers"]) if position else None
+        plan = UnitPlan(
+            tuple(parts),
+            options.sharding,
+            chunk,
+            readers,
+            self._agreed_seed(position or None),
+            by_hash=self.engine.assignment == "hash",
+            buffer=options.file_buffer_size,
+            replacement=options.replacement,
+            begun=None if begun is None or begun[1] == readers else begun,
         )
-        return stream, {"chunk": chunk, "shares": shares}
+        # A shuffle reads back and forth, which a file that is read from its beginning cannot.
+        is_held = options.observation_buffer_size > 1 and any(part.is_forward for part in parts)
+        stream = SharedRecords(source, plan).changed(is_held=is_held, skips_bad=self._skips_bad)
+        return stream, lambda epoch: {"chunk": chunk, "readers": plan.readers_at(epoch)}
+
+
+_REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."
 
 
 def _equal(counts: Sequence[int], rank: int, equalize: str) -> int:

@@ -108,8 +108,8 @@ class StreamFeed:
         base = self._base(point, sharing, lanes)
         is_part = peers is None and world_size > 1
         point = replace(point, part=(rank, world_size) if is_part else None)
-        peers = peers if self._stream.is_equalized else None
         share = point.share(rank, world_size, lanes)
+        peers = peers if self._stream.ends_together else None
         left = set(range(lanes))
         points: list[LanePoint | None] = [None] * lanes
         turns = base.lanes(share)
