@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 import penstock
@@ -13,7 +12,8 @@ from penstock._words import counted
 from penstock.errors import OptionError, PenstockError
 from penstock.lightning._options import STREAMING, Suffix, one_of
 from penstock.lightning._schema_module import SchemaModule
-from penstock.lightning._shares import files_of
+from penstock.lightning._shares import FileRows, files_of
+from penstock.loading import own_numbers
 from penstock.schema import Strata
 from penstock.storage import StorageOptions, locate
 
@@ -123,7 +123,6 @@ class StreamingDataModule(SchemaModule):
         }
         if not self._patterns:
             warnings.warn("a StreamingDataModule without a split has no data.", stacklevel=2)
-        self._sources: dict[Strata, Source] = {}
 
     def _stream(
         self,
@@ -141,8 +140,11 @@ class StreamingDataModule(SchemaModule):
                 f"no file below {self._root} matches {strata}={pattern.pattern!r}; there are "
                 f"{self._seen()}."
             )
-        self._sources[strata] = source = self._opened(files)
-        return self._shared(source, files_of(source), options, ranks, position)
+        source = self._opened(files)
+        parts = files_of(source)
+        if strata is Strata.predict:
+            self._predicted = FileRows(parts)
+        return self._shared(source, parts, options, ranks, position)
 
     def _seen(self) -> str:
         paths = self._listed()
@@ -196,26 +198,9 @@ class StreamingDataModule(SchemaModule):
         )
         return source
 
-    def rows_of(self, ids: Any) -> tuple[list[str | None], list[int | None]]:
-        """Return the files of predicted records, and their rows there.
-
-        Further observations that a preprocessor made of a record have neither.
-        """
-        source = self._sources[Strata.predict]
-        runs = sorted(
-            (start, row, part.name)
-            for part in files_of(source)
-            for (start, _), row in zip(part.ranges, part.rows(), strict=True)
-        )
-        starts = [start for start, _, _ in runs]
-        names: list[str | None] = []
-        rows: list[int | None] = []
-        for number in map(int, ids):
-            start, row, name = runs[bisect_right(starts, number) - 1]
-            is_known = number < len(source)
-            names.append(name if is_known else None)
-            rows.append(row + number - start if is_known else None)
-        return names, rows
+    def rows_of(self, ids: Any) -> tuple[list[str], list[int]]:
+        """Return the files of predicted records, and their rows there."""
+        return self._predicted.of(own_numbers(ids))
 
 
 def _is_file(store: Store, name: str) -> bool:
