@@ -112,6 +112,8 @@ class Stream:
     """Whether a record may come more than once in an epoch."""
     wraps = False
     """Whether a rank that has run out repeats its last records, rather than rows of zeros."""
+    ends_together = True
+    """Whether a rank that has run out goes on in this way until the others have, too."""
 
     def __init__(self, units: Any, read: Any) -> None:
         self._units, self._read = units, read

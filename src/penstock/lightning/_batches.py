@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
+from penstock.decode import OF_A_RECORD
 from penstock.errors import OptionError
 from penstock.lightning._lightning import pl
 from penstock.schema import Strata, split_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from penstock.loading import DataLoader
     from penstock.loading._run import Mark
+
+    Kept: TypeAlias = Callable[[int], Mapping[str, Any]]
+    """What a position keeps besides the state of the loader, by epoch."""
+
+T = TypeVar("T")
 
 
 class SplitBatches:
@@ -29,9 +35,10 @@ class SplitBatches:
         self,
         loader: DataLoader,
         steps: int | None = None,
-        kept: Mapping[str, Any] | None = None,
+        kept: Kept | None = None,
         *,
         is_cut: bool = False,
+        remedy: str = "",
     ) -> None:
         """Hand out batches.
 
@@ -40,8 +47,9 @@ class SplitBatches:
             steps: How many an epoch has, where that is known.
             kept: What a position keeps besides the state of the loader.
             is_cut: Whether the loader makes more of them, which are left out.
+            remedy: What to do about a bad record, in place of the loader's own words.
         """
-        self._kept = kept or {}
+        self._kept, self._remedy = kept, remedy
         self.loader = loader
         """Makes the batches: `explain()` and `stats()` say how."""
         self._steps, self._is_cut = steps, is_cut
@@ -53,12 +61,16 @@ class SplitBatches:
         self._count = 0
         self.trainer: Any = None
         """The trainer that trains with these batches; `use` is called for each of them."""
+        self.validates_for: Any = None
+        """The trainer that validates with these batches: its epochs are theirs."""
         self._pass: Iterator[Any] = iter(())
         self._first: list[Any] = []
         """Batches of the present pass, as long as none was trained."""
 
     def __iter__(self) -> Iterator[Any]:
         if self.trainer is None:
+            if self.validates_for is not None:
+                self.loader.set_epoch(self.validates_for.current_epoch)
             yield from self._begun()
             return
         # Lightning begins a run twice. An encoder that learns must not see a batch twice.
@@ -79,7 +91,7 @@ class SplitBatches:
             left = max(0, self._steps - self._count)
         # Lightning reads no batch ahead where it knows how many there are.
         is_marked = self.trainer is not None and self._steps is None
-        for batch in islice(self.loader, left):
+        for batch in islice(self._advised(), left):
             is_resumed = False
             self._count += 1
             if is_marked:
@@ -90,6 +102,20 @@ class SplitBatches:
             # Resumed behind the last batch of an epoch: Lightning goes on with the next one.
             self.loader.set_epoch(epoch + 1)
             yield from self._begun()
+
+    def _advised(self) -> Iterator[Any]:
+        try:
+            yield from self.loader
+        except OF_A_RECORD as why:
+            if self._remedy:
+                why.advise(self._remedy)
+            raise
+        seen = self.loader.stats()
+        if seen["bad_records"] and not seen["records"]:
+            raise RuntimeError(
+                f"no record can be read, and {seen['bad_records']:,.0f} were tried: see the "
+                "warnings of the log."
+            )
 
     def __len__(self) -> int:
         if self._steps is None:
@@ -116,8 +142,9 @@ class SplitBatches:
 
         Every rank has to ask.
         """
-        state = self.loader.state_dict(self._at)
-        return {**self._kept, "state": state, "batches": self._count}
+        state: Any = self.loader.state_dict(self._at)
+        kept = {} if self._kept is None else self._kept(state["epoch"])
+        return {**kept, "state": state, "batches": self._count}
 
     def go_to(self, position: Mapping[str, Any]) -> None:
         """Continue behind the last batch of a position."""
@@ -149,12 +176,28 @@ class BatchModule(pl.LightningDataModule):
         self._handed_out: dict[Strata, SplitBatches] = {}
         self._positions: dict[Strata, Any] = {}
         self._is_followed = False
+        self._is_asked_everywhere = False
 
     # What a data module adds.
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         """Return new batches of a split, to be continued from a position; None without one."""
         raise NotImplementedError  # abstract
+
+    def of_first_rank(self, make: Callable[[], T]) -> T:
+        """Return what rank 0 makes, or raise its error, where Lightning asks every rank."""
+        if not self._is_asked_everywhere or self.trainer is None:
+            return make()
+        found: Any = None
+        if self.trainer.is_global_zero:
+            try:
+                found = make()
+            except Exception as why:  # noqa: BLE001 (raised on every rank)
+                found = why
+        found = self.trainer.strategy.broadcast(found)
+        if isinstance(found, Exception):
+            raise found
+        return found  # type: ignore[no-any-return]
 
     def end_epoch(self) -> None:
         """Do what is due on every rank when an epoch of training ends."""
@@ -191,6 +234,8 @@ class BatchModule(pl.LightningDataModule):
             found.go_to(position)
         if self._is_followed and split is Strata.train:
             found.trainer = self.trainer
+        elif self._is_followed:
+            found.validates_for = self.trainer
         self._handed_out[split] = found
         return found
 
@@ -211,7 +256,11 @@ class BatchModule(pl.LightningDataModule):
         return self._or_empty("predict")
 
     def _or_empty(self, strata: str) -> Any:
-        found = self.dataloader(strata, required=False)
+        self._is_asked_everywhere = True
+        try:
+            found = self.dataloader(strata, required=False)
+        finally:
+            self._is_asked_everywhere = False
         return [] if found is None else found
 
     def use(self) -> None:

@@ -55,10 +55,11 @@ class EngineOptions:
     epoch: Literal["finite", "infinite"] = "finite"
     """With replacement: whether an epoch has as many draws as there are records, or no end."""
     on_error: Literal["raise", "skip"] | None = None
-    """What happens at records that cannot be read: "skip" leaves them out with a warning that
-    counts them. By default tables are skipped so and lines are not, as in json2vec."""
+    """What happens at records that cannot be read: "skip" logs each, and keeps a row with `valid`
+    False in its place; a preprocessor does not see it. A file that cannot be opened is left out,
+    with a warning. By default "raise" for ndjson and "skip" for other files, as in json2vec."""
     allow_empty: bool = False
-    """Whether a split pattern may match no file."""
+    """Whether a split pattern may match no file, or files without a record."""
     path: Literal["auto", "columnar", "rows"] = "auto"
     """How values are found: "rows" walks each record in Python, as a reference."""
     null_semantics: Literal["slots", "jmespath"] = "slots"
@@ -122,20 +123,16 @@ def split_options(given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> 
     found: dict[Strata, dict[str, Any]] = {split: {} for split in Strata}
     for name, value in given.items():
         check, default = rules[name]
-        by_split = dict.fromkeys(Strata, value)
+        own = dict.fromkeys(Strata, value)
         if isinstance(value, Mapping):
             own = {split_named(key): one for key, one in value.items()}
-            by_split = {split: own.get(split, _default(default, split)) for split in Strata}
-        elif value is None:
-            by_split = {split: _default(default, split) for split in Strata}
-        for split, one in by_split.items():
+        for split in Strata:
             where = f"{name}[{split.value!r}]" if isinstance(value, Mapping) else name
+            one = own.get(split)
+            if one is None:
+                one = default[split] if isinstance(default, Mapping) else default
             found[split][name] = None if one is None else check(where, one)
     return {split: SplitOptions(**own) for split, own in found.items()}
-
-
-def _default(default: Any, split: Strata) -> Any:
-    return default[split] if isinstance(default, Mapping) else default
 
 
 def _whole(least: int) -> Callable[[str, Any], int]:

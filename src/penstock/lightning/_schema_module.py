@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any
 from penstock.errors import OptionError
 from penstock.lightning._batches import BatchModule, SplitBatches, TrainerRanks, ranks_of
 from penstock.lightning._model_reference import ModelReference
-from penstock.lightning._options import EngineOptions, ShardingStrategy, split_options
+from penstock.lightning._options import EngineOptions, split_options
 from penstock.lightning._preprocess import Observed, check_options, resolved
-from penstock.lightning._shares import (
-    CHUNK,
-    EpochUnits,
-    RowDraws,
-    SharedRecords,
-    shared_units,
-    spread_chunk,
-    steps_of,
-)
+from penstock.lightning._shares import SharedRecords, steps_of
+from penstock.lightning._units import CHUNK, UnitPlan, spread_chunk
 from penstock.loading import DataLoader
 from penstock.schema import Strata
 
@@ -27,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
+    from penstock.lightning._batches import Kept
     from penstock.lightning._options import OptionRule, SplitOptions
     from penstock.lightning._shares import Named
 
@@ -68,6 +62,8 @@ class SchemaModule(BatchModule):
             raise TypeError(f"engine={engine!r}: expected EngineOptions(…).")
         self.engine = engine or EngineOptions()
         self._options: dict[Strata, SplitOptions] = split_options(given, rules)
+        self._seed = self.engine.seed
+        """Of all splits; None before the first loader."""
 
     # The model, live.
 
@@ -106,7 +102,7 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]] | None:
+    ) -> tuple[Stream, Kept] | None:
         """Return the raw records of a split, and what a position keeps of how they are shared."""
         raise NotImplementedError  # abstract
 
@@ -118,6 +114,7 @@ class SchemaModule(BatchModule):
             )
         workers = options.workers(ranks.local_world_size)
         options = options._replace(num_workers=workers)
+        seed = self._agreed_seed(position)
         made = self._stream(strata, options, ranks, position or {})
         if made is None:
             return None
@@ -128,8 +125,13 @@ class SchemaModule(BatchModule):
         if options.sample_rate < 1:
             stream = stream.sample(options.sample_rate)
         equalize = self.engine.equalize or ("none" if strata is Strata.predict else "wrap")
+        if strata is Strata.predict and equalize == "drop":
+            equalize = "none"
         stream = stream.changed(
-            buffer=options.observation_buffer_size, wraps=equalize == "wrap", name=str(strata)
+            buffer=options.observation_buffer_size,
+            wraps=equalize == "wrap",
+            ends_together=equalize != "none",
+            name=str(strata),
         )
         is_endless = options.replacement and self.engine.epoch == "infinite"
         loader = DataLoader(
@@ -137,13 +139,13 @@ class SchemaModule(BatchModule):
             self._encoder(strata),
             batch_size=self.batch_size,
             shuffle=options.observation_buffer_size > 1,
-            seed=self._seed(position),
+            seed=seed,
             epochs=None if is_endless else 1,
             num_workers=workers,
             pin_memory=options.pin_memory,
             multiprocessing_context=self.engine.multiprocessing_context,
-            **self._on_error(stream),
-            **self._ranks(ranks, equalize),
+            **self._on_error(),
+            **_given(ranks),
         )
         counts = None if is_endless else self._steps(stream, ranks, max(1, workers))
         if equalize == "drop" and counts is None and ranks.world_size > 1:
@@ -152,7 +154,7 @@ class SchemaModule(BatchModule):
                 "a sample or a dataset of its own does not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
-        return SplitBatches(loader, steps, kept, is_cut=equalize == "drop")
+        return SplitBatches(loader, steps, kept, is_cut=equalize == "drop", remedy=_REMEDY)
 
     def _encoder(self, strata: Strata) -> Any:
         schema = copy(self._reference.schema()).for_split(strata)
@@ -163,37 +165,27 @@ class SchemaModule(BatchModule):
 
     def _steps(self, stream: Stream, ranks: TrainerRanks, lanes: int) -> list[int] | None:
         """Return how many batches each rank has; None where only reading shows it."""
-        if not isinstance(stream, SharedRecords) or stream.is_mapped or stream.rate < 1:
-            return None
-        if stream.changes and stream.repeats:
+        if not isinstance(stream, SharedRecords) or not stream.has_known_length:
             return None
         return steps_of(stream.at(0), self.batch_size, ranks.world_size, lanes)  # type: ignore[arg-type]
 
-    def _seed(self, position: Mapping[str, Any] | None) -> int:
+    def _agreed_seed(self, position: Mapping[str, Any] | None) -> int:
+        """Return the seed of all loaders: of a position, of the options, or torch's at first."""
         if position is not None:
-            return int(position["state"]["seed"])
-        if self.engine.seed is None:
+            self._seed = int(position["state"]["seed"])
+        if self._seed is None:
             import torch  # noqa: PLC0415 (it takes a second)
 
-            return torch.initial_seed() % 2**63
-        return self.engine.seed
+            self._seed = self.of_first_rank(lambda: torch.initial_seed() % 2**63)
+        return self._seed
 
-    def _on_error(self, stream: Stream) -> dict[str, Any]:
+    def _on_error(self) -> dict[str, Any]:
         """Return what the loader does about records that cannot be read."""
-        return {"on_error": "mask", "max_bad": 2**62} if self._skips_bad(stream.source) else {}
+        return {"on_error": "mask", "max_bad": 2**62} if self._skips_bad else {}
 
-    def _skips_bad(self, source: Source | None) -> bool:
-        if self.engine.on_error is not None:
-            return self.engine.on_error == "skip"
-        return source is not None and source.sample_index is None and bool(source.files)
-
-    def _ranks(self, ranks: TrainerRanks, equalize: str) -> dict[str, Any]:
-        """Return the ranks, where they are not those that wait for each other."""
-        from torch import distributed  # noqa: PLC0415 (it takes a second)
-
-        if equalize != "none" and distributed.is_available() and distributed.is_initialized():
-            return {}
-        return {"rank": ranks.rank, "world_size": ranks.world_size}
+    @property
+    def _skips_bad(self) -> bool:
+        return self.engine.on_error == "skip"
 
     def end_epoch(self) -> None:
         """Bring the vocabularies of all ranks together."""
@@ -206,33 +198,44 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Mapping[str, Any]]:
+    ) -> tuple[Stream, Kept]:
         """Return the records of a source, shared out as options say."""
         readers = ranks.world_size * max(1, options.num_workers or 0)
         is_frame = [one.name for one in parts] == [""]
         usual = spread_chunk(len(source), readers) if is_frame else CHUNK
         chunk = position.get("chunk") or options.chunk_batch_size or usual
-        seed, by_hash = self._seed(position or None), self.engine.assignment == "hash"
-        units: Any
         if options.replacement:
-            if not len(source):
+            if not len(source) and not self.engine.allow_empty:
                 raise OptionError("there is no record to draw: replacement needs some.")
-            whole = shared_units(parts, ShardingStrategy.chunk, chunk, readers, by_hash=False)
-            units = EpochUnits(whole, seed, replacement=True)
-            if is_frame:
-                units = RowDraws(len(source), chunk, seed)
             _log.info("drawing with replacement, %s epochs", self.engine.epoch)
-        else:
-            units = shared_units(parts, options.sharding, chunk, readers, by_hash=by_hash)
-            if options.file_buffer_size > 1:
-                units = EpochUnits(units, seed, buffer=options.file_buffer_size)
-        of_records = options.sharding is ShardingStrategy.record and not options.replacement
-        stream = SharedRecords(source, units, of_records=of_records).changed(
-            repeats=options.replacement,
-            by_hash=by_hash and not options.replacement,
-            skips_bad=self._skips_bad(source),
+        begun = (position["state"]["epoch"], position["readers"]) if position else None
+        plan = UnitPlan(
+            tuple(parts),
+            options.sharding,
+            chunk,
+            readers,
+            self._agreed_seed(position or None),
+            by_hash=self.engine.assignment == "hash",
+            buffer=options.file_buffer_size,
+            replacement=options.replacement,
+            begun=None if begun is None or begun[1] == readers else begun,
         )
-        return stream, {"chunk": chunk}
+        # A shuffle reads back and forth, which a file that is read from its beginning cannot.
+        is_held = options.observation_buffer_size > 1 and any(part.is_forward for part in parts)
+        stream = SharedRecords(source, plan).changed(is_held=is_held, skips_bad=self._skips_bad)
+        return stream, lambda epoch: {"chunk": chunk, "readers": plan.readers_at(epoch)}
+
+
+_REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."
+
+
+def _given(ranks: TrainerRanks) -> dict[str, Any]:
+    """Return the ranks, where no process group connects them."""
+    from torch import distributed  # noqa: PLC0415 (it takes a second)
+
+    if distributed.is_available() and distributed.is_initialized():
+        return {}
+    return {"rank": ranks.rank, "world_size": ranks.world_size}
 
 
 def _equal(counts: Sequence[int], rank: int, equalize: str) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from penstock._words import warn_once
 from penstock.datasets import known_bad, knows_bad, may_be_missing, missing_fields, parsed
 from penstock.decode import OF_A_RECORD, bad_rows
-from penstock.errors import OptionError
+from penstock.errors import CorruptFileError, OptionError
 from penstock.loading._feed import Opened
 
 if TYPE_CHECKING:
@@ -114,7 +114,10 @@ class Fetch:
             bad = self._bad_rows(opened)
             read = self._read(opened, bad)
         except Exception as why:  # noqa: BLE001 (raised again)
-            _raise_named(why, opened)
+            if self._on_error == "raise" or not isinstance(why, CorruptFileError):
+                _raise_named(why, opened)
+            bad = self._bad_rows(opened)
+            read = self._read(opened, bad)
         self._look_once(read, source)
         return ReadRows(read, bad, time.perf_counter() - began, opened)
 
@@ -231,10 +234,17 @@ class Fetch:
         known = self._known_bad(source, ids[rows])
         good = rows[~known]
 
-        def attempt(start: int, stop: int) -> None:
-            self._try(source, task.where, good[start:stop])
+        found: list[tuple[int, PenstockError]] = []
+        for own in _by_file(source, ids, good):
 
-        found = [(int(good[at]), error) for at, error in bad_rows(len(good), attempt, OF_A_RECORD)]
+            def attempt(start: int, stop: int, own: NDArray[np.int64] = own) -> None:
+                self._try(source, task.where, own[start:stop])
+
+            try:
+                bad = list(bad_rows(len(own), attempt, OF_A_RECORD))
+            except CorruptFileError as why:  # Of all that is read together.
+                bad = [(at, why) for at in range(len(own))]
+            found += [(int(own[at]), error) for at, error in bad]
         # Rows that columns know to be bad are read one by one, for their errors.
         for row in rows[known].tolist():
             try:
@@ -277,6 +287,16 @@ class Fetch:
             )
         why.add_note(named_batch(task, source))
         return why
+
+
+def _by_file(
+    source: Source, ids: NDArray[np.int64], rows: NDArray[np.int64]
+) -> list[NDArray[np.int64]]:
+    """Return the rows of each file."""
+    if not source.files or not len(rows):
+        return [rows]
+    files = np.asarray(source.location(ids[rows]).file)
+    return [rows[files == file] for file in np.unique(files)]
 
 
 def _raise_named(why: Exception, opened: Opened) -> NoReturn:

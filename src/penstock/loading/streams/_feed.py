@@ -109,6 +109,7 @@ class StreamFeed:
         is_part = peers is None and world_size > 1
         point = replace(point, part=(rank, world_size) if is_part else None)
         share = point.share(rank, world_size, lanes)
+        peers = peers if self._stream.ends_together else None
         left = set(range(lanes))
         points: list[LanePoint | None] = [None] * lanes
         turns = base.lanes(share)
