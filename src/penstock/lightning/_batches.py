@@ -11,13 +11,10 @@ from collections import deque
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from penstock._lazy import require
 from penstock.decode import OF_A_RECORD
 from penstock.errors import OptionError
+from penstock.lightning._lightning import pl
 from penstock.schema import Strata, split_named
-
-require("lightning", extra="lightning", purpose="penstock.lightning")
-import lightning.pytorch as pl  # noqa: E402 (behind the error that names the extra)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -209,6 +206,8 @@ class BatchModule(pl.LightningDataModule):
 
     def __init__(self) -> None:
         super().__init__()
+        # A rank without a file predicts nothing; elsewhere all ranks have as many batches.
+        self.allow_zero_length_dataloader_with_multiple_devices = True
         self._handed_out: dict[Strata, SplitBatches] = {}
         self._positions: dict[Strata, Any] = {}
         self._stage: str | None = None

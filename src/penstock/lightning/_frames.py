@@ -7,16 +7,16 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterableDataset, get_worker_info
-
 import penstock
 from penstock._lazy import imported
 from penstock.datasets import as_stream
 from penstock.errors import OptionError
 from penstock.lightning._batches import ranks_of
+from penstock.lightning._lightning import IterableDataset, get_worker_info
 from penstock.lightning._options import NUMBERED, SHARED
 from penstock.lightning._schema_module import SchemaModule
 from penstock.lightning._shares import Named
+from penstock.loading import own_numbers
 from penstock.schema import Strata, split_named
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class PolarsDataModule(SchemaModule):
 
     def rows_of(self, ids: Any) -> tuple[list[str | None], list[int]]:
         """Return where predicted records lie: no name, and their rows."""
-        return [None] * len(ids), [int(number) for number in ids]
+        return [None] * len(ids), own_numbers(ids).tolist()
 
 
 def _by_split(name: str, whole: Any, named: Mapping[str, Any]) -> dict[Strata, Any]:
