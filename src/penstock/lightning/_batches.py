@@ -39,7 +39,7 @@ class BatchEnd(NamedTuple):
 class SplitBatches:
     """The batches of one split."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (what the data modules know of them)
         self,
         loader: DataLoader,
         steps: int | None = None,
