@@ -109,22 +109,26 @@ class RunState:
 
     def move(self, number: int, epoch: Point, position: Any) -> None:  # noqa: ANN401 (the feed's own)
         """Note how far in an epoch a pass came; of several passes only the newest moves the run."""
-        if number != self._passes:
-            if number != self._late:
-                return
-            self._passes, self._late = number, -1
-            warnings.warn(
-                "Lightning reads one batch ahead of a loader without a length: a checkpoint counts "
-                "it as trained, and a resume leaves it out. Give the source to "
-                "penstock.lightning.DataModule, which resumes exactly.",
-                stacklevel=4,
-            )
-        self._cursor, self._position, self._is_set = epoch, position, False
+        if number == self._passes or self._was_read_ahead(number):
+            self._cursor, self._position, self._is_set = epoch, position, False
 
     def end(self, number: int, epoch: int) -> None:
         """Note that a pass ended, after which this epoch is next."""
-        if number == self._passes:
+        if number == self._passes or self._was_read_ahead(number):
             self._set(self.cursor.at(epoch), is_set=True)
+
+    def _was_read_ahead(self, number: int) -> bool:
+        """Whether a pass goes on although an epoch was set."""
+        if number != self._late:
+            return False
+        self._passes, self._late = number, -1
+        warnings.warn(
+            "Lightning reads one batch ahead of a loader without a length: a checkpoint counts it "
+            "as trained, and a resume leaves it out. Give the source to "
+            "penstock.lightning.DataModule, which resumes exactly.",
+            stacklevel=5,
+        )
+        return True
 
 
 def pass_requests(  # noqa: PLR0913, PLR0917 (the parts of a loader)
