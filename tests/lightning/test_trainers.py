@@ -120,7 +120,7 @@ def test_a_loader_without_a_length_warns_in_fit_and_goes_on_behind_the_batch_rea
     assert sum("reads one batch ahead" in str(one.message) for one in caught) == 1
     path = tmp_path / "step=2.ckpt"
     with pytest.warns(UserWarning, match="reads one batch ahead"):
-        trainer(max_epochs=2).fit(again, flow(again), ckpt_path=path)
+        trainer(max_epochs=2).fit(again, flow(again), flow(again), ckpt_path=path)
     assert [one.ids for one in again.trained] == [one.ids for one in whole.trained[3:]]
 
 
