@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from penstock.loading import DataLoader
     from penstock.loading._run import Mark
 
-    Kept: TypeAlias = Callable[[int], Mapping[str, Any]]
+    Kept: TypeAlias = Callable[..., Mapping[str, Any]]
     """What a position keeps besides the state of the loader, by epoch."""
 
 T = TypeVar("T")
@@ -202,6 +202,9 @@ class BatchModule(pl.LightningDataModule):
 
     def end_epoch(self) -> None:
         """Do what is due on every rank when an epoch of training ends."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_handed_out": {}}  # A run under way does not pickle.
 
     # Lightning's hooks.
 

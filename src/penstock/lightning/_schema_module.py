@@ -102,7 +102,7 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         """Return the raw records of a split, and what a position keeps of how they are shared."""
         raise NotImplementedError  # abstract
 
@@ -154,7 +154,8 @@ class SchemaModule(BatchModule):
                 "a sample or a dataset of its own does not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
-        return SplitBatches(loader, steps, kept, is_cut=equalize == "drop", remedy=_REMEDY)
+        remedy = "" if self._skips_bad else _REMEDY
+        return SplitBatches(loader, steps, kept, is_cut=equalize == "drop", remedy=remedy)
 
     def _encoder(self, strata: Strata) -> Any:
         schema = copy(self._reference.schema()).for_split(strata)
@@ -223,7 +224,7 @@ class SchemaModule(BatchModule):
         # A shuffle reads back and forth, which a file that is read from its beginning cannot.
         is_held = options.observation_buffer_size > 1 and any(part.is_forward for part in parts)
         stream = SharedRecords(source, plan).changed(is_held=is_held, skips_bad=self._skips_bad)
-        return stream, lambda epoch: {"chunk": chunk, "readers": plan.readers_at(epoch)}
+        return stream, plan.kept
 
 
 _REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."
