@@ -66,6 +66,26 @@ def files_of(source: Source) -> list[Named]:
     ]
 
 
+class FileRows:
+    """The files of record numbers, and their rows there."""
+
+    def __init__(self, parts: Sequence[Named]) -> None:
+        runs = sorted(
+            (start, row, part.name)
+            for part in parts
+            for (start, _), row in zip(part.ranges, part.rows(), strict=True)
+        )
+        self._starts = np.array([start for start, _, _ in runs], np.int64)
+        self._rows = np.array([row for _, row, _ in runs], np.int64)
+        self._names = [name for _, _, name in runs]
+
+    def of(self, numbers: Numbers) -> tuple[list[str], list[int]]:
+        """Return the file of each record, and its row."""
+        runs = np.searchsorted(self._starts, numbers, side="right") - 1
+        rows = self._rows[runs] + numbers - self._starts[runs]
+        return [self._names[run] for run in runs.tolist()], rows.tolist()
+
+
 def balanced_owners(sizes: Sequence[int], count: int) -> list[int]:
     """Return which reader has each item: the largest first, each to the one with least.
 
@@ -109,10 +129,7 @@ class SharedRecords(Stream):
     @property
     def has_known_length(self) -> bool:
         """Whether every epoch has as many records, and it is known before they are read."""
-        is_same = not self.changes or self._units.begun is None
-        return (
-            is_same and self.rate == 1 and not self._maps and not (self.is_held and self.skips_bad)
-        )
+        return self.rate == 1 and not self._maps and not (self.is_held and self.skips_bad)
 
     def owners(self, world_size: int, lanes: int) -> Numbers:
         units, count = self.units, world_size * lanes

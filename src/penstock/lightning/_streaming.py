@@ -6,7 +6,6 @@ import operator
 import os
 import re
 import warnings
-from bisect import bisect_right
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,8 @@ from penstock.errors import (
 )
 from penstock.lightning._options import STREAMING, ShardingStrategy, Suffix, one_of
 from penstock.lightning._schema_module import SchemaModule
-from penstock.lightning._shares import files_of
+from penstock.lightning._shares import FileRows, files_of
+from penstock.loading import own_numbers
 from penstock.schema import Strata
 from penstock.storage import StorageOptions, locate
 
@@ -145,7 +145,6 @@ class StreamingDataModule(SchemaModule):
         }
         if not self._patterns:
             warnings.warn("a StreamingDataModule without a split has no data.", stacklevel=2)
-        self._sources: dict[Strata, Source] = {}
 
     def _stream(
         self,
@@ -160,7 +159,7 @@ class StreamingDataModule(SchemaModule):
         files = self.of_first_rank(lambda: self._matching(strata, pattern))
         if position:
             files = self._as_before(files, position["files"])
-        self._sources[strata] = source = self._opened(list(files.values()))
+        source = self._opened(list(files.values()))
         if files and not len(source) and not self.engine.allow_empty:
             raise RuntimeError(
                 f"no record is in {counted(len(files), 'file')} of {strata}={pattern.pattern!r}, "
@@ -169,6 +168,8 @@ class StreamingDataModule(SchemaModule):
             )
         spelled = {path: name for name, path in files.items()}
         parts = sorted(part._replace(name=spelled[part.name]) for part in files_of(source))
+        if strata is Strata.predict:
+            self._predicted = FileRows(parts)
         needs_more = options.sharding is ShardingStrategy.file and not options.replacement
         if needs_more and 0 < len(parts) < ranks.world_size:
             warnings.warn(
@@ -267,26 +268,9 @@ class StreamingDataModule(SchemaModule):
         )
         return source
 
-    def rows_of(self, ids: Any) -> tuple[list[str | None], list[int | None]]:
-        """Return the files of predicted records, and their rows there.
-
-        Further observations that a preprocessor made of a record have neither.
-        """
-        source = self._sources[Strata.predict]
-        runs = sorted(
-            (start, row, part.name)
-            for part in files_of(source)
-            for (start, _), row in zip(part.ranges, part.rows(), strict=True)
-        )
-        starts = [start for start, _, _ in runs]
-        names: list[str | None] = []
-        rows: list[int | None] = []
-        for number in map(int, ids):
-            start, row, name = runs[bisect_right(starts, number) - 1]
-            is_known = number < len(source)
-            names.append(name if is_known else None)
-            rows.append(row + number - start if is_known else None)
-        return names, rows
+    def rows_of(self, ids: Any) -> tuple[list[str], list[int]]:
+        """Return the files of predicted records, and their rows there."""
+        return self._predicted.of(own_numbers(ids))
 
 
 def _compiled(split: str, pattern: Any) -> re.Pattern[str]:

@@ -73,7 +73,9 @@ class Fetch:
         self.reader = reader
         self.recipe = recipe
         self._on_error = on_error
-        self._has_looked = reader.is_numbered and not reader.is_remote
+        # An encoder with `loose_fields` takes a missing field for null, and warns by itself.
+        is_loose = getattr(recipe, "loose", None) is not None
+        self._has_looked = is_loose or (reader.is_numbered and not reader.is_remote)
         self._knows_bad: bool | None = None
         """Whether columns know bad records; found out by the thread or process that reads them."""
 
