@@ -201,13 +201,13 @@ def test_draws_of_an_epoch_are_as_many_as_records_in_equal_shares(
 def test_every_record_is_drawn_equally_often_whatever_the_size_of_its_file(
     readers: int, forward: list[int]
 ) -> None:
-    sizes, epochs = [1, 53, 6], rounds(2000, 20_000)
+    sizes, epochs = [1, 53, 6], rounds(1000, 20_000)
     plan = UnitPlan(files(sizes, forward), FILE, 8, readers, 2, replacement=True)
     counts = Counter(chain(*(chain(*shares(plan, readers, 1, at)) for at in range(epochs))))
     drawn = np.array([counts[number] for number in range(sum(sizes))]) / epochs
     assert drawn.sum() == pytest.approx(sum(sizes))
     # A file that can only be read from its beginning is begun at a few places.
-    assert np.abs(drawn - 1).max() < (0.25 if forward else 0.15)
+    assert np.abs(drawn - 1).max() < (0.3 if forward else 0.2)
 
 
 def test_a_single_chunk_comes_whole_in_each_epoch() -> None:
