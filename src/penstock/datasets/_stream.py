@@ -122,8 +122,8 @@ class Stream:
         self.buffer = 10_000
         self.changes = callable(units) and "epoch" in _parameters(units)
         """Whether each epoch has units of its own, which `at` returns."""
-        self.rate = 1.0
-        """The share of records that `sample` keeps."""
+        self.rate, self.split = 1.0, ""
+        """The share of records that `sample` keeps; other ones for each split."""
         self._maps: tuple[Callable[[Any], Any], ...] = ()
         self._epochs: tuple[tuple[int, Stream], ...] = ()
         self._prints: dict[int | None, str] = {}

@@ -138,8 +138,8 @@ def _source(split: Strata, frame: Any) -> Source:
     polars: Any = imported("polars")
     if polars is not None and isinstance(frame, polars.LazyFrame):
         frame = frame.collect()
-    is_frame = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
-    if not is_frame or isinstance(frame, str):
+    is_arrow = hasattr(frame, "__arrow_c_stream__") or type(frame).__module__.startswith("pandas")
+    if not is_arrow or not (hasattr(frame, "columns") or hasattr(frame, "schema")):
         raise TypeError(
             f"{split}={type(frame).__qualname__}: expected a polars, pandas or Arrow frame."
         )
@@ -203,6 +203,7 @@ class CustomDataModule(SchemaModule):
             named=("datasets",),
         )
         named = {"train": train, "validate": validate, "test": test, "predict": predict}
+        self._warned: set[Strata] = set()
         self._datasets = _by_split("datasets", datasets, named)
         for split, one in self._datasets.items():
             if not isinstance(one, IterableDataset):
@@ -220,7 +221,8 @@ class CustomDataModule(SchemaModule):
         if dataset is None:
             return None
         readers = ranks.world_size * max(1, options.num_workers or 0)
-        if readers > 1 and not _shards_itself(dataset):
+        if readers > 1 and strata not in self._warned and not _shards_itself(dataset):
+            self._warned.add(strata)
             warnings.warn(
                 f"{type(dataset).__qualname__} is read by {readers} workers, and each reads all of "
                 "it: every record comes as often. Let it use penstock.lightning.shard_info(), or "

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._batches import BatchModule, SplitBatches, TrainerRanks, ranks_of
+from penstock.lightning._batches import BatchModule, SplitBatches, loader_ranks, ranks_of
 from penstock.lightning._model_reference import ModelReference
 from penstock.lightning._options import EngineOptions, split_options
 from penstock.lightning._preprocess import Observed, check_options, resolved
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import Kept
+    from penstock.lightning._batches import Kept, TrainerRanks
     from penstock.lightning._options import OptionRule, SplitOptions
     from penstock.lightning._shares import Named
 
@@ -108,9 +107,9 @@ class SchemaModule(BatchModule):
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         options, ranks = self._options[strata], ranks_of(self.trainer)
-        if strata is Strata.predict:
+        if strata is Strata.predict:  # Every record once, in its order.
             options = options._replace(
-                observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1
+                observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1, replacement=False
             )
         workers = options.workers(ranks.local_world_size)
         options = options._replace(num_workers=workers)
@@ -124,14 +123,13 @@ class SchemaModule(BatchModule):
             stream = stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
         if options.sample_rate < 1:
             stream = stream.sample(options.sample_rate)
-        equalize = self.engine.equalize or ("none" if strata is Strata.predict else "wrap")
-        if strata is Strata.predict and equalize == "drop":
-            equalize = "none"
+        equalize = "none" if strata is Strata.predict else self.engine.equalize
         stream = stream.changed(
             buffer=options.observation_buffer_size,
             wraps=equalize == "wrap",
             ends_together=equalize != "none",
             name=str(strata),
+            split=str(strata),
         )
         is_endless = options.replacement and self.engine.epoch == "infinite"
         loader = DataLoader(
@@ -145,29 +143,35 @@ class SchemaModule(BatchModule):
             pin_memory=options.pin_memory,
             multiprocessing_context=self.engine.multiprocessing_context,
             **self._on_error(),
-            **_given(ranks),
+            **loader_ranks(ranks),
         )
-        counts = None if is_endless else self._steps(stream, ranks, max(1, workers))
-        if equalize == "drop" and counts is None and ranks.world_size > 1:
+        layout = [ranks.world_size, max(1, workers), self.batch_size]
+        counts = None if is_endless else self._steps(stream, *layout)
+        is_cut = equalize == "drop"
+        if is_cut and counts is None and ranks.world_size > 1:
             raise OptionError(
-                "equalize='drop' needs to know how many batches each rank has, and a preprocessor, "
-                "a sample or a dataset of its own does not say: use 'wrap'."
+                "equalize='drop' needs to know how many batches each rank has, and a generator, a "
+                "sample, draws with replacement or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
-        return SplitBatches(loader, steps, kept, is_cut=equalize == "drop", remedy=_REMEDY)
+        return SplitBatches(
+            loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=_REMEDY
+        )
 
     def _encoder(self, strata: Strata) -> Any:
-        schema = copy(self._reference.schema()).for_split(strata)
+        schema = self._reference.schema().for_split(strata)
         engine = self.engine
         schema.path, schema.null_semantics = engine.path, engine.null_semantics
         schema.mask_padding = engine.mask_padding
         return schema
 
-    def _steps(self, stream: Stream, ranks: TrainerRanks, lanes: int) -> list[int] | None:
+    def _steps(
+        self, stream: Stream, world_size: int, lanes: int, batch_size: int
+    ) -> list[int] | None:
         """Return how many batches each rank has; None where only reading shows it."""
         if not isinstance(stream, SharedRecords) or not stream.has_known_length:
             return None
-        return steps_of(stream.at(0), self.batch_size, ranks.world_size, lanes)  # type: ignore[arg-type]
+        return steps_of(stream.at(0), batch_size, world_size, lanes)  # type: ignore[arg-type]
 
     def _agreed_seed(self, position: Mapping[str, Any] | None) -> int:
         """Return the seed of all loaders: of a position, of the options, or torch's at first."""
@@ -227,15 +231,6 @@ class SchemaModule(BatchModule):
 
 
 _REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."
-
-
-def _given(ranks: TrainerRanks) -> dict[str, Any]:
-    """Return the ranks, where no process group connects them."""
-    from torch import distributed  # noqa: PLC0415 (it takes a second)
-
-    if distributed.is_available() and distributed.is_initialized():
-        return {}
-    return {"rank": ranks.rank, "world_size": ranks.world_size}
 
 
 def _equal(counts: Sequence[int], rank: int, equalize: str) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from penstock.loading._loader import DataLoader as DataLoader
     from penstock.loading._mixing import mixed_source
-    from penstock.loading._options import read_skips
+    from penstock.loading._options import read_skips, refuse_unknown
     from penstock.loading._order_choice import OrderChoice, chosen_order
     from penstock.loading._run import resumed
     from penstock.loading._steps import (
@@ -49,7 +49,7 @@ __all__, __getattr__, __dir__ = facade(
         "_feed": "Feed FeedOptions HasFeed Opened Placed Point Reader Reads",
         "_kept_plans": "bound_plan check_plan describe_plan plan_before plan_facts",
         "_mixing": "mixed_source",
-        "_options": "read_skips",
+        "_options": "read_skips refuse_unknown",
         "_order_choice": "OrderChoice chosen_order",
         "_run": "resumed",
         "_steps": "EpochSteps PlannedSteps Sharing StepRecords Steps Task step_records",

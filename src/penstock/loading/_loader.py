@@ -242,7 +242,9 @@ class DataLoader:
         peers = self._meeting.peers(ranks, self._options.patience)
         if peers is None:
             return state
-        moment = f"{self._run.moves}/{point.epoch}/{batches}"
+        # Ranks that were brought together know more than after the same batch before.
+        met = getattr(learnt, "meetings", 0)
+        moment = f"{self._run.moves}/{point.epoch}/{batches}/{met}"
         states = self._meeting.parts(peers, moment, ranks.rank, state)
         return joined(states, self._feed, learner)
 

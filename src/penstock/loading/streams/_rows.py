@@ -242,7 +242,8 @@ class UnitReader:
         if self._stream.rate < 1:
             # A record that comes again is drawn again.
             what = inputs + (number << _INPUT_BITS) if self._stream.repeats else rows.ids
-            drawn = _hashes("stream sample", *self._salt, inputs=what, subs=subs)
+            purpose = f"stream sample {self._stream.split}".strip()
+            drawn = _hashes(purpose, *self._salt, inputs=what, subs=subs)
             is_kept = drawn < np.uint64(self._stream.rate * 2**64)
             is_left = is_kept if is_left is None else is_left & is_kept
         if is_left is not None:
