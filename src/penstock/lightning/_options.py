@@ -57,10 +57,11 @@ class EngineOptions:
     epoch: Literal["finite", "infinite"] = "finite"
     """With replacement: whether an epoch has as many draws as there are records, or no end."""
     on_error: Literal["raise", "skip"] | None = None
-    """What happens at records that cannot be read: "skip" leaves them out with a warning that
-    counts them. By default tables are skipped so and lines are not, as in json2vec."""
+    """What happens at records that cannot be read: "skip" logs each, and keeps a row with `valid`
+    False in its place; a preprocessor does not see it. A file that cannot be opened is left out,
+    with a warning. By default "raise" for ndjson and "skip" for other files, as in json2vec."""
     allow_empty: bool = False
-    """Whether a split pattern may match no file."""
+    """Whether a split pattern may match no file, or files without a record."""
     path: Literal["auto", "columnar", "rows"] = "auto"
     """How values are found: "rows" walks each record in Python, as a reference."""
     null_semantics: Literal["slots", "jmespath"] = "slots"
