@@ -104,7 +104,7 @@ class PolarsDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         source = self._sources.get(strata)
         if source is None:
             return None
@@ -215,7 +215,7 @@ class CustomDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         del position
         dataset = self._datasets.get(strata)
         if dataset is None:
@@ -231,7 +231,7 @@ class CustomDataModule(SchemaModule):
             )
         stream = as_stream(_Dicts(dataset, strata, ranks))
         assert stream is not None  # noqa: S101 (an IterableDataset is one)
-        return stream, lambda _: {}
+        return stream, None
 
 
 class _Dicts(IterableDataset[dict[str, Any]]):

@@ -109,7 +109,7 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         """Return the raw records of a split, and what a position keeps of how they are shared."""
         raise NotImplementedError  # abstract
 
@@ -154,12 +154,13 @@ class SchemaModule(BatchModule):
         is_cut = equalize == "drop"
         if is_cut and counts is None and ranks.world_size > 1:
             raise OptionError(
-                "equalize='drop' needs to know how many batches each rank has, and a generator, a "
-                "sample, draws with replacement or a dataset of its own do not say: use 'wrap'."
+                "equalize='drop' needs to know how many batches each rank has, and a preprocessor, "
+                "a sample, an infinite epoch or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
+        remedy = "" if self._skips_bad else _REMEDY
         return SplitBatches(
-            loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=_REMEDY
+            loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=remedy
         )
 
     def _observed(self, stream: Stream, strata: Strata) -> Stream:
@@ -249,7 +250,7 @@ class SchemaModule(BatchModule):
         # A shuffle reads back and forth, which a file that is read from its beginning cannot.
         is_held = options.observation_buffer_size > 1 and any(part.is_forward for part in parts)
         stream = SharedRecords(source, plan).changed(is_held=is_held, skips_bad=self._skips_bad)
-        return stream, lambda epoch: {"chunk": chunk, "readers": plan.readers_at(epoch)}
+        return stream, plan.kept
 
 
 _REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."

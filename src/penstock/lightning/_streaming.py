@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import warnings
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import penstock
@@ -152,7 +152,7 @@ class StreamingDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         pattern = self._patterns.get(strata)
         if pattern is None:
             return None
@@ -179,7 +179,7 @@ class StreamingDataModule(SchemaModule):
             )
         stream, kept = self._shared(source, parts, options, ranks, position)
         below = [name.removeprefix(self._root) for name in files]
-        return stream, lambda epoch: {**kept(epoch), "files": below}
+        return stream, partial(kept, files=below)
 
     def _matching(self, strata: Strata, pattern: re.Pattern[str]) -> dict[str, str]:
         """Return the files of a split, as the root is spelled, and where they are."""
@@ -193,7 +193,7 @@ class StreamingDataModule(SchemaModule):
         )
         glob = _from_glob(pattern.pattern)
         if any(map(re.compile(glob).search, listed)):
-            text += f" It reads as a glob; as a regular expression it is {glob!r}."
+            text += f' It reads as a glob, and a regular expression is needed: r"{glob}".'
         raise OptionError(text)
 
     def _as_before(self, files: Mapping[str, str], before: list[str]) -> dict[str, str]:
@@ -281,7 +281,7 @@ def _compiled(split: str, pattern: Any) -> re.Pattern[str]:
     if pattern[:1] == "*" or "/*" in pattern or _is_glob(pattern):
         raise OptionError(
             f"{split}={pattern!r} is a glob, and a regular expression is needed: "
-            f"{_from_glob(pattern)!r}."
+            f'r"{_from_glob(pattern)}".'
         )
     try:
         return re.compile(pattern)
@@ -299,11 +299,11 @@ def _is_glob(pattern: str) -> bool:
 
 
 def _from_glob(pattern: str) -> str:
-    """Return the regular expression that means what a glob does.
+    r"""Return the regular expression that means what a glob does.
 
-    >>> print(_from_glob("train/*.jsonl") == "train/[^/]*" + chr(92) + ".jsonl$")
-    True
+    >>> print(_from_glob("train-*.csv"))
+    train-[^/]*\.csv$
     """
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     found = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    return "".join(parts.get(one) or re.escape(one) for one in found) + "$"
+    return "".join(parts.get(one) or re.sub(r"([.^$+(){}|])", r"\\\1", one) for one in found) + "$"
