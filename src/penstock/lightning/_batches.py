@@ -83,10 +83,12 @@ class SplitBatches:
         self._trainer, self._is_trained = trainer, is_trained
 
     def __iter__(self) -> Iterator[Any]:
+        # A generator: Lightning makes an iterator, and after a resume says the epoch behind that.
         if not self._is_trained:
             if self._trainer is not None:
                 self.loader.set_epoch(self._trainer.current_epoch)
-            return self._begun()
+            yield from self._begun()
+            return
         epoch = self._trainer.current_epoch
         if self._epoch < 0 or (epoch != self._epoch and not self._is_endless):
             self.close()
@@ -94,8 +96,9 @@ class SplitBatches:
                 # Lightning sets the epoch behind the first batch where it reads ahead.
                 self.loader.set_epoch(epoch)
             self._epoch, self._pass = epoch, self._begun()
-        # Lightning begins a run twice. An encoder that learns must not see a batch twice.
-        return chain([batch for batch, _ in self._ahead], self._pass)
+        # Lightning begins a run twice. An encoder that learns must not see a batch twice. A chain
+        # stays open, and so does the pass.
+        yield from chain([batch for batch, _ in self._ahead], self._pass)
 
     def _begun(self) -> Generator[Any]:
         present = self.loader.mark()
@@ -153,6 +156,10 @@ class SplitBatches:
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Do nothing."""
+
+    def __reduce__(self) -> tuple[type[list[Any]], tuple[()]]:
+        # A module that is pickled brings its trainer, and the trainer these batches.
+        return list, ()
 
     def use(self) -> None:
         """Note that the next batch was trained."""

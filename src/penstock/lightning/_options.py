@@ -116,6 +116,12 @@ class SplitOptions(NamedTuple):
     file_buffer_size: int = 1
     replacement: bool = False
 
+    def in_order(self) -> SplitOptions:
+        """Return options with which every record comes once, in its order."""
+        return self._replace(
+            observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1, replacement=False
+        )
+
     def workers(self, local_world_size: int) -> int:
         """Return how many worker processes a loader starts."""
         if self.num_workers is not None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._batches import BatchModule, SplitBatches, loader_ranks, ranks_of
+from penstock.lightning._batches import (
+    BatchModule,
+    SplitBatches,
+    TrainerRanks,
+    loader_ranks,
+    ranks_of,
+)
 from penstock.lightning._model_reference import ModelReference
 from penstock.lightning._options import EngineOptions, split_options
 from penstock.lightning._preprocess import Observed, check_options, resolved
@@ -16,12 +23,13 @@ from penstock.loading import DataLoader
 from penstock.schema import Strata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import Kept, TrainerRanks
+    from penstock.lightning._batches import Kept
     from penstock.lightning._options import OptionRule, SplitOptions
     from penstock.lightning._shares import Named
+    from penstock.schema import Schema
 
 _log = logging.getLogger("penstock.lightning")
 
@@ -108,9 +116,7 @@ class SchemaModule(BatchModule):
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         options, ranks = self._options[strata], ranks_of(self.trainer)
         if strata is Strata.predict:  # Every record once, in its order.
-            options = options._replace(
-                observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1, replacement=False
-            )
+            options = options.in_order()
         workers = options.workers(ranks.local_world_size)
         options = options._replace(num_workers=workers)
         seed = self._agreed_seed(position)
@@ -118,9 +124,7 @@ class SchemaModule(BatchModule):
         if made is None:
             return None
         stream, kept = made
-        if self._preprocessor is not None:
-            context = self._reference.context
-            stream = stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
+        stream = self._observed(stream, strata)
         if options.sample_rate < 1:
             stream = stream.sample(options.sample_rate)
         equalize = "none" if strata is Strata.predict else self.engine.equalize
@@ -158,6 +162,24 @@ class SchemaModule(BatchModule):
         return SplitBatches(
             loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=remedy
         )
+
+    def _observed(self, stream: Stream, strata: Strata) -> Stream:
+        if self._preprocessor is None:
+            return stream
+        context = self._reference.context
+        return stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
+
+    def training_records(self) -> tuple[Schema, Source | Iterator[Any]]:
+        """Return the schema, and the observations of training, each once: for `fit_vocabulary`."""
+        options = self._options[Strata.train].in_order()._replace(num_workers=0)
+        made = self._stream(Strata.train, options, TrainerRanks(0, 1), {})
+        if made is None:
+            raise OptionError("fit_vocabulary: the data module has no train=.")
+        stream, schema = self._observed(made[0], Strata.train), self._reference.schema()
+        if stream.source is not None and not stream.is_mapped:
+            return schema, stream.source
+        loader = DataLoader(stream, batch_size=CHUNK, num_workers=0, rank=0, world_size=1)
+        return schema, chain.from_iterable(loader)
 
     def _encoder(self, strata: Strata) -> Any:
         schema = self._reference.schema().for_split(strata)
