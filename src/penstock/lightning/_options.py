@@ -139,7 +139,14 @@ class OptionRule(NamedTuple):
     """Whether None stands for the default."""
 
 
-def split_options(given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> dict[Strata, Any]:
+def given_splits(given: Mapping[str, Any]) -> dict[Strata, Any]:
+    """Return what each split was given, of arguments by name."""
+    return {split: given[split] for split in Strata if given[split] is not None}
+
+
+def split_options(
+    given: Mapping[str, Any], rules: Mapping[str, OptionRule]
+) -> dict[Strata, SplitOptions]:
     """Return the options of each split, checked.
 
     A mapping has values by split; splits that it lacks have the option's default.
