@@ -82,7 +82,7 @@ class StreamingDataModule(SchemaModule):
         sample_rate: The share of observations that each epoch uses.
         chunk_batch_size: Records of a chunk; by default 4,096.
         sharding: What is assigned whole to a worker: "file", "chunk" or "record".
-        file_buffer_size: Units that a shuffle of their order draws from; 1 keeps it.
+        file_buffer_size: Files that a shuffle of their order draws from; 1 keeps it.
         replacement: Draw chunks with replacement; by default for training alone.
         engine: Everything else.
         kwargs: Options of the preprocessor.
