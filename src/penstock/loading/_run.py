@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from penstock._words import counted, warn_once
+from penstock._words import counted
 from penstock.errors import ChangedSourceError, OptionError
 from penstock.order import Cursor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sized
+    from collections.abc import Callable, Iterator
 
     from penstock.datasets import Source
     from penstock.loading._feed import Feed, Placed, Point
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from penstock.loading._ranks import Ranks
     from penstock.loading._steps import Sharing
     from penstock.loading.engines._engines import Engine
-
-_log = logging.getLogger("penstock.loading")
 
 ENCODER, ENCODERS = "encoder", "encoders"
 """The keys of the encoder's part of a state: of one for all ranks, or of one for each."""
@@ -58,8 +55,6 @@ class RunState:
         self.moves = 0
         """How often a state was loaded or an epoch set."""
         self._passes = 0
-        self.is_in_lightning = False
-        """Whether Lightning sets the epochs."""
 
     @property
     def cursor(self) -> Point:
@@ -81,10 +76,6 @@ class RunState:
         """Let the next pass be over an epoch; the one that a loaded state stands in goes on."""
         is_there = self._is_set and epoch == self.cursor.epoch
         self.go_to(self.cursor if is_there else self.cursor.at(epoch))
-
-    def set_lightnings_epoch(self, epoch: int) -> None:
-        self.is_in_lightning = True
-        self.set_epoch(epoch)
 
     @property
     def present(self) -> Point:
@@ -113,19 +104,6 @@ class RunState:
         """Note that a pass ended, after which this epoch is next."""
         if number == self._passes:
             self._set(self.cursor.at(epoch), is_set=True)
-
-
-def warn_of_length(loader: Sized) -> None:
-    """Warn that Lightning keeps the wrong state of a loader without a length."""
-    try:
-        len(loader)
-    except TypeError:
-        warn_once(
-            _log,
-            "Lightning reads ahead of a loader without a length, so its checkpoints do not say "
-            "which batch was trained last, and a resume leaves out or repeats batches. Give fit a "
-            "penstock.lightning.DataModule(train=…) in place of the loader.",
-        )
 
 
 def pass_requests(  # noqa: PLR0913, PLR0917 (the parts of a loader)
