@@ -51,7 +51,7 @@ class EngineOptions:
     """How units get their workers: "balanced" gives each about as many records. "hash" depends on
     the name of a unit alone, so other units in the listing do not move it."""
     equalize: Literal["wrap", "drop", "none"] = "wrap"
-    """What ranks with fewer batches do: "wrap" repeats their last records, with `valid` False;
+    """What ranks with fewer batches do: "wrap" repeats their first records, with `valid` False;
     "drop" ends all ranks with the first, and needs lengths that are known; "none" lets each end by
     itself, which blocks training. For prediction it is always "none"."""
     epoch: Literal["finite", "infinite"] = "finite"

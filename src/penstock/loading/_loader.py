@@ -278,7 +278,7 @@ class DataLoader:
     @property
     def batch_sampler(self) -> SimpleNamespace:
         """Where Lightning sets the epoch: it looks for `batch_sampler.sampler.set_epoch`."""
-        return SimpleNamespace(sampler=self)
+        return SimpleNamespace(sampler=SimpleNamespace(set_epoch=self._run.set_epoch_late))
 
     @property
     def dataset(self) -> Source:

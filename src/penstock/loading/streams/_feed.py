@@ -144,7 +144,7 @@ class StreamFeed:
             peers.end(point.epoch, handed_out)
             while peers.reached(point.epoch, handed_out + 1):
                 step = handed_out
-                yield placed(turns[-1], is_blank=True)
+                yield placed(0, is_blank=True)
                 yield None
 
     def _base(self, point: StreamPoint, sharing: Sharing, lanes: int) -> Done:
