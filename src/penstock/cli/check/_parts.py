@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from penstock.cli._units import counted
+from penstock.cli._verb import FAILED, FINDINGS, FINE
 from penstock.decode import decode_line
 from penstock.errors import CorruptFileError, ObjectNotFoundError, PenstockError, StaleIndexError
 from penstock.index import (
@@ -32,6 +33,7 @@ from penstock.jsonl import reason_text
 from penstock.work import PublishedUnit, UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
+    from penstock.cli._verb import VerbCall
     from penstock.index import Detected, Found
     from penstock.storage import Draft
 
@@ -286,6 +288,42 @@ class Findings:
         if len(self.shown) < self.most:
             self.shown.append(finding)
             self.show(finding)
+
+    @property
+    def code(self) -> int:
+        """The exit code that follows from them."""
+        return FAILED if self.errors else FINDINGS if self.kinds else FINE
+
+
+@dataclass(frozen=True, slots=True)
+class CheckTask:
+    """The options of the verb, and what it finds."""
+
+    call: VerbCall
+    findings: Findings
+    sample: float | None
+    seed: int
+    workers: int | None
+
+    @property
+    def path(self) -> str:
+        """What the user named."""
+        return self.call.path
+
+    def numbers(self, records: int) -> Sequence[int]:
+        """Return the numbers of the records that are checked."""
+        if self.sample is None:
+            return range(records)
+        return Sample(self.sample, str(self.seed))(records)
+
+    def found(self, total: int) -> str:
+        """Return how many findings there are, and how many of them are not shown."""
+        hidden = total - self.findings.most
+        return counted(total, "finding") + (f" ({hidden:,} not shown)" if hidden > 0 else "")
+
+    def share(self, of: str = "them") -> str:
+        """Return which share of the records is checked; nothing for all."""
+        return "" if self.sample is None else f" in a sample of {100 * self.sample:g} % of {of}"
 
 
 def check_parts(
