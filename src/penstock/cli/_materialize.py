@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from penstock.cli._by_number import folders_without_index, open_existing, open_indexed
+from penstock.cli._by_number import open_indexed, records_or_folders
 from penstock.cli._paths import as_typed, look_at, refuse_tokens
 from penstock.cli._terminal import Progress, Report, echo
 from penstock.cli._typed_fields import field_types, parse_fields
@@ -18,11 +18,9 @@ from penstock.cli._units import age_text, bytes_text, counted
 from penstock.cli._verb import VerbCall, flag, option, verb, workers_option
 from penstock.datasets import (
     Source,
-    drop_columns_in,
     drop_columns_of,
     estimate_columns,
     known_profile,
-    list_columns_in,
     list_columns_of,
     origins_of,
     profile_types,
@@ -116,9 +114,7 @@ def materialize(
     types = None if fields is None else parse_fields(fields, "FIELDS")
     try:
         if lists or drop:
-            where: Source | Sequence[Path] | None = open_existing(task.path, found)
-            if where is None:
-                where = folders_without_index(found, task.target)
+            where = records_or_folders(task.path, found, task.target)
             return (_drop if drop else _list)(task, where, types)
         source = open_indexed(task.path, found)
         return _build(task, source, _schema(types or {}, source), tells=not call.as_json)
@@ -249,11 +245,8 @@ def _add_columns(
 def _list(
     task: _ColumnsTask, where: Source | Sequence[Path], given: dict[str, str | None] | None
 ) -> Report:
-    records = 0
-    if isinstance(where, Source):
-        columns, records = list_columns_of(where, task.target), len(where)
-    else:
-        columns = list_columns_in(where)
+    records = len(where) if isinstance(where, Source) else 0
+    columns = list_columns_of(where, task.target)
     columns = [column for column in columns if given is None or column.meta.path in given]
     size = sum(column.meta.bytes for column in columns)
     report = Report(path=task.path, records=records, bytes=size)
@@ -268,10 +261,7 @@ def _drop(
     task: _ColumnsTask, where: Source | Sequence[Path], given: dict[str, str | None] | None
 ) -> Report:
     names = None if given is None else list(given)
-    if isinstance(where, Source):
-        dropped = drop_columns_of(where, names, task.target)
-    else:
-        dropped = drop_columns_in(where, names)
+    dropped = drop_columns_of(where, names, task.target)
     size, stays = sum(meta.bytes for meta in dropped), None
     report = Report(path=task.path, bytes=size)
     report.data(dropped=[{"path": m.path, "type": m.type, "bytes": m.bytes} for m in dropped])
