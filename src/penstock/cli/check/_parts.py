@@ -196,14 +196,11 @@ class ToCheck:
     seed: int
     part_bytes: int
 
-    def sample(self, number: int) -> tuple[float, str] | None:
-        """Return the `CheckPart.sample` of the file of a number."""
-        return None if self.share is None else (self.share, f"{self.seed}/{number}")
-
     def whole(self) -> Iterator[tuple[str, FilePart, tuple[float, str] | None]]:
-        """Yield each file with its name and sample."""
+        """Yield each file with its name and `CheckPart.sample`."""
         for number, (name, found) in enumerate(self.files.items()):
-            yield name, FilePart(found, 0, found.entry.size), self.sample(number)
+            sample = None if self.share is None else (self.share, f"{self.seed}/{number}")
+            yield name, FilePart(found, 0, found.entry.size), sample
 
 
 def line_parts(asked: ToCheck) -> Iterator[LinePart]:

@@ -154,10 +154,7 @@ def split_tokens(
             f"by={by!r}: tokens have no field to split by. Split by row numbers, without `by`, or "
             "split the records before they are tokenised."
         )
-    parts = split(source, by, seed, shares)
-    rules = [part.rule for part in parts if isinstance(part, SplitPart)]
-    views = [PartTokens(source, rule, number) for number, rule in enumerate(rules)]
-    return Parts(views, parts.names)
+    return split(source, by, seed, shares, PartTokens)
 
 
 def where_tokens(source: TokenSource, expression: object) -> Source:
