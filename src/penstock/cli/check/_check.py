@@ -49,7 +49,7 @@ from penstock.storage import drafts_in, hidden_folders_in, is_hidden_folder, is_
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from penstock.cli.check._parts import CheckPart, Kind
+    from penstock.cli.check._parts import CheckPart
     from penstock.index import Detected, Hashed, Meta
     from penstock.storage import Leftover
 
@@ -156,7 +156,7 @@ def _compare(hashed: Sequence[Hashed], findings: Findings, progress: Progress) -
     for one in hashed:
         try:
             if (reason := one.change()) is not None:
-                kind: Kind = "changed file" if one.found else "missing file"
+                kind = "changed file" if one.found else "missing file"
                 findings.add(Finding(kind, one.path, None, reason))
         except OSError as why:
             findings.errors.setdefault(one.path, str(why))

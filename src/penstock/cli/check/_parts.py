@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from penstock.index import Detected, Found
     from penstock.storage import Draft
 
-Kind = str
-"""`malformed line`, `damaged file`, `leftover` …, and `unreadable` with the unit of a table."""
 PART_BYTES = 32 << 20
 _LITTLE = 64 << 20
 """Bytes that are read before other processes would have started."""
@@ -49,7 +47,8 @@ _SHOWN_BYTES = 60
 class Finding(msgspec.Struct, frozen=True):
     """One problem, and where it is."""
 
-    kind: Kind
+    kind: str
+    """`malformed line`, `damaged file`, `leftover` …, and `unreadable` with the unit of a table."""
     path: str
     line: int | None
     """Counted from 1, from where the part begins."""
@@ -71,7 +70,7 @@ class PartFindings(msgspec.Struct):
     """In the part; the numbers of the next part's lines go on from there."""
     errors: list[tuple[str, str]] = []
     """Files that could not be read, and why."""
-    kinds: dict[Kind, int] = {}
+    kinds: dict[str, int] = {}
     findings: list[Finding] = []
 
 
@@ -255,7 +254,7 @@ class Findings:
     show: Callable[[Finding], object]
     """Called with each finding that is kept, as soon as its turn comes."""
     shown: list[Finding] = field(default_factory=list)
-    kinds: Counter[Kind] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
     errors: dict[str, str] = field(default_factory=dict)
     records: int = 0
     text_bytes: int = 0
