@@ -67,6 +67,17 @@ class Rows(IterableDataset[Any]):
         return iter(self.source)
 
 
+def trainer() -> lightning.Trainer:
+    return lightning.Trainer(
+        max_epochs=1,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
     ("name", "suffix"),
@@ -100,14 +111,6 @@ def test_every_door_has_the_same_records_in_the_same_batches(
     ]
     for door in doors:
         model.ids, model.values = [], []
-        trainer = lightning.Trainer(
-            max_epochs=1,
-            accelerator="cpu",
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
-        trainer.fit(model, datamodule=door)
+        trainer().fit(model, datamodule=door)
         assert model.ids == STEPS, door
         assert model.values == STEPS, door

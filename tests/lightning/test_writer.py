@@ -334,6 +334,7 @@ def test_rows_have_the_file_and_the_row_of_their_record(preprocessor: Any, tmp_p
     data = StreamingDataModule(
         model, root, "ndjson", predict=r"\.jsonl$", sharding="chunk", chunk_batch_size=3,
         num_workers=2, preprocessor=preprocessor,
+        observation_buffer_size=9, sample_rate=0.5, replacement=True,  # Not for predictions.
     )  # fmt: skip
     for folder, ordered in ((tmp_path / "parts", False), (tmp_path / "whole", True)):
         writer = Writer(folder, 1, ordered=ordered)

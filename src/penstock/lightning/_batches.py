@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.loading import DataLoader
     from penstock.loading._run import Mark
 
-    Kept: TypeAlias = Callable[[int], Mapping[str, Any]]
+    Kept: TypeAlias = Callable[..., Mapping[str, Any]]
     """What a position keeps besides the state of the loader, by epoch."""
 
 T = TypeVar("T")

@@ -116,6 +116,12 @@ class SplitOptions(NamedTuple):
     file_buffer_size: int = 1
     replacement: bool = False
 
+    def in_order(self) -> SplitOptions:
+        """Return options with which every record comes once, in its order."""
+        return self._replace(
+            observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1, replacement=False
+        )
+
     def workers(self, local_world_size: int) -> int:
         """Return how many worker processes a loader starts."""
         if self.num_workers is not None:
@@ -133,7 +139,14 @@ class OptionRule(NamedTuple):
     """Whether None stands for the default."""
 
 
-def split_options(given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> dict[Strata, Any]:
+def given_splits(given: Mapping[str, Any]) -> dict[Strata, Any]:
+    """Return what each split was given, of arguments by name."""
+    return {split: given[split] for split in Strata if given[split] is not None}
+
+
+def split_options(
+    given: Mapping[str, Any], rules: Mapping[str, OptionRule]
+) -> dict[Strata, SplitOptions]:
     """Return the options of each split, checked.
 
     A mapping has values by split; splits that it lacks have the option's default.

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
-from penstock.lightning._batches import BatchModule, SplitBatches, loader_ranks, ranks_of
+from penstock.lightning._batches import (
+    BatchModule,
+    SplitBatches,
+    TrainerRanks,
+    loader_ranks,
+    ranks_of,
+)
 from penstock.lightning._model_reference import ModelReference
 from penstock.lightning._options import EngineOptions, split_options
 from penstock.lightning._preprocess import Observed, check_options, resolved
@@ -16,12 +23,13 @@ from penstock.loading import DataLoader
 from penstock.schema import Strata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
-    from penstock.lightning._batches import Kept, TrainerRanks
+    from penstock.lightning._batches import Kept
     from penstock.lightning._options import OptionRule, SplitOptions
     from penstock.lightning._shares import Named
+    from penstock.schema import Schema
 
 _log = logging.getLogger("penstock.lightning")
 
@@ -29,38 +37,24 @@ _log = logging.getLogger("penstock.lightning")
 class SchemaModule(BatchModule):
     """Loaders of observations that a model's schema turns into tensors."""
 
-    def __init__(  # noqa: PLR0913 (what the constructors of all modules share)
-        self,
-        model: object,
-        *,
-        preprocessor: object,
-        engine: EngineOptions | None,
-        rules: Mapping[str, OptionRule],
-        given: Mapping[str, Any],
-        kwargs: Mapping[str, Any],
-        named: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> None:
         """Check all options.
 
         Args:
-            model: Satisfies the model protocol.
-            preprocessor: In any of its forms.
-            engine: All other knobs.
+            given: The arguments of a data module's constructor, by name: its `locals()`.
             rules: What the options of splits may be.
-            given: The options of splits.
-            kwargs: The options of the preprocessor.
-            named: Further options of the module, for suggestions.
         """
         super().__init__()
-        self._reference = ModelReference(model)
-        self._preprocessor = resolved(preprocessor)
-        known = ("model", "preprocessor", "engine", *Strata, *rules, *named)
-        check_options(self._preprocessor, kwargs, known)
-        self._kwargs = dict(kwargs)
-        if engine is not None and not isinstance(engine, EngineOptions):
-            raise TypeError(f"engine={engine!r}: expected EngineOptions(…).")
-        self.engine = engine or EngineOptions()
-        self._options: dict[Strata, SplitOptions] = split_options(given, rules)
+        self._reference = ModelReference(given["model"])
+        self._preprocessor = resolved(given["preprocessor"])
+        self._kwargs: Mapping[str, Any] = given["kwargs"]
+        known = [name for name in given if name not in ("self", "kwargs", "__class__")]
+        check_options(self._preprocessor, self._kwargs, known)
+        engine = given["engine"]
+        self.engine: EngineOptions = EngineOptions() if engine is None else engine
+        if not isinstance(self.engine, EngineOptions):
+            raise TypeError(f"engine={self.engine!r}: expected EngineOptions(…).")
+        self._options = split_options({name: given[name] for name in rules}, rules)
         self._seed = self.engine.seed
         """Of all splits; None before the first loader."""
 
@@ -101,16 +95,14 @@ class SchemaModule(BatchModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         """Return the raw records of a split, and what a position keeps of how they are shared."""
         raise NotImplementedError  # abstract
 
     def _batches(self, strata: Strata, position: Mapping[str, Any] | None) -> SplitBatches | None:
         options, ranks = self._options[strata], ranks_of(self.trainer)
         if strata is Strata.predict:  # Every record once, in its order.
-            options = options._replace(
-                observation_buffer_size=1, sample_rate=1.0, file_buffer_size=1, replacement=False
-            )
+            options = options.in_order()
         workers = options.workers(ranks.local_world_size)
         options = options._replace(num_workers=workers)
         seed = self._agreed_seed(position)
@@ -118,9 +110,7 @@ class SchemaModule(BatchModule):
         if made is None:
             return None
         stream, kept = made
-        if self._preprocessor is not None:
-            context = self._reference.context
-            stream = stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
+        stream = self._observed(stream, strata)
         if options.sample_rate < 1:
             stream = stream.sample(options.sample_rate)
         equalize = "none" if strata is Strata.predict else self.engine.equalize
@@ -150,13 +140,32 @@ class SchemaModule(BatchModule):
         is_cut = equalize == "drop"
         if is_cut and counts is None and ranks.world_size > 1:
             raise OptionError(
-                "equalize='drop' needs to know how many batches each rank has, and a generator, a "
-                "sample, draws with replacement or a dataset of its own do not say: use 'wrap'."
+                "equalize='drop' needs to know how many batches each rank has, and a preprocessor, "
+                "a sample, an infinite epoch or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
+        remedy = "" if self._skips_bad else _REMEDY
         return SplitBatches(
-            loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=_REMEDY
+            loader, steps, kept, layout, is_cut=is_cut, is_endless=is_endless, remedy=remedy
         )
+
+    def _observed(self, stream: Stream, strata: Strata) -> Stream:
+        if self._preprocessor is None:
+            return stream
+        context = self._reference.context
+        return stream.map(Observed(self._preprocessor, self._kwargs, strata, context))
+
+    def training_records(self) -> tuple[Schema, Source | Iterator[Any]]:
+        """Return the schema, and the observations of training, each once: for `fit_vocabulary`."""
+        options = self._options[Strata.train].in_order()._replace(num_workers=0)
+        made = self._stream(Strata.train, options, TrainerRanks(0, 1), {})
+        if made is None:
+            raise OptionError("fit_vocabulary: the data module has no train=.")
+        stream, schema = self._observed(made[0], Strata.train), self._reference.schema()
+        if stream.source is not None and not stream.is_mapped:
+            return schema, stream.source
+        loader = DataLoader(stream, batch_size=CHUNK, num_workers=0, rank=0, world_size=1)
+        return schema, chain.from_iterable(loader)
 
     def _encoder(self, strata: Strata) -> Any:
         schema = self._reference.schema().for_split(strata)
@@ -227,7 +236,7 @@ class SchemaModule(BatchModule):
         # A shuffle reads back and forth, which a file that is read from its beginning cannot.
         is_held = options.observation_buffer_size > 1 and any(part.is_forward for part in parts)
         stream = SharedRecords(source, plan).changed(is_held=is_held, skips_bad=self._skips_bad)
-        return stream, lambda epoch: {"chunk": chunk, "readers": plan.readers_at(epoch)}
+        return stream, plan.kept
 
 
 _REMEDY = "To skip such records: engine=EngineOptions(on_error='skip')."

@@ -129,10 +129,8 @@ class SharedRecords(Stream):
     @property
     def has_known_length(self) -> bool:
         """Whether every epoch has as many records, and it is known before they are read."""
-        is_same = not self.changes or self._units.begun is None
         is_kept = all(getattr(one, "keeps_count", False) for one in self._maps)
-        is_whole = not (self.is_mapped and self.skips_bad)
-        return is_same and is_kept and is_whole and self.rate == 1
+        return self.rate == 1 and is_kept and not (self.is_mapped and self.skips_bad)
 
     def owners(self, world_size: int, lanes: int) -> Numbers:
         units, count = self.units, world_size * lanes

@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import warnings
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import penstock
@@ -21,7 +21,13 @@ from penstock.errors import (
     StoragePermissionError,
     UnsupportedFileError,
 )
-from penstock.lightning._options import STREAMING, ShardingStrategy, Suffix, one_of
+from penstock.lightning._options import (
+    STREAMING,
+    ShardingStrategy,
+    Suffix,
+    given_splits,
+    one_of,
+)
 from penstock.lightning._schema_module import SchemaModule
 from penstock.lightning._shares import FileRows, files_of
 from penstock.loading import own_numbers
@@ -76,7 +82,7 @@ class StreamingDataModule(SchemaModule):
         sample_rate: The share of observations that each epoch uses.
         chunk_batch_size: Records of a chunk; by default 4,096.
         sharding: What is assigned whole to a worker: "file", "chunk" or "record".
-        file_buffer_size: Units that a shuffle of their order draws from; 1 keeps it.
+        file_buffer_size: Files that a shuffle of their order draws from; 1 keeps it.
         replacement: Draw chunks with replacement; by default for training alone.
         engine: Everything else.
         kwargs: Options of the preprocessor.
@@ -120,16 +126,8 @@ class StreamingDataModule(SchemaModule):
         engine: EngineOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in STREAMING}
-        super().__init__(
-            model,
-            preprocessor=preprocessor,
-            engine=engine,
-            rules=STREAMING,
-            given=given,
-            kwargs=kwargs,
-            named=("root", "suffix"),
-        )
+        given = locals()
+        super().__init__(given, STREAMING)
         self._root = os.fspath(root).rstrip("/") or "/"
         self._suffix = one_of(Suffix, "suffix", suffix)
         scheme = self._root.partition("://")[0] if "://" in self._root else ""
@@ -137,11 +135,8 @@ class StreamingDataModule(SchemaModule):
             raise OptionError(f"root={self._root!r}: expected a folder, or s3://bucket/prefix.")
         if self._suffix is Suffix.avro:
             require("fastavro", extra="avro", purpose="suffix='avro'")
-        patterns = {"train": train, "validate": validate, "test": test, "predict": predict}
         self._patterns = {
-            Strata(split): _compiled(split, one)
-            for split, one in patterns.items()
-            if one is not None
+            split: _compiled(split, one) for split, one in given_splits(given).items()
         }
         if not self._patterns:
             warnings.warn("a StreamingDataModule without a split has no data.", stacklevel=2)
@@ -152,7 +147,7 @@ class StreamingDataModule(SchemaModule):
         options: SplitOptions,
         ranks: TrainerRanks,
         position: Mapping[str, Any],
-    ) -> tuple[Stream, Kept] | None:
+    ) -> tuple[Stream, Kept | None] | None:
         pattern = self._patterns.get(strata)
         if pattern is None:
             return None
@@ -179,7 +174,7 @@ class StreamingDataModule(SchemaModule):
             )
         stream, kept = self._shared(source, parts, options, ranks, position)
         below = [name.removeprefix(self._root) for name in files]
-        return stream, lambda epoch: {**kept(epoch), "files": below}
+        return stream, partial(kept, files=below)
 
     def _matching(self, strata: Strata, pattern: re.Pattern[str]) -> dict[str, str]:
         """Return the files of a split, as the root is spelled, and where they are."""
@@ -193,7 +188,7 @@ class StreamingDataModule(SchemaModule):
         )
         glob = _from_glob(pattern.pattern)
         if any(map(re.compile(glob).search, listed)):
-            text += f" It reads as a glob; as a regular expression it is {glob!r}."
+            text += f' It reads as a glob, and a regular expression is needed: r"{glob}".'
         raise OptionError(text)
 
     def _as_before(self, files: Mapping[str, str], before: list[str]) -> dict[str, str]:
@@ -281,7 +276,7 @@ def _compiled(split: str, pattern: Any) -> re.Pattern[str]:
     if pattern[:1] == "*" or "/*" in pattern or _is_glob(pattern):
         raise OptionError(
             f"{split}={pattern!r} is a glob, and a regular expression is needed: "
-            f"{_from_glob(pattern)!r}."
+            f'r"{_from_glob(pattern)}".'
         )
     try:
         return re.compile(pattern)
@@ -299,11 +294,11 @@ def _is_glob(pattern: str) -> bool:
 
 
 def _from_glob(pattern: str) -> str:
-    """Return the regular expression that means what a glob does.
+    r"""Return the regular expression that means what a glob does.
 
-    >>> print(_from_glob("train/*.jsonl") == "train/[^/]*" + chr(92) + ".jsonl$")
-    True
+    >>> print(_from_glob("train-*.csv"))
+    train-[^/]*\.csv$
     """
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     found = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    return "".join(parts.get(one) or re.escape(one) for one in found) + "$"
+    return "".join(parts.get(one) or re.sub(r"([.^$+(){}|])", r"\\\1", one) for one in found) + "$"

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,8 @@ CHUNK = 4096
 """Records of a chunk, where nothing else is said."""
 _SPREAD = 4
 """Chunks for each worker, where a frame has fewer than that."""
+_PLACES = 8
+"""Where a reader may begin in a file that can only be read from its beginning."""
 
 
 class SourceUnit(NamedTuple):
@@ -73,6 +75,10 @@ class UnitPlan:
 
     def readers_at(self, epoch: int) -> int:
         return self.begun[1] if self.begun and self.begun[0] == epoch else self.readers
+
+    def kept(self, epoch: int, **more: Any) -> dict[str, Any]:
+        """Return what a position in an epoch keeps, so that it goes on with the same units."""
+        return {"chunk": self.chunk, "readers": self.readers_at(epoch), **more}
 
     def __call__(self, epoch: int) -> list[SourceUnit]:
         readers = self.readers_at(epoch)
@@ -138,8 +144,8 @@ class _Pool(NamedTuple):
 
         Every record is equally likely at every place: the first unit is drawn by its size and
         begins at any of its records, each further one is drawn as often as any other, and the last
-        is cut off. In a file that can only be read from its beginning, readers begin at places of
-        their own, the same in every epoch: such a file refuses to be begun for ever new ones.
+        is cut off. A file that can only be read from its beginning refuses ever new places to begin
+        at: each reader has a few of its own there.
         """
         (key,) = keys("unit draw", *salt, share)
         number = 0
@@ -151,7 +157,9 @@ class _Pool(NamedTuple):
                 one = int(np.searchsorted(self.ends, place, side="right"))
                 skipped = place - int(self.ends[one]) + self.units[one].size
                 if one < self.forward:
-                    skipped = self.units[one].size * share // readers
+                    size = self.units[one].size
+                    which = skipped * _PLACES // size * readers + share
+                    skipped = size * which // (_PLACES * readers)
             unit = self.units[one]
             yield unit._replace(ranges=_cut(unit.ranges, skipped, count), share=share)
             count -= unit.size - skipped

@@ -313,6 +313,8 @@ def _raise_named(why: Exception, opened: Opened) -> NoReturn:
 def _placed(source: Source, number: int, error: Exception) -> str:
     """Return the fault of a record with its number here and its place, if not there already."""
     why, place = str(error), ""
+    if isinstance(error, CorruptFileError):
+        return why  # It is not of this record alone.
     if source.files:
         file, offset, _ = source.location(number)
         place = "" if file in why else f" ({file} at {offset:,})"
