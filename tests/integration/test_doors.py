@@ -9,7 +9,6 @@ import lightning
 import polars as pl
 import pytest
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import IterableDataset
 
@@ -68,14 +67,14 @@ class Rows(IterableDataset[Any]):
         return iter(self.source)
 
 
-def trainer(**options: Any) -> lightning.Trainer:
+def trainer() -> lightning.Trainer:
     return lightning.Trainer(
         max_epochs=1,
         accelerator="cpu",
         logger=False,
+        enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        **{"enable_checkpointing": False, **options},
     )
 
 
@@ -115,22 +114,3 @@ def test_every_door_has_the_same_records_in_the_same_batches(
         trainer().fit(model, datamodule=door)
         assert model.ids == STEPS, door
         assert model.values == STEPS, door
-
-
-def test_a_bare_loader_without_a_length_warns_when_lightning_saves_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def flow() -> Iterator[dict[str, int]]:
-        yield from ({"id": number} for number in range(COUNT))
-
-    def said(name: str, *given: Any, **module: Any) -> list[str]:
-        caplog.clear()
-        saves = ModelCheckpoint(tmp_path / name, every_n_train_steps=1)
-        trainer(enable_checkpointing=True, callbacks=[saves]).fit(Model(), *given, **module)
-        return [one.message for one in caplog.records if one.name == "penstock.loading"]
-
-    encode: dict[str, Any] = {"encode": Model().schema, "batch_size": SIZE, "num_workers": 0}
-    assert said("listed", penstock.DataLoader([*flow()], **encode)) == []
-    assert said("module", datamodule=j2v.DataModule(flow, **encode)) == []
-    (warning,) = said("bare", penstock.DataLoader(flow, **encode))
-    assert "a resume leaves out or repeats batches. Give fit a penstock.lightning" in warning

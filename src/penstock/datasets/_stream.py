@@ -111,7 +111,7 @@ class Stream:
     repeats = False
     """Whether a record may come more than once in an epoch."""
     wraps = False
-    """Whether a rank that has run out repeats its last records, rather than rows of zeros."""
+    """Whether a rank that has run out repeats its first records, rather than rows of zeros."""
     ends_together = True
     """Whether a rank that has run out goes on in this way until the others have, too."""
 

@@ -70,7 +70,7 @@ class SplitBatches:
         self._resumed = (-1, 0)
         """An epoch, and how many of its batches were trained before."""
         self._trainer: Any = None
-        self._is_trained = False
+        self._end_epoch: Callable[[], None] | None = None
         self._at: BatchEnd | None = None
         """Where the last batch that was used ends."""
         self._ahead: deque[tuple[Any, BatchEnd]] = deque()
@@ -78,13 +78,19 @@ class SplitBatches:
         self._epoch, self._pass = -1, self._begun()
         """Lightning's epoch that is under way, if one is, and its batches."""
 
-    def follow(self, trainer: Any, *, is_trained: bool) -> None:
-        """Have the epochs of a trainer; `is_trained`: `use` is called for each batch."""
-        self._trainer, self._is_trained = trainer, is_trained
+    def follow(self, trainer: Any, end_epoch: Callable[[], None] | None = None) -> None:
+        """Have the epochs of a trainer.
+
+        Args:
+            trainer: Says which epoch it is.
+            end_epoch: Of training, where `use` is called for each batch: done when an epoch ends
+                that Lightning takes for ended before a resume.
+        """
+        self._trainer, self._end_epoch = trainer, end_epoch
 
     def __iter__(self) -> Iterator[Any]:
         # A generator: Lightning makes an iterator, and after a resume says the epoch behind that.
-        if not self._is_trained:
+        if self._end_epoch is None:
             if self._trainer is not None:
                 self.loader.set_epoch(self._trainer.current_epoch)
             yield from self._begun()
@@ -104,6 +110,8 @@ class SplitBatches:
         present = self.loader.mark()
         (epoch, before), self._resumed = self._resumed, (-1, 0)
         is_rest = present.point.epoch == epoch
+        if self._end_epoch is not None and epoch >= 0 and not is_rest:
+            self._end_epoch()  # Lightning takes the epoch for ended.
         count = before if is_rest else 0
         self._at = BatchEnd(present, count)
         left = None
@@ -112,14 +120,15 @@ class SplitBatches:
         for number, batch in enumerate(islice(self._advised(), left), count + 1):
             is_rest = False
             end = BatchEnd(self.loader.mark(), number)
-            if self._is_trained:
+            if self._end_epoch is not None:
                 self._ahead.append((batch, end))
             else:
                 self._at = end
             yield batch
         self._epoch = -1
-        if is_rest and self._is_trained:
+        if is_rest and self._end_epoch is not None:
             # Resumed behind the last batch of an epoch: Lightning goes on with the next one.
+            self._resumed = (epoch, before)
             self._epoch = epoch + 1
             self.loader.set_epoch(epoch + 1)
             yield from self._begun()
@@ -278,7 +287,7 @@ class BatchModule(pl.LightningDataModule):
         if position is not None:
             found.go_to(position)
         if self._stage == "fit":
-            found.follow(self.trainer, is_trained=split is Strata.train)
+            found.follow(self.trainer, self.end_epoch if split is Strata.train else None)
         self._handed_out[split] = found
         return found
 

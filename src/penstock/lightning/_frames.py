@@ -13,7 +13,7 @@ from penstock.datasets import as_stream
 from penstock.errors import OptionError
 from penstock.lightning._batches import ranks_of
 from penstock.lightning._lightning import IterableDataset, get_worker_info
-from penstock.lightning._options import NUMBERED, SHARED
+from penstock.lightning._options import NUMBERED, SHARED, given_splits
 from penstock.lightning._schema_module import SchemaModule
 from penstock.lightning._shares import Named
 from penstock.loading import own_numbers
@@ -84,18 +84,9 @@ class PolarsDataModule(SchemaModule):
         engine: EngineOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in NUMBERED}
-        super().__init__(
-            model,
-            preprocessor=preprocessor,
-            engine=engine,
-            rules=NUMBERED,
-            given=given,
-            kwargs=kwargs,
-            named=("dataframe",),
-        )
-        named = {"train": train, "validate": validate, "test": test, "predict": predict}
-        frames = _by_split("dataframe", dataframe, named)
+        given = locals()
+        super().__init__(given, NUMBERED)
+        frames = _by_split("dataframe", dataframe, given)
         self._sources = {split: _source(split, frame) for split, frame in frames.items()}
 
     def _stream(
@@ -116,9 +107,9 @@ class PolarsDataModule(SchemaModule):
         return [None] * len(ids), own_numbers(ids).tolist()
 
 
-def _by_split(name: str, whole: Any, named: Mapping[str, Any]) -> dict[Strata, Any]:
+def _by_split(name: str, whole: Any, given: Mapping[str, Any]) -> dict[Strata, Any]:
     """Return what each split was given, by name or in one argument for all."""
-    found = {Strata(split): one for split, one in named.items() if one is not None}
+    found = given_splits(given)
     if whole is None:
         if not found:
             raise OptionError(
@@ -192,19 +183,10 @@ class CustomDataModule(SchemaModule):
         engine: EngineOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in SHARED}
-        super().__init__(
-            model,
-            preprocessor=preprocessor,
-            engine=engine,
-            rules=SHARED,
-            given=given,
-            kwargs=kwargs,
-            named=("datasets",),
-        )
-        named = {"train": train, "validate": validate, "test": test, "predict": predict}
+        given = locals()
+        super().__init__(given, SHARED)
         self._warned: set[Strata] = set()
-        self._datasets = _by_split("datasets", datasets, named)
+        self._datasets = _by_split("datasets", datasets, given)
         for split, one in self._datasets.items():
             if not isinstance(one, IterableDataset):
                 raise TypeError(f"{split}={one!r:.80}: expected a torch IterableDataset.")

@@ -51,7 +51,7 @@ class EngineOptions:
     """How units get their workers: "balanced" gives each about as many records. "hash" depends on
     the name of a unit alone, so other units in the listing do not move it."""
     equalize: Literal["wrap", "drop", "none"] = "wrap"
-    """What ranks with fewer batches do: "wrap" repeats their last records, with `valid` False;
+    """What ranks with fewer batches do: "wrap" repeats their first records, with `valid` False;
     "drop" ends all ranks with the first, and needs lengths that are known; "none" lets each end by
     itself, which blocks training. For prediction it is always "none"."""
     epoch: Literal["finite", "infinite"] = "finite"
@@ -139,7 +139,14 @@ class OptionRule(NamedTuple):
     """Whether None stands for the default."""
 
 
-def split_options(given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> dict[Strata, Any]:
+def given_splits(given: Mapping[str, Any]) -> dict[Strata, Any]:
+    """Return what each split was given, of arguments by name."""
+    return {split: given[split] for split in Strata if given[split] is not None}
+
+
+def split_options(
+    given: Mapping[str, Any], rules: Mapping[str, OptionRule]
+) -> dict[Strata, SplitOptions]:
     """Return the options of each split, checked.
 
     A mapping has values by split; splits that it lacks have the option's default.

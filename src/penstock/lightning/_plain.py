@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.errors import OptionError
 from penstock.lightning._batches import BatchModule, SplitBatches
+from penstock.lightning._options import given_splits
 from penstock.loading import DataLoader, refuse_unknown
 from penstock.schema import Strata
 
@@ -46,9 +47,8 @@ class DataModule(BatchModule):
         shuffle: Any = False,
         **options: Any,
     ) -> None:
+        self._sources = given_splits(locals())
         super().__init__()
-        given = {"train": train, "validate": validate, "test": test, "predict": predict}
-        self._sources = {Strata(split): one for split, one in given.items() if one is not None}
         if not self._sources:
             raise OptionError("at least one of train, validate, test and predict is needed.")
         if "epochs" in options:

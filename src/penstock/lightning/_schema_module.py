@@ -23,7 +23,7 @@ from penstock.loading import DataLoader
 from penstock.schema import Strata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.datasets import Source, Stream
     from penstock.lightning._batches import Kept
@@ -37,38 +37,24 @@ _log = logging.getLogger("penstock.lightning")
 class SchemaModule(BatchModule):
     """Loaders of observations that a model's schema turns into tensors."""
 
-    def __init__(  # noqa: PLR0913 (what the constructors of all modules share)
-        self,
-        model: object,
-        *,
-        preprocessor: object,
-        engine: EngineOptions | None,
-        rules: Mapping[str, OptionRule],
-        given: Mapping[str, Any],
-        kwargs: Mapping[str, Any],
-        named: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, given: Mapping[str, Any], rules: Mapping[str, OptionRule]) -> None:
         """Check all options.
 
         Args:
-            model: Satisfies the model protocol.
-            preprocessor: In any of its forms.
-            engine: All other knobs.
+            given: The arguments of a data module's constructor, by name: its `locals()`.
             rules: What the options of splits may be.
-            given: The options of splits.
-            kwargs: The options of the preprocessor.
-            named: Further options of the module, for suggestions.
         """
         super().__init__()
-        self._reference = ModelReference(model)
-        self._preprocessor = resolved(preprocessor)
-        known = ("model", "preprocessor", "engine", *Strata, *rules, *named)
-        check_options(self._preprocessor, kwargs, known)
-        self._kwargs = dict(kwargs)
-        if engine is not None and not isinstance(engine, EngineOptions):
-            raise TypeError(f"engine={engine!r}: expected EngineOptions(…).")
-        self.engine = engine or EngineOptions()
-        self._options: dict[Strata, SplitOptions] = split_options(given, rules)
+        self._reference = ModelReference(given["model"])
+        self._preprocessor = resolved(given["preprocessor"])
+        self._kwargs: Mapping[str, Any] = given["kwargs"]
+        known = [name for name in given if name not in ("self", "kwargs", "__class__")]
+        check_options(self._preprocessor, self._kwargs, known)
+        engine = given["engine"]
+        self.engine: EngineOptions = EngineOptions() if engine is None else engine
+        if not isinstance(self.engine, EngineOptions):
+            raise TypeError(f"engine={self.engine!r}: expected EngineOptions(…).")
+        self._options = split_options({name: given[name] for name in rules}, rules)
         self._seed = self.engine.seed
         """Of all splits; None before the first loader."""
 

@@ -130,7 +130,8 @@ class SharedRecords(Stream):
     @property
     def has_known_length(self) -> bool:
         """Whether every epoch has as many records, and it is known before they are read."""
-        return self.rate == 1 and not self._maps and not (self.is_held and self.skips_bad)
+        is_kept = all(getattr(one, "keeps_count", False) for one in self._maps)
+        return self.rate == 1 and is_kept and not (self.is_mapped and self.skips_bad)
 
     def owners(self, world_size: int, lanes: int) -> Numbers:
         units, count = self.units, world_size * lanes

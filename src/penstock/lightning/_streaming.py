@@ -21,7 +21,13 @@ from penstock.errors import (
     StoragePermissionError,
     UnsupportedFileError,
 )
-from penstock.lightning._options import STREAMING, ShardingStrategy, Suffix, one_of
+from penstock.lightning._options import (
+    STREAMING,
+    ShardingStrategy,
+    Suffix,
+    given_splits,
+    one_of,
+)
 from penstock.lightning._schema_module import SchemaModule
 from penstock.lightning._shares import FileRows, files_of
 from penstock.loading import own_numbers
@@ -120,16 +126,8 @@ class StreamingDataModule(SchemaModule):
         engine: EngineOptions | None = None,
         **kwargs: Any,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name in STREAMING}
-        super().__init__(
-            model,
-            preprocessor=preprocessor,
-            engine=engine,
-            rules=STREAMING,
-            given=given,
-            kwargs=kwargs,
-            named=("root", "suffix"),
-        )
+        given = locals()
+        super().__init__(given, STREAMING)
         self._root = os.fspath(root).rstrip("/") or "/"
         self._suffix = one_of(Suffix, "suffix", suffix)
         scheme = self._root.partition("://")[0] if "://" in self._root else ""
@@ -137,11 +135,8 @@ class StreamingDataModule(SchemaModule):
             raise OptionError(f"root={self._root!r}: expected a folder, or s3://bucket/prefix.")
         if self._suffix is Suffix.avro:
             require("fastavro", extra="avro", purpose="suffix='avro'")
-        patterns = {"train": train, "validate": validate, "test": test, "predict": predict}
         self._patterns = {
-            Strata(split): _compiled(split, one)
-            for split, one in patterns.items()
-            if one is not None
+            split: _compiled(split, one) for split, one in given_splits(given).items()
         }
         if not self._patterns:
             warnings.warn("a StreamingDataModule without a split has no data.", stacklevel=2)

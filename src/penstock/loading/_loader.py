@@ -36,7 +36,6 @@ from penstock.loading._run import (
     learner_state,
     learnt_in,
     pass_requests,
-    warn_of_length,
 )
 from penstock.loading._stats import Stats
 from penstock.loading._steps import Sharing
@@ -233,8 +232,6 @@ class DataLoader:
         Args:
             at: A mark that was taken before: the state as it was then.
         """
-        if at is None and self._run.is_in_lightning:
-            warn_of_length(self)
         learner, ranks = self._recipe.learner, self._ranks()
         point, learnt, batches = at or self.mark()
         state = self._feed.state(point)
@@ -281,7 +278,7 @@ class DataLoader:
     @property
     def batch_sampler(self) -> SimpleNamespace:
         """Where Lightning sets the epoch: it looks for `batch_sampler.sampler.set_epoch`."""
-        return SimpleNamespace(sampler=SimpleNamespace(set_epoch=self._run.set_lightnings_epoch))
+        return SimpleNamespace(sampler=SimpleNamespace(set_epoch=self._run.set_epoch_late))
 
     @property
     def dataset(self) -> Source:

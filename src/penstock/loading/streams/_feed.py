@@ -185,7 +185,7 @@ class StreamFeed:
             yield None
             peers.end(point.epoch, turns.handed_out)
             while peers.reached(point.epoch, turns.handed_out + 1):
-                yield placed(turns.handed_out, turns.next[-1], is_blank=True)
+                yield placed(turns.handed_out, 0, is_blank=True)
                 yield None
 
     def _base(self, point: StreamPoint, sharing: Sharing, lanes: int) -> Done:
