@@ -466,6 +466,10 @@ def test_errors_of_read_and_map_name_the_record() -> None:
     with pytest.raises(ZeroDivisionError) as raised_by_map:
         values(loader(flow([5]).map(divide)))
     assert "record 2 of unit 0, 0 was read" in "".join(raised_by_map.value.__notes__)
+    # It would end the loop, as if there were no more records.
+    with pytest.raises(RuntimeError, match=r"StopIteration.* by encode or the source") as stopped:
+        values(loader(flow([5]).map(lambda _record: next(iter([])))))
+    assert "record 0 of unit 0, 0 was read" in "".join(stopped.value.__notes__)
 
 
 def test_a_unit_that_does_not_pickle_is_named() -> None:

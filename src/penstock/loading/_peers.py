@@ -108,7 +108,7 @@ class Peers:
 
         return self._waited(
             look,
-            f"whether there is a step {steps:,} of epoch {epoch}, for it has no records left",
+            f"to learn whether there is a step {steps:,} of epoch {epoch}, since it has no records",
             lambda: [rank for rank in self.others if rank not in ended],
             "has neither begun nor ended it",
         )
