@@ -512,6 +512,8 @@ def test_units_of_a_generator_are_those_of_every_stream_made_of_it() -> None:
     [
         (lambda: penstock.stream("a.log", Reading([])), "expected a list of units"),
         (lambda: penstock.stream(5, Reading([])), "units=5: expected a list"),  # type: ignore[arg-type]
+        (lambda: penstock.stream({1, 2}, Reading([])), r"give sorted\(units\)"),
+        (lambda: DataLoader(lambda: iter([]), batch_size=2), "that only flow: penstock.stream"),
         (lambda: penstock.stream([1], lambda unit: []), r"def read\(unit, start=0\)"),
         (lambda: penstock.stream([1], 5), "expected a function"),  # type: ignore[arg-type]
         (lambda: penstock.stream([1], Reading([]), buffer=0), "buffer=0"),
