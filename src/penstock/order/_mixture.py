@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
@@ -17,7 +18,7 @@ from penstock.order._shares import Change, changed, changes_in, phases_of, stret
 from penstock.order._skips import Skips
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Sized
+    from collections.abc import Callable, Sequence, Sized
 
     from numpy.typing import NDArray
 
@@ -75,6 +76,8 @@ class Mixture:
         stop: Stop = "first_exhausted",
         seed: int | None = None,
     ) -> None:
+        if not isinstance(sources, Mapping):
+            raise OptionError("sources: give them by name, as in {'web': a, 'code': b}.")
         self.sources = dict(sources)
         self.lengths = {name: _length(name, one) for name, one in self.sources.items()}
         if not self.lengths:
