@@ -131,6 +131,10 @@ def go_through(folder: Path, rank: int, run: Run) -> None:
 
 def disagree(folder: Path, rank: int, run: Run) -> None:
     """Go through loaders that differ by rank, without a collective; write down what is raised."""
+    import torch.distributed as dist
+
+    if run["loader"].pop("older_torch", False):
+        del dist.ProcessGroup.get_group_store
     late = run["loader"].pop("late", None)
     own = run["loader"].pop("own")[rank]
     while rank == late and not (folder / "step").exists():
@@ -149,8 +153,6 @@ def disagree(folder: Path, rank: int, run: Run) -> None:
     except penstock.errors.RankMismatchError as error:
         told = str(error)
     (folder / f"rank-{rank}.json").write_text(json.dumps([steps, told]))
-    import torch.distributed as dist
-
     dist.barrier()  # The store lives in one of them, or in a file that the last one removes.
 
 

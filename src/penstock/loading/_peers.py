@@ -63,7 +63,9 @@ class Peers:
     def __init__(self, name: str, ranks: Sequence[int], patience: float) -> None:
         """Speak with global ranks under a name that is the same for all of them, and new."""
         distributed: Any = imported("torch.distributed")
-        self._store = distributed.group.WORLD.get_group_store()
+        find = getattr(distributed.group.WORLD, "get_group_store", None)
+        # Older releases of torch have no public way.
+        self._store = (find or distributed.distributed_c10d._get_default_store)()  # noqa: SLF001
         self._prefix, self._patience = f"penstock/{name}", patience
         self.rank: int = distributed.get_rank()
         self._ranks = ranks
