@@ -110,26 +110,8 @@ def _flags(valid: Any) -> list[bool] | None:
     return None if valid is None else valid.tolist()
 
 
-def _meet_in_rank_0(folder: Path, rank: int) -> None:
-    """Meet through a store that lives in rank 0, as ranks of one host do without a launcher."""
-    world_size, port = dist.get_world_size(), folder / "port"
-    dist.destroy_process_group()
-    while rank and not port.exists():
-        time.sleep(0.01)
-    number = int(port.read_text()) if rank else 0
-    store = dist.TCPStore(
-        "127.0.0.1", number, world_size, is_master=not rank, wait_for_workers=False
-    )
-    if not rank:
-        draft = port.with_suffix(".draft")
-        draft.write_text(str(store.port))
-        draft.replace(port)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size)
-
-
 def leaves(folder: Path, rank: int, run: dict[str, Any]) -> None:
     """Go through all steps at another pace than other ranks, and be gone at once."""
-    _meet_in_rank_0(folder, rank)
     loader, steps = _loader(run), 0
     time.sleep(run["seconds"][rank])
     for _ in loader:
@@ -143,8 +125,6 @@ def leaves(folder: Path, rank: int, run: dict[str, Any]) -> None:
 
 def dies(folder: Path, rank: int, run: dict[str, Any]) -> None:
     """Let one rank be killed in the middle; write what the others say."""
-    if run.get("holds_store"):
-        _meet_in_rank_0(folder, rank)
     loader = _loader(run)
     said = ""
     try:

@@ -202,7 +202,7 @@ def test_a_dead_rank_that_held_the_store_is_named(nursery: Nursery, tmp_path: Pa
         "loader": {"batch_size": 4, "stall_timeout": 20, "num_workers": 0},
         "dies": 0,
         "at": 3,
-        "holds_store": True,
+        "store_in_rank_0": True,
     }
     job = nursery.start(stream_programs.dies, tmp_path / "job", 2, run)
     assert still_there(job.ranks, 60) == []
@@ -221,7 +221,7 @@ def test_a_dead_rank_that_held_the_store_is_named(nursery: Nursery, tmp_path: Pa
 def test_the_rank_that_holds_the_store_ends_no_other_rank_by_leaving(
     source: dict[str, Any], seconds: list[float], nursery: Nursery, tmp_path: Path
 ) -> None:
-    run = {**source, "loader": {"batch_size": 4}, "seconds": seconds}
+    run = {"loader": {"batch_size": 4}, "seconds": seconds, "store_in_rank_0": True, **source}
     job = nursery.start(stream_programs.leaves, tmp_path / "job", 2, run)
     job.wait()
     assert [told(job, rank) for rank in range(2)] == [3, 3]
