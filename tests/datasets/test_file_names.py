@@ -192,7 +192,7 @@ class TestFolders:
         what = [tmp_path / "a", f"{tmp_path}/b/*", named]
         for refresh in ("auto", "rebuild"):
             assert len(penstock.open(what, refresh=refresh)) == 600
-        with pytest.raises(OptionError, match="README.md is named beside"):
+        with pytest.raises(OptionError, match=r"README\.md is named beside"):
             penstock.open([named, tmp_path / "a" / "README.md"])
 
     def test_a_format_that_is_chosen_names_what_it_leaves_out(self, tmp_path: Path) -> None:

@@ -146,9 +146,8 @@ def _named_format(
         if found is None:
             raise OptionError(f"format={name!r}: {listing.named[0]} holds no {row.title}.")
         return found
-    files, others = [], []
-    for found in listing.files:
-        (files if row.names(found.entry.name) else others).append(found)
+    files = [one for one in listing.files if row.names(one.entry.name)]
+    others = [one for one in listing.files if not row.names(one.entry.name)]
     if listing.folder is None or not files:
         files, others = listing.files, []
     if not files:
