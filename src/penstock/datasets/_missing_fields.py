@@ -45,13 +45,13 @@ def missing_fields(source: Source, paths: Iterable[str]) -> list[Missing]:
     there = [path for origin in origins for path in paths_in(origin.schema)] if missing else []
     # The search for similar names takes time for each field.
     hints = {path: f": {closest(path, there)}" for path in missing[:_HINTS]}
-    return [_missing(path, hints.get(path, "."), None not in found[path]) for path in missing]
-
-
-def _missing(path: str, hint: str, is_certain: bool) -> Missing:  # noqa: FBT001 (of `Missing`)
-    if is_certain:
-        return Missing(path, f"there is no field {path!r} in these records{hint}", is_certain)
-    return Missing(path, f"no record that was looked at has a field {path!r}{hint}", is_certain)
+    answers = []
+    for path in missing:
+        is_certain = None not in found[path]
+        fact = f"no record that was looked at has a field {path!r}"
+        fact = f"there is no field {path!r} in these records" if is_certain else fact
+        answers.append(Missing(path, fact + hints.get(path, "."), is_certain))
+    return answers
 
 
 def _has(source: Source, path: str, head_of: Callable[[Source], list[Any]]) -> bool | None:

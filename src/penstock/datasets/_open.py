@@ -109,18 +109,18 @@ def open_found(
         has_place = found.format.has_index and found.index is not None
         chosen = {"index": found.index} if has_place else {}
         source: Source = opens(found.what, storage_options=found.options, **chosen)
-        return source
-    index = open_or_build(
-        found.listing,
-        found.scanner(made_with),
-        options=found.options,
-        index=found.index,
-        progress=progress,
-        given=found.given,
-        refresh=refresh,
-    )
-    records: Source = opens(index)
-    return records
+    else:
+        index = open_or_build(
+            found.listing,
+            found.scanner(made_with),
+            options=found.options,
+            index=found.index,
+            progress=progress,
+            given=found.given,
+            refresh=refresh,
+        )
+        source = opens(index)
+    return source
 
 
 def _are_paths(what: Any) -> bool:

@@ -81,16 +81,13 @@ def _refuse_without(source: Source, what: str) -> None:
     """Raise for a field that no record has, or that has no such number."""
     found = _LENGTH.fullmatch(what)
     if found and not found[1]:
+        lacks = ""
         if not source.is_tokens and not source.files:
-            raise OptionError(
-                f"{what!r}: records in memory have no length that an index knows. Name a field: "
-                "'len(text)'."
-            )
-        if not source.is_tokens and len(source) and not source.location(0).bytes:
-            raise OptionError(
-                f"{what!r}: rows of {source.files[0]} have no bytes of their own. Name a field: "
-                "'len(text)'."
-            )
+            lacks = "records in memory have no length that an index knows"
+        elif not source.is_tokens and len(source) and not source.location(0).bytes:
+            lacks = f"rows of {source.files[0]} have no bytes of their own"
+        if lacks:
+            raise OptionError(f"{what!r}: {lacks}. Name a field: 'len(text)'.")
         return
     name = found[1] if found else what
     for missing in missing_fields(source, [name]) if len(source) else ():

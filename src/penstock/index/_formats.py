@@ -133,7 +133,7 @@ ARRAY = Format(
     first_bytes=(b"[",),
     scanner="penstock.index._array:ArrayScanner",
     has_index=True,
-    check="penstock.cli.check._elements:array_parts",
+    check="penstock.cli.check._tables:array_parts",
 )
 """Each element of an array is a record. Of `.json` files, the first byte says which they are."""
 

@@ -1,4 +1,4 @@
-"""Parts of tables that are checked one by one: CSV files, and files that are read by units."""
+"""Parts that are checked one by one: JSON arrays, CSV files, and files that are read by units."""
 
 from __future__ import annotations
 
@@ -21,7 +21,17 @@ from penstock.cli.check._parts import (
 from penstock.datasets import read_head
 from penstock.decode import bad_texts
 from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
-from penstock.index import Checks, CsvScanner, FilePart, Found, Look, scan_rows
+from penstock.index import (
+    ArrayScanner,
+    Checks,
+    CsvScanner,
+    FilePart,
+    Found,
+    LineCheck,
+    Look,
+    check_part,
+    scan_rows,
+)
 from penstock.index.csv import DELIMITERS
 from penstock.jsonl import compression_of
 from penstock.tables import UnifiedSchema, partitions_of
@@ -31,6 +41,36 @@ if TYPE_CHECKING:
     from penstock.storage import StorageOptions
 
 _BEFORE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayPart(CheckPart):
+    """The array of a file."""
+
+    sampled: ClassVar = "elements"
+
+    def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
+        """Yield elements that are no objects, or no JSON, and what is wrong with the array."""
+        sizes: list[int] = []
+        checks, add = Checks(validate=True), lambda rows: sizes.extend(rows[:, 1])
+        check = LineCheck(Look(checks, None, add, self.chosen))
+        broken = ""
+        try:
+            check_part(self.part, ArrayScanner(), check, advance)
+        except MalformedLineError as failure:
+            broken = reason_of(failure)
+        seen.records += check.records
+        seen.text_bytes += int(sum(sizes)) + sum(aside.size for aside in check.aside)
+        for aside in check.aside:
+            yield Finding("malformed element", self.path, aside.newlines + 1, aside.reason)
+        if broken:
+            yield Finding("malformed element", self.path, None, broken)
+
+
+def array_parts(asked: ToCheck) -> Iterator[ArrayPart]:
+    """Yield all files."""
+    for path, part, sample in asked.whole():
+        yield ArrayPart(path, part, sample=sample)
 
 
 @dataclass(frozen=True, slots=True)
