@@ -172,7 +172,7 @@ FORMATS: list[Format] = [
         "Arrow IPC",
         "penstock.datasets.tables._rows:ArrowRows",
         suffixes=(".arrow", ".feather", ".ipc"),
-        first_bytes=(b"ARROW1", b"FEA1"),
+        first_bytes=(b"ARROW1", b"FEA1", b"\xff\xff\xff\xff"),
         head="penstock.tables._ipc:read_ipc",
         check=_UNITS,
     ),
