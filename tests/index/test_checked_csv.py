@@ -14,11 +14,18 @@ from hypothesis import strategies as st
 
 import penstock
 from penstock.datasets import CsvRows
-from penstock.index import BuildOptions, CsvScanner, Found, list_files, make_index, read_bad_lines
+from penstock.index import (
+    BuildOptions,
+    CsvScanner,
+    Found,
+    Profile,
+    list_files,
+    make_index,
+    read_bad_lines,
+)
 from penstock.index._parts import FilePart
 from penstock.index.checked._build import ScanResult, ScanUnit
 from penstock.index.checked._checks import Checks
-from penstock.index.profile import Profile
 from penstock.storage import LocalStore
 from penstock.work import UnitResults
 from tests.index.checked import bad_of, meta_of, profile_of

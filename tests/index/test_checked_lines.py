@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.index import Profile
 from penstock.index._parts import LinePieces
 from penstock.index._scan import LineScan, LineScanner
 from penstock.index.checked._build import LineCheck
 from penstock.index.checked._checks import Checks, Look
-from penstock.index.profile import Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -12,8 +13,6 @@ from penstock.index._scan import Scanner, escaped_bytes
 from penstock.jsonl import BOM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
 LARGEST_ELEMENT = 256 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,8 +27,6 @@ from penstock.index._listing import Listing, joined, list_each, list_files
 from penstock.storage import StorageOptions, is_pattern, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from penstock.errors import PenstockError
     from penstock.index._formats import Format
     from penstock.index._listing import Found, What

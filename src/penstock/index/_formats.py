@@ -5,6 +5,7 @@ A row names its code as text ("module:name"), loaded on use, so that it may poin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
@@ -16,8 +17,6 @@ from penstock.jsonl import BOM, COMPRESSED
 from penstock.storage import without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from penstock.index._scan import Scanner
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, cast
@@ -13,8 +14,6 @@ from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
 from penstock.storage import without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
     from penstock.index._formats import Format
     from penstock.index._listing import Found
 

@@ -8,10 +8,11 @@ import os
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 import numpy as np
 
@@ -30,9 +31,6 @@ from penstock.storage import StorageOptions, join, local_path, locate
 from penstock.work import Bar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from typing import BinaryIO
-
     from penstock.index._build import Mode
     from penstock.index._meta import TokensMeta
     from penstock.index._sample_index import SampleIndex

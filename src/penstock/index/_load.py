@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 import numpy as np
 
@@ -45,9 +46,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO, Self
-
     from numpy.typing import NDArray
 
     from penstock.index._listing import IndexPlace

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("penstock.index")
 LARGEST_UNASKED = 10_000_000_000
 """Bytes of remote data that are indexed without being asked to."""
-BUILD_SECONDS = 3600.0
 
 
 def make_index(  # noqa: PLR0913 (options, given by name)
@@ -67,7 +66,7 @@ def make_index(  # noqa: PLR0913 (options, given by name)
     build = build or BuildOptions()
     build.check()
     _refuse_no_files(listing)
-    with only_builder(place.folder, BUILD_SECONDS):
+    with only_builder(place.folder):
         bring_back(place)
         if not exists(place):
             refuse_other_folder(place)
@@ -134,7 +133,7 @@ def local_folder(place: IndexPlace) -> str:
     meta = entries[META]
     key = digest([place.folder, meta.version, meta.modified, meta.size])
     final = cache_directory() / "fetched-indexes" / key
-    with only_builder(str(final), BUILD_SECONDS, final.exists) as mine:
+    with only_builder(str(final), is_there=final.exists) as mine:
         if mine:
             final.parent.mkdir(parents=True, exist_ok=True)
             # A machine that shares the cache may be quicker.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -24,7 +25,6 @@ from penstock.work import PublishedUnit
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from penstock.index._listing import Found
     from penstock.index._scan import Scanner

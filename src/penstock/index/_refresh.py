@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
@@ -17,7 +18,6 @@ from penstock.index._listing import cached_place, list_again, place_beside, plac
 from penstock.index._load import meta_of
 from penstock.index._names import META
 from penstock.index._open_index import (
-    BUILD_SECONDS,
     check_kind,
     exists,
     load_place,
@@ -31,8 +31,6 @@ from penstock.index._stale import changes, refuse_stale
 from penstock.storage import StorageOptions, cache_directory, is_below, is_read_only, join, locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from penstock.index._listing import IndexPlace, Listing
     from penstock.index._meta import Meta
     from penstock.index._sample_index import SampleIndex
@@ -107,7 +105,7 @@ def _as_made(place: IndexPlace, scanner: Scanner, given: Mapping[str, object]) -
 def _build_missing(
     listing: Listing, scanner: Scanner, place: IndexPlace, build: BuildOptions
 ) -> None:
-    with only_builder(place.folder, BUILD_SECONDS, lambda: exists(place)) as mine:
+    with only_builder(place.folder, is_there=lambda: exists(place)) as mine:
         bring_back_records(place.folder)
         if mine and not exists(place):
             refuse_unasked(listing, listing.bytes)
@@ -211,7 +209,7 @@ class _Refreshing:
     def _only_builder(self) -> Iterator[Listing]:
         """Yield the files as they are now, while no other process builds."""
         row, folder = format_named(self.scanner.kind), self.target.folder
-        with only_builder(folder, BUILD_SECONDS):
+        with only_builder(folder):
             bring_back_records(folder)
             # Since the first listing another process may have indexed later files.
             endings = (row.sure_endings, row.endings) if row else ()

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from penstock._lazy import facade
-from penstock.storage._drafts import NO_HARD_LINKS, Leftover, drafts_in, publish_by_claim, sync
+from penstock.storage._drafts import NO_HARD_LINKS, Leftover, drafts_in, publish_by_link, sync
 from penstock.storage._environment import (
     cache_directory,
     keep_tokenizers_to_one_thread,

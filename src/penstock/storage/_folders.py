@@ -19,9 +19,10 @@ import re
 import secrets
 import shutil
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError
 from penstock.storage._drafts import Leftover, remove_draft, sync
@@ -31,9 +32,7 @@ from penstock.storage._store import Entry
 from penstock.storage._untrusted import is_plain_name, remove_tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Executor
-    from typing import Self
 
     from penstock.storage._locks import Lock
     from penstock.storage._store import Store

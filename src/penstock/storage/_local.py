@@ -7,7 +7,9 @@ import logging
 import mmap
 import os
 import stat
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +26,6 @@ from penstock.storage._network import is_network
 from penstock.storage._store import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from penstock.storage._store import OpenFile, Store
 
 _log = logging.getLogger("penstock.storage")
@@ -111,7 +111,6 @@ class _LocalFile:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
-        self.map: mmap.mmap | None = None
         if not stat.S_ISREG(status.st_mode):
             self.close()
             raise _no_file(path, "read")
@@ -137,7 +136,8 @@ class _LocalFile:
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         return read_coalesced(self.read_at, ranges)
 
-    def mapped(self) -> mmap.mmap:
+    @cached_property
+    def map(self) -> mmap.mmap:
         with translated(self.path, "read"):
             return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
 
@@ -159,8 +159,6 @@ def map_of(file: OpenFile) -> mmap.mmap | None:
     """
     if not isinstance(file, _LocalFile) or not file.size or is_network(file.path):
         return None
-    if file.map is None:
-        file.map = file.mapped()
     return file.map
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from penstock.storage._coalesce import read_coalesced
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,11 @@ class OpenFile(Protocol):
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Return the bytes of each `(start, length)`, in the order asked, in few requests."""
+        return read_coalesced(self.read_at, ranges)
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Let go of what is open; by default nothing is."""
+        return
 
 
 class Draft(Protocol):

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
@@ -23,7 +24,6 @@ from weakref import WeakSet
 from penstock.errors import UnsafeForkError, WorkerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
     from multiprocessing.process import BaseProcess
 
 StartMethod: TypeAlias = Literal["fork", "forkserver", "spawn"]

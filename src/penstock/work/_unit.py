@@ -8,7 +8,7 @@ import pickle
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -113,11 +113,8 @@ class PublishedUnit(ABC):
         if isinstance(self.results.store, LocalStore):
             with open_regular(self.name) as local:
                 return mmap.mmap(local.fileno(), 0, access=mmap.ACCESS_READ)
-        file = self.results.store.open(self.name)
-        try:
+        with closing(self.results.store.open(self.name)) as file:
             return file.read_at(0, file.size)
-        finally:
-            file.close()
 
 
 def are_done(units: Sequence[Unit]) -> list[bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, cast, get_args
 
@@ -13,7 +14,6 @@ from penstock.index._meta import TokensMeta
 from penstock.order import best_fit, whole_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import DTypeLike, NDArray
@@ -201,14 +201,14 @@ class BestFitSamples(Samples):
         self.counts = np.bincount(files, minlength=stream.files)
         self._borders = np.cumsum([0, *self.counts.tolist()])
         self.padding = (len(self._offsets) - 1) * size - stream.tokens
-        self._tokens, self._scratch = stream.mapped(scratch), scratch
+        self._tokens, self._scratch = stream.mapped("tokens", scratch), scratch
 
     def write(self, file: int, out: BinaryIO) -> None:
         start, stop = self._borders[[file, file + 1]].tolist()
         out.writelines(some.data for some in self._gathered(start, stop, self._tokens, self._pad))
 
     def trained(self) -> Iterator[NDArray[np.bool_]]:
-        flags = self._stream.mapped_flags(self._scratch.with_suffix(".flags"))
+        flags = self._stream.mapped("trained", self._scratch.with_suffix(".flags"))
         return self._gathered(0, len(self._offsets) - 1, flags, 0)
 
     def _pieces(self, start: int, stop: int) -> tuple[slice, NDArray[np.int64], NDArray[np.int64]]:

@@ -17,11 +17,11 @@ from penstock.index.checked._checks import Aside
 from penstock.index.tokens._documents import BATCH_BYTES, DocumentMaker, TokenProbe
 from penstock.index.tokens._texts import BadText, Document, TextCall
 from penstock.index.tokens._units import TextInput, TokensFound, TokenUnit
-from penstock.storage import StorageOptions, keep_tokenizers_to_one_thread
-from penstock.work import Shared, UnitResults, grouped, shares
+from penstock.work import shares
 
 if TYPE_CHECKING:
     from penstock.index.tokens._documents import TokenWork, Write
+    from penstock.storage import StorageOptions
 
 _FIRST = 64
 """Records by which the size of all is estimated."""
@@ -130,6 +130,7 @@ class SourceRecords(TextInput):
     what: Any
     """What it was opened from; None where it was given as a source."""
     options: StorageOptions
+    unit = RecordUnit
 
     @property
     def files(self) -> int:
@@ -198,18 +199,11 @@ class SourceRecords(TextInput):
             )
         return RecordWork(work, self.source, max(1, BATCH_BYTES // self._record_bytes))
 
-    def units(self, folder: str, work: TokenWork, unit_bytes: int) -> list[TokenUnit]:
-        results = UnitResults(folder)
-        shared = Shared(self.shared(work), keep_tokenizers_to_one_thread)
-        parts = [
+    def parts(self, unit_bytes: int) -> list[RecordRange]:
+        return [
             RecordRange(number, start, stop, (stop - start) * self._record_bytes)
             for number, text in enumerate(self._texts)
             for start, stop in self._cut(*text, unit_bytes)
-        ]
-        # Ranges have a size, as parts of files have.
-        return [
-            RecordUnit(results, number, group, shared)  # type: ignore[arg-type]
-            for number, group in enumerate(grouped(parts, unit_bytes))
         ]
 
     def number_of(self, part: RecordRange) -> int:
