@@ -68,9 +68,10 @@ def checked(
     assert all(text[cut - 1 : cut] == b"\n" for cut in cuts)
     assert all(after - before >= part for before, after in pairwise([0, *cuts]))
     for start, stop in pairwise([0, *cuts, len(text)]):
-        pieces = LinePieces(start, checks.max_line_bytes)
+        blocks = blocks_of(text[start:stop], block)
+        pieces = LinePieces(start, blocks, checks.max_line_bytes)
         check = LineCheck(Look(checks, profile, lambda some: rows.extend(some.tolist())))
-        for piece in pieces.of(blocks_of(text[start:stop], block)):
+        for piece in pieces:
             check.add(piece)
         for bad in check.aside:
             reasons[bad.offset] = bad.reason

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, cast
 
 from penstock.decode import decode_as_json
 from penstock.errors import CorruptFileError, OptionError
-from penstock.index._formats import format_by_bytes, format_named, record_formats
+from penstock.index._formats import Format, format_by_bytes, format_named, record_formats
 from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
 from penstock.storage import without_query
 
 if TYPE_CHECKING:
-    from penstock.index._formats import Format
     from penstock.index._listing import Found
 
 _HEAD_BYTES = 4096

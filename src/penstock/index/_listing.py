@@ -35,11 +35,9 @@ from penstock.storage import (
 
 if TYPE_CHECKING:
     from penstock.index._scan import Scanner
-    from penstock.storage import Entry, OpenFile, StorageOptions, Store
+    from penstock.storage import Entry, OpenFile, Store
 
 INDEX_FOLDER = "index"
-INDEXER_ENDINGS = (".jsonl", ".jsonl.zst", ".jsonl.zstd", ".jsonl.gz")
-"""What `create_default_jsonl_indexer` reads of a folder; `penstock.open` reads other names, too."""
 
 _AT_ONCE = 16
 _APART = frozenset({INDEX_FOLDER, TOKEN_FOLDER})
@@ -140,16 +138,6 @@ def list_again(
     fitting = (ends for ends in endings if all(name.endswith(ends) for name in names))
     chosen = next(fitting, ())  # Else the first bytes said what they are.
     return replace(listing, files=list_files(listing.named, chosen, options).files)
-
-
-def list_lines(what: What | Sequence[What], options: StorageOptions) -> Listing:
-    """Return the files of a path, folder, pattern or list that the seed's indexers read."""
-    listing = list_files(what, INDEXER_ENDINGS, options)
-    if not listing.files:
-        path = listing.named[0]
-        ends = ", ".join(INDEXER_ENDINGS)
-        raise ObjectNotFoundError(f"{path} holds no JSON Lines files ({ends}).", path=path)
-    return listing
 
 
 def joined(parts: Sequence[Listing]) -> Listing:

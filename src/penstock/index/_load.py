@@ -152,7 +152,11 @@ class _OpenFolder:
                 if appears(self.path, lambda: os.path.isdir(self.path)):
                     continue
                 refuse_put_aside(self.path)
-                raise self._missing("") from None
+                raise ObjectNotFoundError(
+                    f"there is no index in {self.path}. Build it: penstock index PATH; or of "
+                    "tokens: penstock tokenize SRC DST",
+                    path=self.path,
+                ) from None
             return self
 
     def __exit__(self, *_: object) -> None:
@@ -196,7 +200,8 @@ class _OpenFolder:
             with translated(self.name(base_name), "read"):
                 yield
         except ObjectNotFoundError:
-            raise self._missing(base_name) from None
+            text = str(self.damaged(f"{base_name} is missing"))
+            raise ObjectNotFoundError(text, path=self.path) from None
         except CorruptFileError as why:
             raise self.damaged(str(why).rstrip(".")) from None
 
@@ -225,16 +230,6 @@ class _OpenFolder:
             return os.stat(self.path).st_ino != os.fstat(self._descriptor).st_ino
         except FileNotFoundError:
             return True
-
-    def _missing(self, base_name: str) -> ObjectNotFoundError:
-        if not base_name:
-            message = (
-                f"there is no index in {self.path}. Build it: penstock index PATH; or of tokens: "
-                "penstock tokenize SRC DST"
-            )
-        else:
-            message = str(self.damaged(f"{base_name} is missing"))
-        return ObjectNotFoundError(message, path=self.path)
 
 
 def _map_documents(folder: _OpenFolder, samples: int) -> Documents:

@@ -18,10 +18,10 @@ from penstock.errors import (
     ObjectNotFoundError,
     OptionError,
 )
-from penstock.index._build import BuildOptions, build_index, has_additions
+from penstock.index._build import BuildOptions, Mode, build_index, has_additions
 from penstock.index._fingerprint import digest
 from penstock.index._folder import appears, bring_back, only_builder
-from penstock.index._listing import IndexPlace, place_of
+from penstock.index._listing import IndexPlace, Listing, place_of
 from penstock.index._load import kind_in, load_index
 from penstock.index._names import FILES, META, rebuilding
 from penstock.index._stale import changes, listing_of, refuse_stale
@@ -39,8 +39,6 @@ from penstock.storage import (
 )
 
 if TYPE_CHECKING:
-    from penstock.index._build import Mode
-    from penstock.index._listing import Listing
     from penstock.index._meta import Meta
     from penstock.index._sample_index import SampleIndex
     from penstock.index._scan import Scanner

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from array import array
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -19,15 +19,12 @@ from penstock._cpus import usable_cpus
 from penstock.decode import blank_lines, decode_as_json
 from penstock.errors import StaleIndexError
 from penstock.jsonl import BOM, compression_of, decompressed, refuse_compressed
-from penstock.storage import MeteredFile, ReadAhead, is_remote, read_blocks
+from penstock.storage import MeteredFile, OpenFile, ReadAhead, is_remote, read_blocks
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-
     from numpy.typing import NDArray
 
     from penstock.index._listing import Found
-    from penstock.storage import OpenFile
 
 _NEWLINE = 10
 _DENSE = 8
@@ -59,9 +56,10 @@ class FileScan(Protocol):
 
     def facts(self) -> dict[str, object]:
         """Return facts of the file as plain JSON, for `meta.json`."""
+        return {}
 
 
-class Scanner(Protocol):
+class Scanner(ABC):
     """Defines what a record is; small, immutable, picklable. A format's scanner inherits this.
 
     A format whose records are lines inherits `LineScanner`, with its own `kind` and `decode`.
@@ -125,7 +123,7 @@ def _first_line(file: OpenFile, at: int) -> int:
     return file.size
 
 
-class LineScan:
+class LineScan(FileScan):
     r"""Finds lines.
 
     >>> scan = LineScan()
@@ -167,9 +165,6 @@ class LineScan:
         if self._is_blank:
             return np.empty((0, 2), np.int64)
         return np.array([[self._begun, self._at - self._begun]], np.int64)
-
-    def facts(self) -> dict[str, object]:
-        return {}
 
 
 class LineEnds(NamedTuple):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from penstock.jsonl._records import AsyncRecordIterator, RecordIterator
 
+
 _log = logging.getLogger("penstock.jsonl")
 _NO_DIRECTORY = "::flyte-empty-dir::"
 """The path by which flyte says that a task made no directory."""

@@ -27,6 +27,7 @@ from penstock.storage import (
 if TYPE_CHECKING:
     from penstock.jsonl._names import Compression
 
+
 _log = logging.getLogger("penstock.jsonl")
 _LARGEST_REMOTE_SHARD = 4 << 30
 _LEVELS: dict[Compression, tuple[int, int]] = {

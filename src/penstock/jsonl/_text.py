@@ -16,6 +16,7 @@ from penstock.storage import HeldFile, LocalStore, MeteredFile, ReadAhead, read_
 if TYPE_CHECKING:
     from penstock.storage import Entry, OpenFile, Store
 
+
 _LOCAL_BLOCK_BYTES = 256 << 10
 _REMOTE_BLOCK_BYTES = 8 << 20
 _AHEAD_BYTES = 16 << 20

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.storage._local import refuse_special_file
-from penstock.storage._store import OpenFile
+from penstock.storage._store import Draft, OpenFile, Store
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from penstock.storage._store import Draft, Store
 
 _BUFFER_BYTES = 1 << 20
 

@@ -27,15 +27,13 @@ from typing import TYPE_CHECKING, Literal, Self
 from penstock.errors import ObjectExistsError, ObjectNotFoundError
 from penstock.storage._drafts import Leftover, remove_draft, sync
 from penstock.storage._files import read_blocks
-from penstock.storage._locks import holder_of, is_same_file, take_folder
-from penstock.storage._store import Entry
+from penstock.storage._locks import Lock, holder_of, is_same_file, take_folder
+from penstock.storage._store import Entry, Store
 from penstock.storage._untrusted import is_plain_name, remove_tree
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from penstock.storage._locks import Lock
-    from penstock.storage._store import Store
 
 Kind = Literal["index", "column"]
 State = Literal["tmp", "old"]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from penstock.errors import (
     ObjectChangedError,
@@ -23,10 +22,7 @@ from penstock.storage._coalesce import read_coalesced
 from penstock.storage._drafts import LocalDraft, clear_dead_drafts
 from penstock.storage._local_errors import LEADS_NOWHERE, translated
 from penstock.storage._network import is_network
-from penstock.storage._store import Entry
-
-if TYPE_CHECKING:
-    from penstock.storage._store import OpenFile, Store
+from penstock.storage._store import Entry, OpenFile, Store
 
 _log = logging.getLogger("penstock.storage")
 _told: set[str] = set()

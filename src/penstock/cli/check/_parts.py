@@ -22,7 +22,6 @@ from penstock.index import (
     Checks,
     FilePart,
     LineCheck,
-    LinePiece,
     LineScanner,
     Look,
     opened_lines,
@@ -32,7 +31,7 @@ from penstock.jsonl import reason_text
 from penstock.work import PublishedUnit, UnitResults, grouped, run_units
 
 if TYPE_CHECKING:
-    from penstock.index import Detected, Found
+    from penstock.index import Detected, Found, LinePiece
     from penstock.storage import Draft
 
 Kind = str
@@ -158,9 +157,8 @@ class LinePart(CheckPart):
         look = Look(Checks(validate=True), chosen=self.chosen)
         with opened_lines(self.part, advance) as lines:
             for piece in lines:
-                if isinstance(piece, LinePiece):  # No line is too long.
-                    seen.text_bytes += len(piece.text)
-                    yield from self._bad_lines(piece, look, seen)
+                seen.text_bytes += len(piece.text)
+                yield from self._bad_lines(piece, look, seen)
         seen.newlines = lines.newlines
 
     def _bad_lines(self, piece: LinePiece, look: Look, seen: PartFindings) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from penstock.errors import ObjectNotFoundError, OptionError, PenstockError, Sta
 from penstock.index._detect import look_at
 from penstock.index._formats import LINES, format_by_name, load
 from penstock.index._listing import Found, Listing, list_files
-from penstock.index._parts import FilePart, LinePiece, LongLine, opened_lines, parts_of
+from penstock.index._parts import FilePart, LinePiece, opened_lines, parts_of
 from penstock.index._scan import LineScanner
 from penstock.index.tokens._documents import LineDocuments, TokenProbe
 from penstock.index.tokens._records import SourceRecords, is_source
@@ -170,7 +170,7 @@ def _first_lines(found: Found) -> LinePiece | None:
     part = FilePart(found, 0, found.entry.size)
     with opened_lines(part, lambda _: None, _LONGEST) as pieces:
         for piece in pieces:
-            if not isinstance(piece, LongLine) and piece.text.strip():
+            if piece.text.strip():
                 stop = piece.text.find(b"\n", _LOOK_BYTES) + 1
                 return piece._replace(text=piece.text[: stop or None])
     return None

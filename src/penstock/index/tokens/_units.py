@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, ClassVar, Literal, N
 import msgspec
 import numpy as np
 
-from penstock.index._parts import LongLine, PartsUnit, opened_lines
+from penstock.index._parts import PartsUnit, opened_lines
 from penstock.index.checked._checks import Aside  # noqa: TC001 (msgspec reads it)
 from penstock.index.tokens._documents import LineDocuments
-from penstock.storage import keep_tokenizers_to_one_thread
+from penstock.storage import Draft, keep_tokenizers_to_one_thread
 from penstock.work import Shared, UnitResults, grouped
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from penstock.index.checked._checks import BadLine
     from penstock.index.tokens._documents import DocumentMaker, TokenProbe, TokenWork, Write
-    from penstock.storage import Draft
     from penstock.work import View
 
 _LENGTH = np.dtype("<i8")
@@ -100,8 +99,7 @@ class TokenUnit(PartsUnit):
         maker = LineDocuments(self.shared.value, part.found, add)
         with opened_lines(part, advance) as lines:
             for piece in lines:
-                if not isinstance(piece, LongLine):  # None is too long here.
-                    maker.add(piece)
+                maker.add(piece)
         return TokensFound.of(maker, lines.newlines)
 
     def found(self) -> list[TokensFound]:

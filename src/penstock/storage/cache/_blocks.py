@@ -22,14 +22,13 @@ from penstock.storage._environment import cache_directory, store_in_environment
 from penstock.storage._local_errors import free_bytes
 from penstock.storage._locks import locked
 from penstock.storage._meter import carried, count, waiting
-from penstock.storage._store import OpenFile
+from penstock.storage._store import Entry, OpenFile
 from penstock.storage.cache._room import NoRoomError, Room, private_folder, used_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from penstock.storage._options import StorageOptions
-    from penstock.storage._store import Entry
 
 _log = logging.getLogger("penstock.storage")
 
