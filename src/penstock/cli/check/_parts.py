@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
@@ -39,7 +38,6 @@ Kind = str
 PART_BYTES = 32 << 20
 _LITTLE = 64 << 20
 """Bytes that are read before other processes would have started."""
-_BETWEEN_LOOKS = 0.2
 _SHOWN_BYTES = 60
 
 
@@ -305,23 +303,13 @@ def check_parts(
             CheckUnit(UnitResults(folder), number, group, findings.most)
             for number, group in enumerate(grouped(parts, unit_bytes))
         ]
-        waiting = iter(units)
-        turn: CheckUnit | None = next(waiting, None)
-        due = 0.0
+        waiting, finished = deque(units), set[int]()
 
-        def take_finished() -> None:
-            nonlocal turn
-            while turn is not None and turn.is_done():
+        def done(unit: CheckUnit) -> None:
+            finished.add(unit.number)
+            while waiting and waiting[0].number in finished:
+                turn = waiting.popleft()
                 for part, found in zip(turn.parts, turn.found(), strict=True):
                     findings.take(part, found)
-                turn = next(waiting, None)
 
-        def look(count: int) -> None:
-            nonlocal due
-            advance(count)
-            if time.monotonic() >= due:
-                due = time.monotonic() + _BETWEEN_LOOKS
-                take_finished()
-
-        run_units(units, workers=workers, advance=look)
-        take_finished()
+        run_units(units, workers=workers, advance=advance, done=done)

@@ -8,7 +8,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from penstock.index._names import BAD_LINES
 from penstock.index.tokens._job import TokenJob, TokenReport, refuse_existing
 from penstock.index.tokens._journal import is_finished, take_back
 from penstock.index.tokens._publish import write_tokens
-from penstock.index.tokens._units import TextInput, TokenStream, TokenUnit, UnitCounter
+from penstock.index.tokens._units import TextInput, TokenStream, TokenUnit
 from penstock.storage import (
     NO_ROOM,
     join,
@@ -146,9 +146,14 @@ def _tokenise(
             obstacle,
         )
     with viewed(job.progress, job.texts.bytes, "tokenising") as view:
-        counter = UnitCounter(view, units)
-        run_units(units, workers=workers, advance=counter.advance)
-        counter.look()
+        count: Callable[[int, int], object] | None = getattr(view, "count", None)
+
+        def done(unit: TokenUnit) -> None:
+            if count is not None:
+                found = unit.found()
+                count(sum(part.documents for part in found), sum(part.tokens for part in found))
+
+        run_units(units, workers=workers, advance=view.add, done=done)
 
 
 def _unit_bytes(job: TokenJob) -> int:

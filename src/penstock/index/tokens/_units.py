@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import time
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -28,13 +27,9 @@ if TYPE_CHECKING:
 
     from penstock.index.checked._checks import BadLine
     from penstock.index.tokens._documents import DocumentMaker, TokenProbe, TokenWork, Write
-    from penstock.work import View
 
 _LENGTH = np.dtype("<i8")
 _DOCUMENTS_AT_ONCE = 1 << 20
-_BETWEEN_LOOKS = 0.2
-_AT_ONCE = 64
-"""Units that may be under way at a time; they begin in order."""
 
 
 class TokensFound(msgspec.Struct):
@@ -185,33 +180,6 @@ class TextInput(ABC):
     @abstractmethod
     def number_of(self, part: Any) -> int:  # noqa: ANN401 (of its own units)
         """Return the number of the text that a part of a unit belongs to."""
-
-
-class UnitCounter:
-    """Passes the progress of units on to a view.
-
-    `count` of a view that has it is called with the documents and tokens of units that are done.
-    """
-
-    def __init__(self, view: View, units: Sequence[TokenUnit]) -> None:
-        self._view, self._waiting, self._due = view, [*units], 0.0
-        self._count: Callable[[int, int], object] | None = getattr(view, "count", None)
-
-    def advance(self, count: int) -> None:
-        """Count bytes, as `run_units` reports them."""
-        self._view.add(count)
-        if (now := time.monotonic()) >= self._due:
-            self._due = now + _BETWEEN_LOOKS
-            self.look(_AT_ONCE)
-
-    def look(self, most: int | None = None) -> None:
-        """Count what is done of the first units that were not done before; of all by default."""
-        for unit in self._waiting[:most]:
-            if self._count is not None and unit.is_done():
-                self._waiting.remove(unit)
-                found = unit.found()
-                documents = sum(part.documents for part in found)
-                self._count(documents, sum(part.tokens for part in found))
 
 
 class TokenStream:
