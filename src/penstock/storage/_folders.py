@@ -243,10 +243,13 @@ def fetch_files(store: Store, files: Mapping[str, Entry], folder: Path) -> None:
 
 def hidden_folders_in(directory: str) -> list[Leftover]:
     """Return the hidden folders of builders in a local directory."""
+    found = []
     with suppress(OSError):
-        found = [path for path in sorted(Path(directory).iterdir()) if is_hidden_folder(path)]
-        return [_leftover(path) for path in found]
-    return []
+        for path in filter(is_hidden_folder, sorted(Path(directory).iterdir())):
+            size, modified = bytes_and_time(path)
+            with holder_of(_lock_of(path)) as holder:
+                found.append(Leftover(Entry(str(path), size, modified), holder))
+    return found
 
 
 def is_hidden_folder(path: str | os.PathLike[str]) -> bool:
@@ -295,13 +298,6 @@ def remove_dead(
             with suppress(FileNotFoundError):  # Another process removes it, too.
                 shutil.rmtree(path)
         return is_going and not os.path.lexists(path)
-
-
-def _leftover(path: Path) -> Leftover:
-    """Return a folder with its bytes, the last change of anything in it, and its builder."""
-    size, modified = bytes_and_time(path)
-    with holder_of(_lock_of(path)) as holder:
-        return Leftover(Entry(str(path), size, modified), holder)
 
 
 def bytes_and_time(path: Path) -> tuple[int, float]:

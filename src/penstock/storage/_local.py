@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from penstock._words import warn_once
 from penstock.errors import (
     ObjectChangedError,
     ObjectNotFoundError,
@@ -25,7 +26,6 @@ from penstock.storage._network import is_network
 from penstock.storage._store import Entry, OpenFile, Store
 
 _log = logging.getLogger("penstock.storage")
-_told: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +177,8 @@ def local_path(path: str | os.PathLike[str]) -> str:
 def tell_of_loop(folder: str) -> None:
     """Warn, once a process, of a link back to a folder on the way to it: it is not followed."""
     real = os.path.realpath(folder)
-    if folder not in _told and any(os.path.realpath(one) == real for one in Path(folder).parents):
-        _told.add(folder)
-        _log.warning("%s is a link that leads back to %s; it is not followed", folder, real)
+    if any(os.path.realpath(one) == real for one in Path(folder).parents):
+        warn_once(_log, f"{folder} is a link that leads back to {real}; it is not followed")
 
 
 def listed(path: str) -> Entry | None:

@@ -141,7 +141,7 @@ def _write_ends(folder: Path, samples: Samples) -> None:
     ):
         offsets.write(np.zeros(1, "<u8").data)
         for some in samples.ends():
-            ends.write(some.values.astype("<u4").data)
+            ends.write(some.ends.astype("<u4").data)
             offsets.write(some.offsets.astype("<u8").data)
             goes_on.write(some.goes_on.astype("u1").data)
 
