@@ -29,6 +29,7 @@ from penstock.storage import (
     HiddenFolder,
     StorageOptions,
     cache_directory,
+    entry_at,
     fetch_files,
     is_plain_name,
     join,
@@ -104,11 +105,7 @@ def load_beside(base: str, folder: str, options: StorageOptions) -> SampleIndex:
 def exists(place: IndexPlace) -> bool:
     """Whether there is an index; waits where one is just being replaced."""
     if place.is_remote:
-        store, name = locate(place.folder, place.options)
-        with suppress(ObjectNotFoundError):
-            store.entry(f"{name}/{META}")
-            return True
-        return False
+        return entry_at(*locate(join(place.folder, META), place.options)) is not None
     names = [join(place.folder, name) for name in (FILES, META)]
     return appears(place.folder, lambda: any(map(os.path.exists, names)))
 

@@ -28,7 +28,15 @@ from penstock.index._open_index import (
     shown,
 )
 from penstock.index._stale import changes, refuse_stale
-from penstock.storage import StorageOptions, cache_directory, is_below, is_read_only, join, locate
+from penstock.storage import (
+    StorageOptions,
+    cache_directory,
+    entry_at,
+    is_below,
+    is_read_only,
+    join,
+    locate,
+)
 
 if TYPE_CHECKING:
     from penstock.index._listing import IndexPlace, Listing
@@ -148,9 +156,10 @@ class _Refreshing:
     def rebuilt(self) -> SampleIndex:
         """Return the index, built anew by this process or by one that it waited for."""
         place = self.target
-        before = _version_of(place)
+        meta_file = locate(join(place.folder, META), place.options)
+        before = entry_at(*meta_file)
         with self._only_builder() as listing:
-            if _version_of(place) == before:
+            if entry_at(*meta_file) == before:
                 refuse_other_kind(place, self.scanner.kind, unknown=self.scanner.kind)
                 build = BuildOptions(self.progress, made_by=_OPEN)
                 with suppress(CorruptIndexError, ObjectNotFoundError):
@@ -214,12 +223,3 @@ class _Refreshing:
             # Since the first listing another process may have indexed later files.
             endings = (row.sure_endings, row.endings) if row else ()
             yield list_again(self.listing, endings, self.place.options)
-
-
-def _version_of(place: IndexPlace) -> object:
-    """Return a value that differs between one index in a place and the next; None without one."""
-    store, name = locate(join(place.folder, META), place.options)
-    with suppress(ObjectNotFoundError):
-        entry = store.entry(name)
-        return entry.modified, entry.version, entry.size
-    return None

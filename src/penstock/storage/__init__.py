@@ -55,7 +55,7 @@ from penstock.storage._network import is_network
 from penstock.storage._options import StorageOptions
 from penstock.storage._read_ahead import ReadAhead
 from penstock.storage._schemes import is_read_only, is_remote, refuse_read_only, without_query
-from penstock.storage._store import Draft, Entry, OpenFile, Store
+from penstock.storage._store import Draft, Entry, OpenFile, Store, entry_at
 from penstock.storage._untrusted import (
     fetch_metadata,
     is_below,

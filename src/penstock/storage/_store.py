@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.errors import ObjectNotFoundError
 from penstock.storage._coalesce import read_coalesced
 
 
@@ -105,3 +107,10 @@ class Store(Protocol):
 
     def delete(self, name: str) -> None:
         """Remove a file, or raise `ObjectNotFoundError`."""
+
+
+def entry_at(store: Store, name: str) -> Entry | None:
+    """Return what a listing would say of one file; None where there is none."""
+    with suppress(ObjectNotFoundError):
+        return store.entry(name)
+    return None

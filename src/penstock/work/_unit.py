@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from penstock.errors import ObjectExistsError, ObjectNotFoundError
-from penstock.storage import Draft, LocalStore, Store, join, open_regular
+from penstock.storage import Draft, LocalStore, Store, entry_at, join, open_regular
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,11 +93,7 @@ class PublishedUnit(ABC):
         return self.results.name(self.number)
 
     def is_done(self) -> bool:
-        try:
-            self.results.store.entry(self.name)
-        except ObjectNotFoundError:
-            return False
-        return True
+        return entry_at(self.results.store, self.name) is not None
 
     def run(self, advance: Callable[[int], object]) -> None:
         draft = self.results.store.draft(*os.path.split(self.name))

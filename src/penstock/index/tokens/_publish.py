@@ -51,6 +51,7 @@ from penstock.index.tokens._journal import (
 from penstock.index.tokens._pack import Samples, samples_of
 from penstock.storage import (
     LocalStore,
+    entry_at,
     is_remote,
     join,
     leads_through_link,
@@ -325,6 +326,5 @@ class Publication:
 
 
 def _refuse_taken(store: Store, name: str, path: str) -> None:
-    with suppress(ObjectNotFoundError):
-        store.entry(name)
+    if entry_at(store, name) is not None:
         raise taken(path)
