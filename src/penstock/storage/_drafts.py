@@ -152,10 +152,7 @@ def remove_draft(path: str, *, undecided: bool = False) -> bool:
     with holder_of(path) as holder:
         is_going = holder == "gone" or (holder == "unknown" and undecided)
         if is_going:
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                return False
+            Path(path).unlink(missing_ok=True)
         return is_going
 
 

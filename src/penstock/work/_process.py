@@ -189,11 +189,7 @@ def _connected() -> tuple[Connection, int]:
     with ours, theirs:
         # Where standard error is closed, an end could get its number, and with it all error output.
         first = Connection(fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, _STANDARD))
-        try:
-            return first, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _STANDARD)
-        except BaseException:
-            first.close()
-            raise
+        return first, fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, _STANDARD)
 
 
 def _program(descriptor: int) -> _Program:

@@ -15,7 +15,7 @@ from penstock.errors import OptionError
 from penstock.index._formats import load
 from penstock.index.checked._checks import Aside
 from penstock.index.tokens._documents import BATCH_BYTES, DocumentMaker, TokenProbe
-from penstock.index.tokens._texts import BadText, Document, TextCall
+from penstock.index.tokens._texts import BadText, Document
 from penstock.index.tokens._units import TextInput, TokensFound, TokenUnit
 from penstock.work import shares
 
@@ -192,11 +192,6 @@ class SourceRecords(TextInput):
             )
 
     def shared(self, work: TokenWork) -> RecordWork:
-        if isinstance(work.text, TextCall):
-            raise OptionError(
-                "process_text_line_func= takes lines of JSON, and these are the records of a "
-                "source. Give template=, a function that takes a record."
-            )
         return RecordWork(work, self.source, max(1, BATCH_BYTES // self._record_bytes))
 
     def parts(self, unit_bytes: int) -> list[RecordRange]:
