@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from penstock._words import warn_once
-from penstock.datasets import Stream, fingerprint_of
+from penstock.datasets import Stream, fingerprint_of, origins_of
 from penstock.decode import OF_A_RECORD, read_around_bad
 from penstock.errors import CorruptFileError
 from penstock.lightning._units import hashed_owner
@@ -59,9 +59,10 @@ def files_of(source: Source) -> list[Named]:
     found: dict[int, list[tuple[int, int]]] = {}
     for at, start, stop in zip(edges, starts, [*starts[1:], len(source)], strict=True):
         found.setdefault(int(files[at]), []).append((start, stop))
-    names, forward = source.files, source.stream_files
+    names = source.files
+    forward = {one.files[at] for one in origins_of(source) for at in one.stream_files}
     return [
-        Named(names[number], tuple(ranges), number in forward)
+        Named(names[number], tuple(ranges), names[number] in forward)
         for number, ranges in sorted(found.items())
     ]
 
