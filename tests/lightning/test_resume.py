@@ -13,6 +13,7 @@ from penstock.errors import ChangedSourceError, OptionError
 from penstock.lightning import CustomDataModule, DataModule, EngineOptions, PolarsDataModule
 from tests.lightning.preprocessing import shifted, some
 from tests.lightning.small_models import FRAME, RECORDS, Net, Rows, batches, seen, trainer
+from tests.rounds import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -89,7 +90,10 @@ def test_a_run_goes_on_from_every_checkpoint_as_if_it_had_never_stopped(
 ) -> None:
     whole = fit(KINDS[kind], tmp_path)
     assert {one.epoch for one in whole.trained} == set(range(EPOCHS))
+    first = sum(one.epoch == 0 for one in whole.trained)
     for path, before in checkpoints(tmp_path):
+        if not LONG and "step" in path.stem and before not in (1, 2, first - 1, first, first + 1):
+            continue
         again = fit(KINDS[kind], checkpoint=path)
         assert again.trained == whole.trained[before:], path.stem
         validated = len(again.evaluated)

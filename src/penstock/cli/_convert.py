@@ -96,8 +96,8 @@ def convert(call: VerbCall, *, source: str, target: str, on_error: str, **shape:
     """Write the records of SRC to DST: another compression, other shards, another place.
 
     DST is a file if its name ends in .jsonl or .ndjson (.gz, .zst, .zstd or .bz2 behind it), else a
-    directory of shards. Lines are copied byte for byte; blank ones are left out. Records of CSV,
-    Parquet and MDS are written as lines. DST is complete, or, after a failure, empty: shards
+    directory of shards. Lines are copied byte for byte; blank ones are left out. Records of other
+    formats are written as lines. DST is complete, or, after a failure, empty: shards
     published by then are removed again. The storage options hold for SRC and DST.
     """
     chosen = _WriteOptions(**shape)  # type: ignore[arg-type]

@@ -373,4 +373,5 @@ class TokenProgress(Progress):
         """Return documents and tokens a second, by default until now."""
         seconds = max(1e-9, time.monotonic() - self._start if seconds is None else seconds)
         documents, tokens = self.now
-        return f"{documents / seconds:,.0f} documents/s, {tokens / seconds:,.0f} tokens/s"
+        rates = round(documents / seconds), round(tokens / seconds)
+        return f"{counted(rates[0], 'document')}/s, {counted(rates[1], 'token')}/s"

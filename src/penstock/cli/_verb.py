@@ -99,7 +99,7 @@ def _show_error(failure: BaseException, options: StorageOptions) -> int:
         text, code = "terminated", failure.code
     elif isinstance(failure, KeyboardInterrupt):
         text, code = "interrupted", INTERRUPTED
-    elif isinstance(failure, MalformedLineError):
+    elif isinstance(failure, MalformedLineError) or hasattr(failure, "record"):
         code = FINDINGS
     elif isinstance(failure, PenstockError):
         pass

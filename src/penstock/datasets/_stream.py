@@ -62,6 +62,10 @@ def stream(
     is_list = isinstance(units, Iterable) and not isinstance(units, str | bytes | Mapping)
     if not is_list and not callable(units):
         raise OptionError(f"units={units!r}: expected a list of units, as [{units!r}].")
+    if isinstance(units, set | frozenset):
+        raise OptionError(
+            "units is a set, which each process has in another order: give sorted(units)."
+        )
     if read is None:
         found = as_stream(units)
         if found is None:

@@ -6,7 +6,8 @@ are never parsed as numbers. Arrow's own casts are more generous.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock._words import counted
-from penstock.decode._as_records import as_shown
+from penstock.decode._as_records import as_shown, bad_text
 from penstock.decode._assemble import (
     LISTS,
     STRINGS,
@@ -105,10 +106,10 @@ def fit_array(array: pa.Array, type_: pa.DataType, path: str, cast: Cast = exact
         return pa.ExtensionArray.from_storage(type_, storage)
     if is_.is_dictionary(type_):
         return cast(fit_array(array, type_.value_type, path, cast), type_, path)
-    for is_nested, may_become, fit in _NESTED:
-        if is_nested(type_) and may_become(array.type):
+    for nested, fitting, fit in _NESTED:
+        if is_any(type_, nested) and is_any(array.type, fitting):
             return fit(array, type_, path, cast)
-        if is_nested(type_):
+        if is_any(type_, nested):
             row = int((~null_rows(array)).argmax())
             raise Misfit(path, as_shown(array[row]), str(type_), row=row)
     return cast(array, type_, path)
@@ -122,27 +123,23 @@ def uuids_as_texts(array: pa.Array) -> pa.Array:
 
 
 def refuse_bad_texts(batch: pa.RecordBatch, numbers: NDArray[np.int64]) -> None:
-    """Raise where a text is not UTF-8, which files of other tools may hold."""
+    """Raise where a text is not UTF-8."""
+    for row, name in bad_texts(batch):
+        raise bad_text(name, int(numbers[row]))
+
+
+def bad_texts(batch: pa.RecordBatch) -> Iterator[tuple[int, str]]:
+    """Yield the row and the field of each value with text that is not UTF-8."""
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        row = _bad_text(column) if _holds_texts(column.type) else None
-        if row is not None:
-            raise SchemaMismatchError(
-                f"record {numbers[row]:,}: field {name!r} holds text that is not UTF-8.",
-                remedy="Ask for binary in place of string, or write the text again as UTF-8.",
-                field=name,
-                record=int(numbers[row]),
-            )
+        if _holds_texts(column.type) and not _are_texts(column):
+            found = bad_rows(len(column), partial(_check_texts, column), (ValueError,))
+            yield from ((row, name) for row, _ in found)
 
 
-def _bad_text(column: pa.Array) -> int | None:
-    def check(start: int, stop: int) -> None:
-        # Taken, not sliced: the items of nested values are checked as a whole.
-        if not _are_texts(column.take(pa.array(range(start, stop)))):
-            raise ValueError
-
-    if _are_texts(column):
-        return None
-    return next((row for row, _ in bad_rows(len(column), check, (ValueError,))), None)
+def _check_texts(column: pa.Array, start: int, stop: int) -> None:
+    # Taken, not sliced: the items of nested values are checked as a whole.
+    if not _are_texts(column.take(pa.array(range(start, stop)))):
+        raise ValueError
 
 
 def _are_texts(array: pa.Array) -> bool:
@@ -171,14 +168,6 @@ def mismatch(misfit: Misfit, number: int) -> SchemaMismatchError:
 
 def _null(field: pa.Field, path: str, nulls: NDArray[np.bool_]) -> Misfit:
     return Misfit(path, None, f"{field.type} not null", row=int(nulls.argmax()))
-
-
-def _is_list(type_: pa.DataType) -> bool:
-    return is_any(type_, LISTS)
-
-
-def _has_items(type_: pa.DataType) -> bool:
-    return _is_list(type_) or is_.is_map(type_)
 
 
 def _fit_lists(array: pa.Array, type_: pa.DataType, path: str, cast: Cast) -> pa.Array:
@@ -272,9 +261,10 @@ def _cast(array: pa.Array, type_: pa.DataType, path: str) -> pa.Array:
 
 
 _NESTED = (
-    (_is_list, _has_items, _fit_lists),
-    (is_.is_struct, is_.is_struct, _fit_structs),
-    (is_.is_map, is_.is_map, _fit_maps),
+    (LISTS, (*LISTS, "map"), _fit_lists),
+    (("struct",), ("struct",), _fit_structs),
+    (("map",), ("map",), _fit_maps),
 )
+"""Nested types, those that are made into them, and how."""
 _FAMILIES = (("integer",), TEXTS, ("decimal",), ("timestamp", "date"), ("time",), ("duration",))
 """Types that Arrow casts into each other safely, by their tests in `pyarrow.types`."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock._words import counted, few, warn_once
-from penstock.errors import ObjectNotFoundError, OptionError
+from penstock.errors import ObjectNotFoundError, OptionError, PenstockError
 from penstock.index._formats import (
     FORMATS,
     LINES,
@@ -22,15 +23,11 @@ from penstock.index._formats import (
     record_formats,
 )
 from penstock.index._heads import format_by_head, open_by_name
-from penstock.index._listing import Listing, joined, list_each, list_files
+from penstock.index._listing import Found, Listing, What, joined, list_each, list_files
 from penstock.storage import StorageOptions, is_pattern, without_query
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from penstock.errors import PenstockError
     from penstock.index._formats import Format
-    from penstock.index._listing import Found, What
     from penstock.index._scan import Scanner
 
 _log = logging.getLogger("penstock.datasets")
@@ -118,8 +115,12 @@ def look_at(
 
     `format_name` is the format of all files there, whatever their names and first bytes say.
     """
-    find = _detected if format_name is None else partial(_named_format, format_name)
-    found = find(what, StorageOptions() if options is None else options, index)
+    options = StorageOptions() if options is None else options
+    folder = None if index is None else os.fspath(index)
+    if format_name is None:
+        found = _detected(what, options, folder)
+    else:
+        found = _named_format(format_name, what, options, folder)
     if not format_options:
         return found
     found.format.check_options(format_options)
@@ -128,10 +129,7 @@ def look_at(
 
 
 def _named_format(
-    name: str,
-    what: What | Sequence[What],
-    options: StorageOptions,
-    index: str | os.PathLike[str] | None,
+    name: str, what: What | Sequence[What], options: StorageOptions, index: str | None
 ) -> Detected:
     """Return the files at a path as those of one row of the table."""
     row = format_named(name)
@@ -139,28 +137,24 @@ def _named_format(
         known = ", ".join(row.name for row in FORMATS)
         raise OptionError(f"format={name!r}: there is no such format; there are: {known}.")
     listing = list_files(what, (), options)
-    folder = None if index is None else os.fspath(index)
-    at_path = Detected(what, row, listing, options, folder)
+    at_path = Detected(what, row, listing, options, index)
     if row.folder is not None:
         found = _together(replace(at_path, what=listing.named[0]), [row], listing)
         if found is None:
             raise OptionError(f"format={name!r}: {listing.named[0]} holds no {row.title}.")
         return found
-    files = [found for found in listing.files if row.names(found.entry.name)]
+    files = [one for one in listing.files if row.names(one.entry.name)]
+    others = [one for one in listing.files if not row.names(one.entry.name)]
     if listing.folder is None or not files:
-        files = listing.files
+        files, others = listing.files, []
     if not files:
         text = f"{listing.named[0]} holds no files with records."
         return replace(at_path, trouble=ObjectNotFoundError(text, path=listing.named[0]))
     each = what if all(row.names(one.entry.name) for one in files) else [one.path for one in files]
-    return replace(at_path, what=each, listing=replace(listing, files=files))
+    return replace(at_path, what=each, listing=replace(listing, files=files), others=others)
 
 
-def _detected(
-    what: What | Sequence[What],
-    options: StorageOptions,
-    index: str | os.PathLike[str] | None = None,
-) -> Detected:
+def _detected(what: What | Sequence[What], options: StorageOptions, index: str | None) -> Detected:
     """Return which format lies at a path.
 
     Of several formats the first in the table is taken, and a folder without records has lines, of
@@ -168,20 +162,19 @@ def _detected(
     """
     if isinstance(what, list | tuple) and len(what) == 1:
         (what,) = what
-    folder = None if index is None else os.fspath(index)
     if not isinstance(what, str | os.PathLike):
-        return _of_records(Detected(what, LINES, _several([*what], options), options, folder))
+        return _of_records(Detected(what, LINES, _several([*what], options), options, index))
     path = os.fspath(what)
     try:
         listing = list_files(path, (), options)
     except ObjectNotFoundError:
         unlisted = Listing((path,), None, os.path.dirname(path), [])
-        at_path = Detected(path, LINES, unlisted, options, folder)
+        at_path = Detected(path, LINES, unlisted, options, index)
         found = None if is_pattern(path) else _together(at_path, folder_formats(), None)
         if found is None:
             raise
         return found
-    at_path = Detected(path, LINES, listing, options, folder)
+    at_path = Detected(path, LINES, listing, options, index)
     return _together(at_path, _marked(at_path), listing) or _of_records(at_path)
 
 
@@ -250,15 +243,14 @@ def _of_records(at_path: Detected) -> Detected:
     """Return the format of the files with records."""
     listing = at_path.listing
     is_chosen = listing.folder is None and not listing.is_pattern
+    chosen = frozenset(listing.named if is_chosen else ())  # Files, and in a list also folders.
     groups: dict[Format, list[Found]] = {row: [] for row in record_formats()}
-    endings = [
-        (row.endings if is_chosen else row.sure_endings, group) for row, group in groups.items()
-    ]
     others: list[Found] = []
     for found in listing.files:  # Of which there may be millions.
         name = without_query(found.entry.name).lower()
-        for ends, group in endings:
-            if name.endswith(ends):
+        is_named = is_chosen and found.path in chosen
+        for row, group in groups.items():
+            if name.endswith(row.endings if is_named else row.sure_endings):
                 group.append(found)
                 break
         else:
@@ -280,9 +272,10 @@ def _of_records(at_path: Detected) -> Detected:
     if more:
         trouble = _several_formats(present, listing)
         others += [one for row in more for one in present[row]]
-    elif others and is_chosen:
-        text = f"{others[0].path} is named beside {files[0].path}, but is another format."
-        trouble = OptionError(text)
+    for other in others:
+        if other.path in chosen and not more:
+            text = f"{other.path} is named beside {files[0].path}, but is another format."
+            trouble = OptionError(text)
     return replace(
         at_path,
         format=row if more else _told_by_bytes(row, files),
@@ -332,6 +325,6 @@ def _without_records(at_path: Detected) -> Detected:
         )
     else:
         text = f"cannot tell what {first.path} holds: its name ends in none of {known_endings()}."
-        other = OptionError(text)
+        other = OptionError(text, remedy="Name it by format= (--format), as in format='csv'.")
     kept = listing if listing.folder is None else replace(listing, files=[])
     return replace(at_path, listing=kept, trouble=problem or other, problem=problem)

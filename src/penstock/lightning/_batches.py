@@ -7,6 +7,7 @@ mark, and a callback says which batch was trained last, on every rank.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
@@ -355,7 +356,8 @@ def ranks_of(trainer: Any) -> TrainerRanks:
         local = max(1, trainer.world_size // max(1, trainer.num_nodes))
         return TrainerRanks(trainer.global_rank, trainer.world_size, local)
     if distributed.is_available() and distributed.is_initialized():
-        return TrainerRanks(distributed.get_rank(), distributed.get_world_size())
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # As torchrun says.
+        return TrainerRanks(distributed.get_rank(), distributed.get_world_size(), local)
     return TrainerRanks(0, 1)
 
 

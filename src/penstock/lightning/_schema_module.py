@@ -140,8 +140,8 @@ class SchemaModule(BatchModule):
         is_cut = equalize == "drop"
         if is_cut and counts is None and ranks.world_size > 1:
             raise OptionError(
-                "equalize='drop' needs to know how many batches each rank has, and a preprocessor, "
-                "a sample, an infinite epoch or a dataset of its own do not say: use 'wrap'."
+                "equalize='drop' needs to know how many batches each rank has, and a generator, a "
+                "sample, an infinite epoch or a dataset of its own do not say: use 'wrap'."
             )
         steps = None if counts is None else _equal(counts, ranks.rank, equalize)
         remedy = "" if self._skips_bad else _REMEDY

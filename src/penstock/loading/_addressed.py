@@ -76,6 +76,25 @@ def order_choice(
     return MixtureChoice.of(source, options)
 
 
+def begin_of(
+    source: Source,
+    options: FeedOptions,
+    choice: OrderChoice,
+    skip: tuple[tuple[int, int], ...],
+) -> Cursor:
+    """Return where a new run over a source stands."""
+    return Cursor(
+        fingerprint=source.fingerprint,
+        length=len(source),
+        seed=seed_of(options),
+        kind=choice.kind,
+        own=choice.own,
+        order_version=ORDERS[choice.kind].version,
+        plan=plan_facts(options.plan, len(source)),
+        skip=skip,
+    )
+
+
 class Addressed:
     """Tasks of record numbers, in an order that is a function; a `Feed`."""
 
@@ -85,16 +104,7 @@ class Addressed:
         self._options = options
         self._skip = read_skips(options.skip, len(source))
         self._choice = order_choice(source, options, self._skip, through_columns=self._may_gather)
-        self.begin = Cursor(
-            fingerprint=source.fingerprint,
-            length=len(source),
-            seed=seed_of(options),
-            kind=self._choice.kind,
-            own=self._choice.own,
-            order_version=ORDERS[self._choice.kind].version,
-            plan=plan_facts(options.plan, len(source)),
-            skip=self._skip,
-        )
+        self.begin = begin_of(source, options, self._choice, self._skip)
         self.plan = options.plan
         """The plan over `source`."""
         self._columns: Columns | None = None

@@ -96,9 +96,8 @@ class Fetch:
         began = time.perf_counter()
         try:
             opened = self.reader.opened(request)
-        except Exception as why:
-            why.add_note(self.reader.name(request))
-            raise
+        except Exception as why:  # noqa: BLE001 (raised again)
+            _raise_named(why, self.reader.name(request))
         source, task = opened
         bad: list[Bad] = []
         if not len(task.where.ids):
@@ -115,7 +114,7 @@ class Fetch:
             read = self._read(opened, bad)
         except Exception as why:  # noqa: BLE001 (raised again)
             if self._on_error == "raise" or not isinstance(why, CorruptFileError):
-                _raise_named(why, opened)
+                _raise_named(why, named_batch(task, source))
             bad = self._bad_rows(opened)
             read = self._read(opened, bad)
         self._look_once(read, source)
@@ -180,7 +179,7 @@ class Fetch:
         except Exception as why:  # noqa: BLE001 (raised again, or of a record)
             # A user's own callable decides for itself which records are bad.
             if not isinstance(why, OF_A_RECORD) or not self.recipe.is_pure:
-                _raise_named(why, opened)
+                _raise_named(why, named_batch(opened.task, opened.source))
             if self._on_error == "raise":
                 raise self._explained(why, opened) from None
             bad = self._bad_rows(opened)
@@ -299,14 +298,13 @@ def _by_file(
     return [rows[files == file] for file in np.unique(files)]
 
 
-def _raise_named(why: Exception, opened: Opened) -> NoReturn:
+def _raise_named(why: Exception, note: str) -> NoReturn:
     """Raise an error with its batch; a StopIteration as another, for it would end the loop."""
-    note = named_batch(opened.task, opened.source)
+    why.add_note(note)
     if isinstance(why, StopIteration):
         error = RuntimeError(f"{why!r} was raised where a batch is made, by encode or the source")
-        error.add_note(note)
+        error.__notes__ = why.__notes__
         raise error from why
-    why.add_note(note)
     raise why
 
 

@@ -6,7 +6,7 @@ import errno
 import glob
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,12 +23,11 @@ from penstock.errors import (
     StoragePermissionError,
     StorageTimeoutError,
 )
-from penstock.storage._coalesce import read_coalesced
 from penstock.storage._fork import guarded_client
 from penstock.storage._meter import count, waiting
 from penstock.storage._object import retry
 from penstock.storage._schemes import KNOWN_SCHEMES, ReadOnly, refuse_password
-from penstock.storage._store import Entry, is_same_version
+from penstock.storage._store import Entry, OpenFile, is_same_version
 from penstock.storage._untrusted import path_below
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ T = TypeVar("T")
 _VERSIONS = ("ETag", "etag", "content_hash", "md5Checksum", "blob_id", "sha", "hex", "CRC")
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "date_time", "created")
 """What file systems call the version of a file, and its time; some have neither."""
+_BROKEN = (BrokenPipeError, ConnectionAbortedError, ConnectionRefusedError, ConnectionResetError)
 _TOP = re.compile(r"(/?)\.(?:/|$)")
 _KINDS: tuple[tuple[type[Exception], type[StorageError], int], ...] = (
     (FileNotFoundError, ObjectNotFoundError, errno.ENOENT),
@@ -172,15 +172,15 @@ class FsspecStore(ReadOnly):
         except Exception as failure:  # noqa: BLE001 (implementations have classes of their own)
             text = self.options.redact(str(failure)).partition("\n")[0]
             kind, number = next((k, n) for of, k, n in _KINDS if isinstance(failure, of))
-            why = f"{type(failure).__name__}: {text}"
+            why = f"{type(failure).__name__}: {text.rstrip('.')}"
             path = what.partition(" (bytes ")[0]
             error = kind(f"cannot {verb} {what}: {why}.", path=path, errno=number)
         # Raised here, without a context: the text of others may repeat secrets.
         raise error
 
 
-class FsspecFile:
-    """A file read by ranges; see `penstock.storage.OpenFile`.
+class FsspecFile(OpenFile):
+    """A file read by ranges.
 
     fsspec cannot ask for a version: the file is looked at again after each read.
     """
@@ -213,15 +213,10 @@ class FsspecFile:
             raise ObjectChangedError(text, path=self.path)
         return data
 
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return read_coalesced(self.read_at, ranges)
-
-    def close(self) -> None:
-        """Nothing is open between two reads."""
-
 
 def _is_passing(failure: Exception) -> bool:
-    return isinstance(failure, ConnectionError)
+    # Others are no failures of a connection, such as that of a hub that is to work offline.
+    return isinstance(failure, _BROKEN)
 
 
 def _seconds(when: Any) -> float:  # noqa: ANN401 (each file system has its own)

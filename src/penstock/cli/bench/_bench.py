@@ -133,7 +133,13 @@ def _types(path: str, source: Source, given: dict[str, str | None] | None) -> di
         if given is not None:
             raise OptionError(f"--fields: {path} holds tokens, which have no fields. Leave it out.")
         return {}
-    return all_types(source.schema) if given is None else field_types(given, source.schema)
+    if given is not None:
+        return field_types(given, source.schema)
+    types = all_types(source.schema)
+    if source.schema_is_complete:
+        return types
+    # Strings of JSON may stand for numbers and strings, in records that were looked at or not.
+    return {name: type_.replace("string", "text") for name, type_ in types.items()}
 
 
 def _runs(  # noqa: PLR0913, PLR0917 (what is run, how, and for how long)

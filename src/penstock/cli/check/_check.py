@@ -90,10 +90,10 @@ def check(
     Malformed lines, lines that hold something else than an object, damaged and truncated files, an
     index that cannot be used, and what killed writers left behind. Where the index of PATH itself
     was built with --full-hash, also files that are gone, shrank, or have other bytes than were
-    indexed; a file or a pattern is not compared with the index of its folder. Of CSV, rows with
-    more or fewer fields than the header, text that is not UTF-8, and quotes that are never closed;
-    of Parquet, row groups that cannot be read, and files whose schemas do not go together. Exit
-    code 1 means that something was found.
+    indexed; a file or a pattern is not compared with the index of its folder. Of tables, text that
+    is not UTF-8; of CSV, rows with more or fewer fields than the header, and quotes that are never
+    closed; of Parquet and the like, row groups that cannot be read, and files whose schemas do not
+    go together. Exit code 1 means that something was found.
     """
     findings = Findings(most, (lambda _: None) if call.as_json else lambda one: echo(str(one)))
     task = CheckTask(call, findings, **given)

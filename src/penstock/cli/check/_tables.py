@@ -19,6 +19,7 @@ from penstock.cli.check._parts import (
     reason_of,
 )
 from penstock.datasets import read_head
+from penstock.decode import bad_texts
 from penstock.errors import CorruptFileError, MalformedLineError, OptionError, SchemaMismatchError
 from penstock.index import (
     ArrayScanner,
@@ -148,19 +149,21 @@ class UnitsPart(CheckPart):
         return plural(self.unit)
 
     def findings(self, seen: PartFindings, advance: Callable[[int], object]) -> Iterator[Finding]:
-        """Yield units that cannot be read."""
+        """Yield units that cannot be read, and texts that are not UTF-8."""
         head = read_head(self.format_name, self.part.found, self.options)
         with self.part.found.open() as file:
             for unit in self.units:
                 try:
                     batch = head.read(file, unit, head.schema, at_once=True)
-                    batch.validate(full=True)
-                except (CorruptFileError, pa.ArrowInvalid) as failure:
-                    is_ours = isinstance(failure, CorruptFileError)
-                    reason = reason_of(failure) if is_ours else f"number {unit}: {failure}"
-                    yield Finding(f"unreadable {head.unit}", self.path, None, reason)
+                except CorruptFileError as failure:
+                    yield Finding(f"unreadable {head.unit}", self.path, None, reason_of(failure))
                 else:
-                    seen.records += batch.num_rows
+                    first, bad = int(head.unit_rows[:unit].sum()), set()
+                    for row, name in bad_texts(batch):
+                        bad.add(row)
+                        reason = f"row {first + row:,}: field {name!r} is not UTF-8"
+                        yield Finding("malformed text", self.path, None, reason)
+                    seen.records += batch.num_rows - len(bad)
                     seen.text_bytes += batch.nbytes
                 advance(self.size // len(self.units))
 

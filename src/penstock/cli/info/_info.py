@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def info(call: VerbCall, *, no_records: bool) -> Report:
     """Show what PATH holds: files, records, bytes, compression, index, columns, leftovers.
 
-    For CSV and Parquet the columns are listed, too, for tokens how they were packed. Records are
+    For tables the columns are listed, too, for tokens how they were packed. Records are
     the lines that are not blank, or the rows; `penstock check` finds bad ones. With an index only
     files that are new or changed since are read to count them.
     """

@@ -97,10 +97,10 @@ def show(
 ) -> int:
     """Show records of PATH: the first 5, number N (from 0; -1 is the last), or the range A:B.
 
-    PATH holds JSON Lines, CSV, Parquet, or tokens (a folder of penstock tokenize, Megatron-LM's
-    .bin and .idx, an MDS folder); --decode shows the text of tokens. With an index (penstock index)
-    any record is fetched at once, by its number in the index. Without one JSON Lines are streamed;
-    malformed lines are skipped with a warning and have no number.
+    PATH holds JSON, a table (CSV, Parquet …), or tokens (a folder of penstock tokenize, .bin and
+    .idx of Megatron-LM, an MDS folder); --decode shows the text of tokens. With an index (penstock
+    index) any record is fetched at once, by its number in the index. Without one JSON Lines are
+    streamed; malformed lines are skipped with a warning and have no number.
     """
     wanted, path = _Wanted(**given), call.path
     where = wanted.where

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from penstock.errors import OptionError
+from penstock.decode import OF_A_RECORD, as_records, read_around_bad
+from penstock.errors import OptionError, PenstockError
 from penstock.index._formats import load
 from penstock.index.checked._checks import Aside
 from penstock.index.tokens._documents import BATCH_BYTES, DocumentMaker, TokenProbe
-from penstock.index.tokens._texts import BadText, Document, TextCall
+from penstock.index.tokens._texts import BadText, Document
 from penstock.index.tokens._units import TextInput, TokensFound, TokenUnit
-from penstock.storage import StorageOptions, keep_tokenizers_to_one_thread
-from penstock.work import Shared, UnitResults, grouped, shares
+from penstock.work import shares
 
 if TYPE_CHECKING:
     from penstock.index.tokens._documents import TokenWork, Write
+    from penstock.storage import StorageOptions
 
 _FIRST = 64
 """Records by which the size of all is estimated."""
@@ -89,6 +90,9 @@ class RecordDocuments(DocumentMaker):
 
     def _text(self, number: int) -> Document:
         record = self._records[number]
+        if isinstance(record, PenstockError):
+            fact = record.fact.removeprefix(f"record {self._start + number:,}: ")
+            raise BadText(fact.rstrip("."))
         if not hasattr(record, "keys"):
             raise BadText(f"it is a {type(record).__qualname__}, not a dict")
         return self._work.text.of(record)
@@ -106,16 +110,23 @@ class RecordDocuments(DocumentMaker):
         return Aside(self._start + number, 0, 0, f"{self._place(number)[1]}: {reason}")
 
 
-def records_of(source: Any, start: int, stop: int, fields: Sequence[str] | None) -> Sequence[Any]:  # noqa: ANN401 (see `is_source`)
-    """Return records as mappings; only these fields where the source can leave out others."""
-    ids = np.arange(start, stop, dtype=np.int64)
+def records_of(source: Any, start: int, stop: int, fields: Sequence[str] | None) -> list[Any]:  # noqa: ANN401 (see `is_source`)
+    """Return records as mappings; only these fields where the source can leave out others.
+
+    In place of a record that cannot be read there is its error.
+    """
+    names: list[str] = []
     if fields is not None and source.schema_is_complete:
         names = [name for name in source.schema.names if _is_needed(name, fields)]
-        if names:
-            found: list[Any] = source.read(ids, names).to_pylist()
-            return found
-    many: Sequence[Any] = source.read(ids)
-    return many
+
+    def read(low: int, high: int) -> list[Any]:
+        ids = np.arange(start + low, start + high, dtype=np.int64)
+        return as_records(source.read(ids, names), ids) if names else list(source.read(ids))
+
+    records: list[Any] = []
+    for found in read_around_bad(stop - start, read, OF_A_RECORD):
+        records += found.value if found.why is None else [found.why]
+    return records
 
 
 def _is_needed(name: str, fields: Sequence[str]) -> bool:
@@ -130,6 +141,7 @@ class SourceRecords(TextInput):
     what: Any
     """What it was opened from; None where it was given as a source."""
     options: StorageOptions
+    unit = RecordUnit
 
     @property
     def files(self) -> int:
@@ -142,7 +154,7 @@ class SourceRecords(TextInput):
     @cached_property
     def _record_bytes(self) -> int:
         """Bytes of a record, about; the same for the same records."""
-        some = self.source.read(np.arange(min(_FIRST, len(self.source))))
+        some = records_of(self.source, 0, min(_FIRST, len(self.source)), None)
         return max(1, sum(len(str(record)) for record in some) // max(1, len(some)))
 
     @property
@@ -191,25 +203,13 @@ class SourceRecords(TextInput):
             )
 
     def shared(self, work: TokenWork) -> RecordWork:
-        if isinstance(work.text, TextCall):
-            raise OptionError(
-                "process_text_line_func= takes lines of JSON, and these are the records of a "
-                "source. Give template=, a function that takes a record."
-            )
         return RecordWork(work, self.source, max(1, BATCH_BYTES // self._record_bytes))
 
-    def units(self, folder: str, work: TokenWork, unit_bytes: int) -> list[TokenUnit]:
-        results = UnitResults(folder)
-        shared = Shared(self.shared(work), keep_tokenizers_to_one_thread)
-        parts = [
+    def parts(self, unit_bytes: int) -> list[RecordRange]:
+        return [
             RecordRange(number, start, stop, (stop - start) * self._record_bytes)
             for number, text in enumerate(self._texts)
             for start, stop in self._cut(*text, unit_bytes)
-        ]
-        # Ranges have a size, as parts of files have.
-        return [
-            RecordUnit(results, number, group, shared)  # type: ignore[arg-type]
-            for number, group in enumerate(grouped(parts, unit_bytes))
         ]
 
     def number_of(self, part: RecordRange) -> int:
