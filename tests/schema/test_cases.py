@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import datetime
 
@@ -22,7 +23,7 @@ from penstock.schema import (
 )
 from tests.schema.both_paths import both
 
-S = "record/"
+KEYS = ['""', '"é"', '"a b"', '"x.y"', '"q\\"z"', '"a[0]"', '"*"', '"日"', '"-"']
 
 
 def test_a1_null_missing_and_zero() -> None:
@@ -161,6 +162,33 @@ def test_leaves_of_one_array_may_read_different_lists() -> None:
     assert batch["record/ev/other/e"].state[1].tolist() == [[[0, 2], [2, 2]]]
 
 
+def test_keys_of_any_text_are_found() -> None:
+    leaves = [Number(f"n{number}", query=f"[*].{key}") for number, key in enumerate(KEYS)]
+    records = [{json.loads(key): number for number, key in enumerate(KEYS)}, {}]
+    batch = both(records, *leaves)
+    assert [batch[at].content.tolist() for at in batch] == [[[n], [0]] for n in range(len(KEYS))]
+    nested = [Number(f"n{number}", query=f"[*].{key}.{key}") for number, key in enumerate(KEYS)]
+    inner = [dict.fromkeys(records[0], records[0]), {"": None}]
+    batch = both(inner, *nested)
+    assert [batch[at].content.tolist() for at in batch] == [[[n], [0]] for n in range(len(KEYS))]
+    lists = Array(Number("v", query='[*].""'), name="x", max_length=2)
+    assert both([{"": [1, 2, 3]}], lists)["record/x/v"].content.tolist() == [[[1, 2]]]
+
+
+def test_a_key_that_looks_like_a_path_is_no_path() -> None:
+    records = [{"a": {"b": 1}, "a.b": 5, "c[]": 6, "c": [7]}, {"a.b": 8}]
+    fields = [
+        Number("path", query="[*].a.b"),
+        Number("key", query='[*]."a.b"'),
+        Array(Number("item", query="[*].c"), name="c"),
+    ]
+    batch = both(records, *fields)
+    assert batch["record/path"].content.tolist() == [[1], [0]]
+    assert batch["record/path"].state.tolist() == [[0], [1]]
+    assert batch["record/key"].content.tolist() == [[5], [8]]
+    assert batch["record/c/item"].content.tolist() == [[[7]], [[0]]]
+
+
 def test_a15_an_inactive_leaf() -> None:
     batch = both([{"a": 1, "b": 2}], Number("a", active=False), Number("b"))
     assert set(batch) == {"record/b"}
@@ -249,7 +277,7 @@ def test_c12_c13_entities() -> None:
     assert both([second], fields)["record/t/id"].content.tolist() == [[[0, 1, 2]]]
     with pytest.raises(OptionError, match="one slot"):
         Schema(Entity("id"))
-    with pytest.raises(SchemaMismatchError):
+    with pytest.raises(SchemaMismatchError, match="hashable"):
         both([{"t": [{"id": [1, 2]}]}], fields)
 
 

@@ -127,6 +127,9 @@ def test_records_are_encoded_without_a_loader() -> None:
     assert own.state_dict()["vocabularies"]["record/k"] == []
     again = own.encode([{"y": 2}], " Validate ", lambda record: {"x": record["y"]})
     assert again["record/x"].targets["content"].tolist() == [[2]]
+    for several in ([RECORDS[0], RECORDS[1]], []):
+        with pytest.raises(TypeError, match=r"a record is a dict, not .* \(number 1\)"):
+            own.encode([[RECORDS[0]], several])
     with pytest.raises(TypeError, match="preprocess"):
         own.encode([{"x": 1}], "train", lambda _: None)  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="strata"):

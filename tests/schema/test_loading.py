@@ -7,12 +7,13 @@ import pickle
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import torch
 
 import penstock
-from penstock.schema import Array, Category, Number, Schema, Set, check_batch
+from penstock.schema import Array, Category, DateParts, Number, Schema, Set, Vector, check_batch
 from tests.schema.both_paths import assert_equal
 
 if TYPE_CHECKING:
@@ -152,6 +153,24 @@ def test_records_of_a_stream_are_any_python_values() -> None:
     assert list(batch) == ["record/who", "metadata"]
 
 
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("path", ["auto", "rows"])
+def test_records_may_hold_sets_arrays_and_tensors(path: str, *, streams: bool) -> None:
+    records = [
+        {"s": {"b", "a"}, "v": torch.tensor([1.0, 2]), "x": torch.tensor(3.5), "other": object()},
+        {"s": frozenset("c"), "v": np.array([3, 4]), "x": np.float32(2), "other": b"\xff"},
+    ]
+    own = Schema(
+        Set("s", max_vocab_size=3, p_unavailable=0), Vector("v", n_dim=2), Number("x", target=True)
+    )
+    own.path = path
+    stream = penstock.stream([0], lambda _, start: iter(records[start:]))
+    (batch,) = penstock.DataLoader(stream if streams else records, own, batch_size=2)
+    assert own.state_dict()["vocabularies"]["record/s"] == ["a", "b", "c"]
+    assert batch["record/v"].content.tolist() == [[[1, 2]], [[3, 4]]]
+    assert batch["record/x"].targets["content"].tolist() == [[3.5], [2]]
+
+
 class Watched(list[Any]):
     """Records that count how often they are read."""
 
@@ -185,3 +204,33 @@ def test_a_bad_value_names_record_and_leaf_and_can_be_masked() -> None:
     (batch,) = penstock.DataLoader(records, Schema(Number("id")), batch_size=3, on_error="mask")
     assert batch.valid.tolist() == [True, False, True]
     assert batch["record/id"].content[[0, 2]].tolist() == [[1], [3]]
+
+
+NO_VALUES: list[Any] = [{"x": []}, {"x": "no"}, {"x": 3}, {"x": {}}]
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_batch_of_bad_records_alone_has_no_values(
+    size: int, *, as_file: bool, tmp_path: Path
+) -> None:
+    leaves = [
+        Number("x"),
+        Vector("v", n_dim=2, query="[*].x"),
+        DateParts("d", dateparts=["hour_of_day"], query="[*].x"),
+        Number("first", query="[*].h[?a].b | [0]"),
+    ]
+    (tmp_path / "bad.jsonl").write_text("".join(json.dumps(one) + "\n" for one in NO_VALUES[:2]))
+    source = str(tmp_path / "bad.jsonl") if as_file else NO_VALUES[:2]
+    for split in ("train", "predict"):
+        for leaf in leaves[:3]:
+            own = Schema(leaf, leaves[3]).for_split(split)
+            batches = [*penstock.DataLoader(source, own, batch_size=size, on_error="mask")]
+            assert [batch.valid.tolist() for batch in batches] == [[False] * size] * (2 // size)
+            for batch in batches:
+                assert (batch[f"record/{leaf.name}"].state == 1).all()
+    (first, second) = penstock.DataLoader(
+        NO_VALUES, Schema(Number("x")), batch_size=2, on_error="mask"
+    )
+    assert not first.valid.any()
+    assert second["record/x"].content[0].tolist() == [3]

@@ -51,12 +51,24 @@ class BatchPosition:
         and after a resume. Give each decision a purpose of its own. More slots add numbers and
         keep the first ones.
         """
+        rows, for_slots = self._hashed(purpose)
+        return mixed(np.add.outer(rows, np.arange(slots, dtype=np.uint64)), for_slots)
+
+    def draw_at(
+        self, purpose: str, rows: NDArray[np.int64], slots: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        """Return `draw(purpose, …)[rows, slots]`, uint64[N], without the numbers in between."""
+        hashed, for_slots = self._hashed(purpose)
+        return mixed(hashed[rows] + slots.astype(np.uint64), for_slots)
+
+    def _hashed(self, purpose: str) -> tuple[NDArray[np.uint64], int]:
+        """Return a hash of each row, and the key for that of its slots."""
         text = f"draw {self.split!r} {purpose}"
         for_ids, for_positions, for_slots = keys(text, self.seed, self.epoch, count=3)
         rows = mixed(self.ids.astype(np.uint64), for_ids)
         if self.repeats:
             rows = mixed(rows ^ self.positions.astype(np.uint64), for_positions)
-        return mixed(np.add.outer(rows, np.arange(slots, dtype=np.uint64)), for_slots)
+        return rows, for_slots
 
     def part(self, start: int, stop: int) -> BatchPosition:
         """Return the position of some of the rows, in memory of their own.

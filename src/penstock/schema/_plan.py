@@ -100,12 +100,14 @@ def _column(
         return None
     names = [step for step in steps if isinstance(step, str)]
     lists = sum(step is EACH for step in steps)
-    if lists > len(axes) or any(_ODD & set(name) for name in names):
+    if lists > len(axes) or any(not name or _ODD & set(name) for name in names):
         return None
     steps = (*steps, *[EACH] * (len(axes) - lists))
     path = "".join(f".{step}" if isinstance(step, str) else "[]" for step in steps)[1:]
     if schema is None:
         type_ = leaf.guess
+    elif len(steps) > 1 and path in schema.names:
+        return None  # A field of that very name would be read in its place.
     else:
         found = type_at(schema, path.rstrip("[]") if len(steps) > len(query.steps or ()) else path)
         inner = None if found is None else _inside(found, steps)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from penstock.batch import Batch, BatchPosition, tensor
-from penstock.datasets import Source
-from penstock.errors import OptionError
+from penstock.datasets import Source, schema_of
+from penstock.errors import OptionError, SchemaMismatchError
 from penstock.schema._arrays import LeafArrays, drawn, leaf_arrays
 from penstock.schema._edits import SchemaEdits
 from penstock.schema._field import LeafField
@@ -140,10 +140,19 @@ class Schema(SchemaEdits):
         """Return the source and an encoder that knows which columns to read of it."""
         other = copy(self)
         known = source if isinstance(source, Source) else _numbered(source)
-        other._plan = self._planned(None if known is None else known.schema)  # noqa: SLF001 (of the same class)
+        other._plan = self._planned(None if known is None else self._schema_of(known))  # noqa: SLF001 (of the same class)
         other._empty, other._source = {}, known  # noqa: SLF001 (likewise)
         other.record_column = _RECORDS if self.is_predicting and known is None else None
         return source, other
+
+    def _schema_of(self, source: Source) -> pa.Schema | None:
+        """Return the types of a source's columns; None where no type holds their values."""
+        queries = self.hyperparameters.queries
+        try:
+            return schema_of(source, {name for at in self._read() for name in queries[at].names})
+        except SchemaMismatchError as why:
+            _log.info("the types of fields are not known: %s", why)
+            return None
 
     def _planned(self, schema: pa.Schema | None) -> ReadPlan:
         plan = planned(self.hyperparameters, self._read(), schema, self.path, self.null_semantics)
@@ -330,7 +339,7 @@ class Schema(SchemaEdits):
         split = split_named(strata)
         if split is not self.strata:
             return self.for_split(split).encode(records, split, preprocess)
-        rows = [one[0] if isinstance(one, list) else one for one in records]
+        rows = [one[0] if isinstance(one, list) and len(one) == 1 else one for one in records]
         if preprocess is not None:
             rows = [preprocess(one) for one in rows]
         for number, one in enumerate(rows):
