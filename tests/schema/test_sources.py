@@ -12,7 +12,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock
-from penstock.schema import Array, Category, DateParts, Number, Schema, Set, Vector, where
+from penstock.schema import (
+    Array,
+    Category,
+    DateParts,
+    Number,
+    Schema,
+    Set,
+    Vector,
+    fit_vocabulary,
+    where,
+)
 from tests.schema.both_paths import assert_equal
 
 if TYPE_CHECKING:
@@ -60,6 +70,13 @@ def expected() -> list[Any]:
 
 def as_jsonl(path: Path) -> None:
     path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+
+
+@pytest.fixture(scope="module")
+def jsonl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("queries") / "a.jsonl"
+    as_jsonl(path)
+    return path
 
 
 def as_array(path: Path) -> None:
@@ -186,6 +203,49 @@ def test_fields_that_mix_types_are_read_record_by_record(*, as_file: bool, tmp_p
     assert batch["record/x"].state[:, 0].tolist() == [0, 0, 0, 0, 1]
     assert batch["record/k"].content[:, 0].tolist() == [0, 1, 2, 0, 3]
     assert batch["record/ev/n"].content[1].tolist() == [[3, 1]]
+
+
+OF_WHOLE_RECORDS = [
+    "[*].[length(keys(@))] | [0]",
+    "[*].to_string(@)",
+    "max_by(@, &id).k",
+    "map(&id, @)",
+    "[*].merge(@, {id: k}) | [0].id",
+    "to_array(@)[0].id",
+    "[*].[@] | [0][0].k",
+    "[*].* | [0][0]",
+]
+OF_FIELDS = [
+    "[*].not_null(none, id)",
+    "[*].{x: id, y: k} | [0].y",
+    "[*].sort_by(ev, &n)[0].c | [0]",
+    "[*].ev[?n > `2`].c | [0][0]",
+    "[?id > `6`].k",
+    "[::-1].id",
+    "[*].id || [*].k",
+    "[*].[id == `3`] | [0]",
+    "[*] | [0] | k",
+    "[*].s[] | [0:1]",
+]
+
+
+@pytest.mark.parametrize("query", [*OF_WHOLE_RECORDS, *OF_FIELDS])
+def test_general_queries_see_all_that_they_ask_of_a_record(query: str, jsonl: Path) -> None:
+    def schema() -> Schema:
+        return Schema(Category("x", query=query, p_unavailable=0), Number("id"))
+
+    own = schema()
+    expected = own.encode(RECORDS[:8], "train")["record/x"]
+    assert own.state_dict()["vocabularies"]["record/x"]
+    names = own.hyperparameters.queries["record/x"].names  # type: ignore[index]
+    assert (names is None) == (query in OF_WHOLE_RECORDS)
+    table = pa.Table.from_pylist(RECORDS)
+    for source in (RECORDS, str(jsonl), table, penstock.stream(range(5), units)):
+        first = next(iter(penstock.DataLoader(source, schema(), batch_size=8, num_workers=0)))
+        assert_equal(first["record/x"], expected, query)
+    learnt = schema()
+    fit_vocabulary(learnt, RECORDS[:8], order="first")
+    assert learnt.state_dict()["vocabularies"] == own.state_dict()["vocabularies"]
 
 
 def units(unit: int, start: int) -> Iterator[Any]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+import pyarrow as pa
 
+from penstock.errors import SchemaMismatchError
 from penstock.order import keys, mixed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from penstock.batch._batch import Batch
+    from penstock.datasets import Source
 
 
 LOOSE = b"penstock.loose"
@@ -153,6 +156,22 @@ class SimpleEncoder(Protocol):
 
         A value that cannot be encoded raises `SchemaMismatchError` with `record` and `field`.
         """
+
+
+def read_columns(
+    source: Source, ids: NDArray[np.int64], fields: Any, loose: Any, record_column: str | None
+) -> pa.RecordBatch:
+    """Return the columns of some records as an encoder asks for them; `loose` may be None."""
+    try:
+        columns = source.read(ids, fields)
+    except SchemaMismatchError:
+        if loose is None:
+            raise
+        columns = source.read(ids, loose).replace_schema_metadata({LOOSE: b""})
+    if record_column is None:
+        return columns
+    records = pa.array([*map(pickle.dumps, source.read(ids))], pa.binary())
+    return columns.append_column(record_column, records)
 
 
 def has_stages(encoder: object) -> bool:

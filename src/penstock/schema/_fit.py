@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from penstock.batch import LOOSE, BatchPosition
+from penstock.batch import BatchPosition
 from penstock.datasets import Source
 from penstock.datasets import open as open_source
-from penstock.errors import OptionError, SchemaMismatchError
+from penstock.errors import OptionError
 from penstock.schema._nodes import ValueState, check_count
 from penstock.schema._values import in_order_of_appearance, key_label
 from penstock.schema.leaves._number import Number
@@ -18,9 +18,6 @@ from penstock.work import Bar
 
 if TYPE_CHECKING:
     from typing import Any
-
-    import pyarrow as pa
-    from numpy.typing import NDArray
 
     from penstock.schema._schema import Schema
     from penstock.schema._tree import Address
@@ -60,7 +57,7 @@ def fit_vocabulary(
     with Bar(len(opened), what="fitting", unit="records") as progress:
         for start in range(0, len(opened), _TOGETHER):
             ids = np.arange(start, min(start + _TOGETHER, len(opened)))
-            arrays = bound.arrays(read_columns(opened, ids, bound), BatchPosition(0, 0, ids, ids))
+            arrays = bound.read_arrays(opened, BatchPosition(0, 0, ids, ids))
             for address, leaf in schema.hyperparameters.active_requests.items():
                 one = arrays[address]
                 if address in counts:
@@ -79,11 +76,3 @@ def fit_vocabulary(
         words[address].load_snapshot([*map(key_label, kept)])
         words[address].is_frozen = freeze
     return {address: len(vocabulary) for address, vocabulary in words.items()}
-
-
-def read_columns(source: Source, ids: NDArray[np.int64], schema: Schema) -> pa.RecordBatch:
-    """Return the columns that a schema, bound to a source, reads of some records."""
-    try:
-        return source.read(ids, schema.fields)
-    except SchemaMismatchError:
-        return source.read(ids, schema.loose_fields).replace_schema_metadata({LOOSE: b""})
