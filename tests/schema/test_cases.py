@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -350,17 +351,24 @@ def test_c20_c21_vectors() -> None:
     ]
     assert field.state.tolist() == [[0], [0], [1]]
     assert field.content.tolist() == [[[1, 2, 3]], [[4, 5, 6]], [[0, 0, 0]]]
-    for bad in ([1, 2], "abc", [[1, 2, 3]], [1, None, 3]):
-        with pytest.raises(ValueError, match="record/e"):
-            both([{"e": bad}], Vector("e", n_dim=3))
+    for bad in ([1, 2], "abc", [[1, 2, 3]], [1, None, 3], [1, math.nan, 3], [1, 2, 1e300]):
+        for own in (both, lambda records, leaf: Schema(leaf).encode(records)):
+            with pytest.raises(ValueError, match=r"record/e: .* no vector of 3"):
+                own([{"e": bad}], Vector("e", n_dim=3))
 
 
 def fake(text: str) -> list[int]:
     return [len(text), len(text) + 1]
 
 
-def test_c22_text() -> None:
-    leaf = Text("b", model_name="m", max_length=4, tokenizer=fake)
+def fake_with_padding(texts: list[str], *, max_length: int, **_: Any) -> dict[str, Any]:
+    ids = [[*fake(text), *[0] * (max_length - 2)] for text in texts]
+    return {"input_ids": ids, "attention_mask": [[int(one > 0) for one in row] for row in ids]}
+
+
+@pytest.mark.parametrize("tokenizer", [fake, fake_with_padding])
+def test_c22_text(tokenizer: Any) -> None:
+    leaf = Text("b", model_name="m", max_length=4, tokenizer=tokenizer)
     field = both([{"b": "alpha"}, {"b": None}], leaf)["record/b"]
     assert field.content["input_ids"].tolist() == [[[5, 6, 0, 0]], [[0, 0, 0, 0]]]
     assert field.content["attention_mask"].tolist() == [[[1, 1, 0, 0]], [[0, 0, 0, 0]]]

@@ -244,8 +244,12 @@ class Set(Leaf):
 def coded_column(values: pa.Array) -> tuple[Labels, NDArray[np.int32]]:
     """Return the keys of a column's labels, and the number of each value; -1 for null."""
     coded = values
-    if is_.is_dictionary(values.type) and len(values.dictionary) > len(values):
-        coded = values.dictionary_decode()  # A few rows must not cost as much as all labels.
+    if is_.is_dictionary(values.type) and (
+        # A few rows must not cost as much as all labels, and each label has one number.
+        len(values.dictionary) > len(values)
+        or pc.count_distinct(values.dictionary, "all").as_py() < len(values.dictionary)
+    ):
+        coded = values.dictionary_decode()
     if not is_.is_dictionary(coded.type):
         coded = coded.dictionary_encode()
     labels = Labels(coded.dictionary.to_pylist())
