@@ -13,7 +13,17 @@ import pytest
 import torch
 
 import penstock
-from penstock.schema import Array, Category, DateParts, Number, Schema, Set, Vector, check_batch
+from penstock.schema import (
+    Array,
+    Category,
+    DateParts,
+    Number,
+    Schema,
+    Set,
+    Vector,
+    check_batch,
+    fit_vocabulary,
+)
 from tests.schema.both_paths import assert_equal
 
 if TYPE_CHECKING:
@@ -84,6 +94,65 @@ def test_a_resume_repeats_numbers_of_labels_and_hidden_slots(
     again = loader(str(path), num_workers=2)
     again.load_state_dict(state)
     assert_same([*seen, *again], expected)
+
+
+def by_record(batches: list[Any]) -> dict[int, Any]:
+    """Return what batches hold of each record that counts."""
+    found = {}
+    for batch in batches:
+        parts = [
+            tensor.tolist()
+            for field in batch.values()
+            for tensor in (field.state, field.content, field.trainable, *field.targets.values())
+        ]
+        for row, number in enumerate(batch.ids.tolist()):
+            if batch.valid is None or batch.valid[row]:
+                assert number not in found
+                found[number] = [part[row] for part in parts]
+    return found
+
+
+def ranks(count: int, size: int, state: Any = None) -> list[tuple[Any, Schema]]:
+    """Return the loader of each rank, and its schema, which knows all labels."""
+    found = []
+    for rank in range(count):
+        own = schema()
+        fit_vocabulary(own, RECORDS)
+        loader = penstock.DataLoader(
+            RECORDS,
+            own,
+            batch_size=size,
+            shuffle=True,
+            seed=3,
+            rank=rank,
+            world_size=count,
+            num_workers=0,
+        )
+        if state is not None:
+            loader.load_state_dict(state)
+        found.append((loader, own))
+    return found
+
+
+def test_chance_falls_on_records_alike_on_any_rank_in_any_batch_and_after_a_resume() -> None:
+    ((alone, _),) = ranks(1, 16)
+    expected = by_record([*alone])
+    assert len(expected) == len(RECORDS)
+    for count, size in ((1, 7), (1, 1), (2, 16), (3, 5)):
+        assert by_record([b for one, _ in ranks(count, size) for b in one]) == expected
+    before = ranks(2, 8)
+    runs = [iter(one) for one, _ in before]
+    seen = by_record([next(run) for _ in range(4) for run in runs])
+    state = before[0][0].state_dict()
+    state["encoder"] = before[0][1].merged([own.state_dict() for _, own in before])
+    for count, size in ((1, 16), (3, 5)):
+        after = ranks(count, size, json.loads(json.dumps(state)))
+        assert seen | by_record([b for one, _ in after for b in one]) == expected
+        # The first pass is counted once, and so is what ranks saw before they stopped.
+        merged = after[0][1].merged([own.state_dict() for _, own in after])
+        whole = schema()
+        whole.load_state_dict(merged)
+        assert whole.statistics["record/id"].count == 2 * len(RECORDS)  # type: ignore[index]
 
 
 def test_every_batch_keeps_its_promises(expected: list[Any]) -> None:

@@ -12,6 +12,7 @@ from penstock.datasets import Source
 from penstock.datasets import open as open_source
 from penstock.errors import OptionError
 from penstock.schema._nodes import ValueState, check_count
+from penstock.schema._statistics import agreed
 from penstock.schema._values import in_order_of_appearance, key_label
 from penstock.schema.leaves._number import Number
 from penstock.work import Bar
@@ -69,6 +70,9 @@ def fit_vocabulary(
                     valued = one.state == ValueState.valued
                     schema.statistics[address].update(one.content[""][valued])
             progress.add(len(ids))
+    for numbers in schema.statistics.values():
+        # Every rank that makes this pass has seen the same: none has values of its own to share.
+        numbers.load_state_dict(agreed([numbers.state_dict()]))
     for address, seen in counts.items():
         kept = [key for key, count in seen.items() if count >= min_count]
         if order == "frequency":
